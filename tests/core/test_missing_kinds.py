@@ -86,6 +86,7 @@ def test_without_a_kind_nothing_is_said_of_it(key: str) -> None:
         assert list(untrue(full, cluster.judged(without=[key]))) == []
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("kept", [("nodes",), ("pods",), ("nodes", "pods"), FEW, ("apps/deployments",)], ids=" ".join)
 def test_with_few_kinds_nothing_is_said_of_the_others(scenario: str, kept: tuple[str, ...]) -> None:
@@ -93,6 +94,7 @@ def test_with_few_kinds_nothing_is_said_of_the_others(scenario: str, kept: tuple
     assert list(untrue(full, cluster.judged(without=set(KINDS) - set(kept)))) == []
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("name", [name for name in defect_names() if set(load_defect(name).trips) & set(READ)])
 def test_a_defect_does_not_vanish_with_a_kind(name: str) -> None:
     defect = load_defect(name)
@@ -102,6 +104,7 @@ def test_a_defect_does_not_vanish_with_a_kind(name: str) -> None:
         assert list(untrue(full, cluster.judged(without=[key], ids=ids))) == []
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("id_", READ)
 def test_no_requirement_passes_without_a_kind_that_it_reads(id_: str) -> None:
     """But for dynamic allocation where nothing uses it: nodes are then judged by their capacity, and the text says what was not read.

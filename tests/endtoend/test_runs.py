@@ -19,6 +19,7 @@ from tests.endtoend.runs import ROOT, environment, run_suite
 from tests.kubectl import needs_kubectl
 
 
+@pytest.mark.test_all
 def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy")
     assert done.code == 0, done.output
@@ -58,6 +59,7 @@ def test_a_run_may_write_its_record_alone(tmp_path: Path) -> None:
     assert "FENCE-01" in (folder / "junit.xml").read_text()
 
 
+@pytest.mark.test_all
 def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
     arguments = [
         sys.executable,
@@ -101,6 +103,7 @@ def test_a_failed_should_warns_and_gates_only_under_strict(tmp_path: Path) -> No
     assert strict.result("FENCE-08").verdict is Verdict.FAILED
 
 
+@pytest.mark.test_all
 def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy", "--read-only")
     assert done.report is not None
@@ -137,6 +140,7 @@ def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
     assert "NOT CONFORMANT [snapshot of simulated nodes]" in done.output
 
 
+@pytest.mark.test_all
 @needs_kubectl
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_what_kubectl_dumps_is_judged_like_the_cluster(tmp_path: Path, form: str) -> None:
@@ -162,6 +166,7 @@ def test_what_kubectl_dumps_is_judged_like_the_cluster(tmp_path: Path, form: str
         assert unread in done.result(id_).message
 
 
+@pytest.mark.test_all
 def test_a_run_keeps_the_evidence_of_its_verdicts_when_it_is_asked_to(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01,FENCE-05,REQ-01,ISO-01,ISO-02", "--evidence")
     assert done.code == 0, done.output
@@ -186,6 +191,7 @@ def test_a_run_keeps_the_evidence_of_its_verdicts_when_it_is_asked_to(tmp_path: 
     assert not evidence.exists(), "evidence of another run does not lie beside this report"
 
 
+@pytest.mark.test_all
 def test_alluredir_takes_the_results_of_several_runs_and_can_be_cleaned(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "allure"
     arguments = ("--simulate", "healthy", "--only", "FENCE-01", "--alluredir", str(folder))
@@ -198,6 +204,7 @@ def test_alluredir_takes_the_results_of_several_runs_and_can_be_cleaned(tmp_path
     assert len(list(folder.glob("*-result.json"))) == 1
 
 
+@pytest.mark.test_all
 def test_a_run_on_github_actions_adds_to_the_steps_summary(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}

@@ -57,6 +57,7 @@ def test_ids_and_areas_choose_what_is_judged(tmp_path: Path, arguments: list[str
     assert set(shown["left_out"]) == set(CATALOGUE) - set(expected)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
 def test_what_was_left_out_names_the_option_that_did(tmp_path: Path, workers: list[str]) -> None:
     _, shown = run(tmp_path, "--only", "FENCE,PSA,REQ-02", "--level", "must", "-k", "not FENCE-01 and not psa", "--read-only", *workers)
@@ -67,6 +68,7 @@ def test_what_was_left_out_names_the_option_that_did(tmp_path: Path, workers: li
     assert "REQ-02" not in left_out
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -85,6 +87,7 @@ def test_a_mark_that_left_something_out_is_not_called_a_keyword(tmp_path: Path, 
     assert f"left out by {said}" in {one.because for one in done.report.scope.not_judged}
 
 
+@pytest.mark.test_all
 def test_a_path_leaves_out_what_is_elsewhere(tmp_path: Path) -> None:
     report = tmp_path / "report"
     path = str(ROOT / "conformance" / "fence")
@@ -96,6 +99,7 @@ def test_a_path_leaves_out_what_is_elsewhere(tmp_path: Path) -> None:
     assert set(left_out.values()) == {f"the tests named: {path}"}
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
 def test_paths_that_leave_no_test_are_a_selection(tmp_path: Path, workers: list[str]) -> None:
     done, shown = run(tmp_path, "--read-only", "--ignore-glob", EVERY_TEST, *workers)
@@ -116,11 +120,13 @@ def test_a_test_that_cannot_be_collected_is_no_selection(tmp_path: Path) -> None
     assert "NOT JUDGED: the run ended before it had judged" in done.output
 
 
+@pytest.mark.test_all
 def test_nothing_is_left_out_of_a_whole_run(tmp_path: Path) -> None:
     _, shown = run(tmp_path, "--read-only")
     assert shown["left_out"] == {}
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
 def test_only_restricts_what_is_read_and_created(tmp_path: Path, workers: list[str]) -> None:
     done, shown = run(tmp_path, "--only", "FENCE-01", *workers)
@@ -138,6 +144,7 @@ def test_a_selection_that_leaves_nothing_is_exit_code_5(tmp_path: Path, argument
     assert run_for_record(tmp_path, *HEALTHY, "--read-only", *arguments).code == 5
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("id_", ["FENCE-01", "REQ-01"])
 def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], id_: str) -> None:
     assert main(["explain", id_]) == 0
@@ -149,6 +156,7 @@ def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: 
     assert done.code == 0, done.output
 
 
+@pytest.mark.test_all
 def test_explain_prints_the_command_that_judges_the_comparison_with_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Alone, it would have nothing to compare: the run would be inconclusive, or worse than its baseline in all that it left out."""
     assert main(["explain", COMPARISON]) == 0
@@ -167,6 +175,7 @@ def collected(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run([*command, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(("option", "target"), [("--fixtures", ()), ("--fixtures-per-test", ("--simulate", "healthy"))])
 def test_a_list_of_fixtures_is_no_run(tmp_path: Path, option: str, target: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance/fence"), option, *target]
@@ -187,6 +196,7 @@ def test_collecting_knows_the_names_too(tmp_path: Path) -> None:
 MUSTS = sum(one.level is Level.MUST for one in CATALOGUE.values())
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(
     ("arguments", "number"),
     [

@@ -28,6 +28,7 @@ def test_each_failure_stands_once_with_what_to_do(tmp_path: Path) -> None:
     assert done.output.splitlines()[-1].startswith("NOT CONFORMANT")
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("silence", [("--no-summary",), ("-q", "-q"), ("-q", "-q", "--no-summary")], ids=" ".join)
 def test_the_last_line_is_the_verdict_whatever_a_user_silences(tmp_path: Path, silence: tuple[str, ...]) -> None:
     done = run_suite(tmp_path, *FAILING, *silence)
@@ -38,6 +39,7 @@ def test_the_last_line_is_the_verdict_whatever_a_user_silences(tmp_path: Path, s
     assert (TOLD in done.output) == ("--no-summary" not in silence)
 
 
+@pytest.mark.test_all
 def test_a_step_of_github_actions_gets_a_group_and_annotations(tmp_path: Path) -> None:
     done = run_suite(tmp_path, *FAILING, GITHUB_ACTIONS="true")
     found = list(carried_out(done.output))

@@ -34,6 +34,8 @@ from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 PRODUCT = "nvidia.com/gpu.product"
 WRITTEN = ("priorityclasses", "configmaps")
 

@@ -34,6 +34,8 @@ from tests.judging import judge
 from tests.platforms.clusters import CLUSTERS
 from tests.requirements_offline import NOW
 
+pytestmark = pytest.mark.test_all
+
 TEXTS = (
     *("", "\x00", "²", "-1", "NaN", "1e400", "9" * 5_000, "1e999999", "0x10", "99999999999999999999", "5e500", "1Q"),
     *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59", "2026-13-45T99:99:99Z", "2026-11-21T12:00:00", "20261121T120000Z"),

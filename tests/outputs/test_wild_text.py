@@ -16,6 +16,8 @@ from conformance.outputs.log_wrappers import unwrapped
 from conformance.outputs.unreadable import Unreadable
 from tests.outputs.lookalikes import lookalike
 
+pytestmark = pytest.mark.test_all
+
 CORPUS = {
     "nccl-log": ["nccl-gdr", "nccl-socket", "nccl-mnnvl"],
     "nccl-tests": ["nccl-tests-new"],

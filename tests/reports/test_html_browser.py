@@ -58,6 +58,7 @@ def test_filters_hide_and_show_the_right_rows(browser: Browser) -> None:
     assert browser.page.problems == []
 
 
+@pytest.mark.test_all
 def test_failed_requirement_opens_to_observed_expected_and_remediation(browser: Browser) -> None:
     browser.open(sample_report())
     assert "no taint" not in browser.run("document.getElementById('FENCE-01').innerText")
@@ -71,6 +72,7 @@ def test_failed_requirement_opens_to_observed_expected_and_remediation(browser: 
     ]
 
 
+@pytest.mark.test_all
 def test_link_to_a_requirement_opens_it_even_when_filtered_away(browser: Browser) -> None:
     browser.open(sample_report(), "#GANG-02")
     assert browser.run("document.getElementById('GANG-02').open") is True
@@ -92,6 +94,7 @@ def test_hostile_text_does_not_run(browser: Browser) -> None:
     assert browser.page.problems == []
 
 
+@pytest.mark.test_all
 def test_policy_stops_what_escaping_would_let_through(browser: Browser) -> None:
     browser.open(sample_report())
     browser.run(
@@ -103,6 +106,7 @@ def test_policy_stops_what_escaping_would_let_through(browser: Browser) -> None:
     assert any("Content Security Policy" in problem for problem in browser.page.problems)
 
 
+@pytest.mark.test_all
 def test_without_script_everything_is_shown(browser: Browser) -> None:
     browser.send("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -119,6 +123,7 @@ def test_without_script_everything_is_shown(browser: Browser) -> None:
         browser.send("Emulation.setScriptExecutionDisabled", value=False)
 
 
+@pytest.mark.test_all
 def test_a_command_is_copied_as_it_stands(browser: Browser) -> None:
     browser.open(full_report())
     browser.run("(() => { window.copied = []; navigator.clipboard.writeText = async (text) => { window.copied.push(text); }; })()")
@@ -130,6 +135,7 @@ def test_a_command_is_copied_as_it_stands(browser: Browser) -> None:
     assert browser.run("getSelection().toString()") == "kubectl taint nodes gpu-003 gpu-005 nvidia.com/gpu=present:NoSchedule"
 
 
+@pytest.mark.test_all
 def test_every_control_can_be_reached_by_keyboard(browser: Browser) -> None:
     browser.open(full_report())
     browser.run(
@@ -145,6 +151,7 @@ def test_every_control_can_be_reached_by_keyboard(browser: Browser) -> None:
     assert browser.run("window.unseen") == [], "where the focus is can be seen"
 
 
+@pytest.mark.test_all
 def test_print_shows_what_is_not_green_and_nothing_else(browser: Browser) -> None:
     browser.open(sample_report(TargetKind.LIVE))
     browser.send("Emulation.setEmulatedMedia", media="print")
@@ -163,12 +170,14 @@ def pages(browser: Browser) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", printed))
 
 
+@pytest.mark.test_all
 def test_ten_failures_print_on_four_pages(browser: Browser) -> None:
     browser.open(failing_report())
     assert browser.run("document.querySelectorAll('.todo > li').length") == 10
     assert 1 <= pages(browser) <= 4
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("width", [360, 800, 1400])
 def test_page_never_scrolls_sideways(browser: Browser, width: int) -> None:
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
@@ -180,6 +189,7 @@ def test_page_never_scrolls_sideways(browser: Browser, width: int) -> None:
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
+@pytest.mark.test_all
 def test_filtering_touches_each_of_many_requirements_once(browser: Browser) -> None:
     browser.open(large_report(300, 20))
     browser.run(
@@ -191,6 +201,7 @@ def test_filtering_touches_each_of_many_requirements_once(browser: Browser) -> N
     assert 0 < browser.run("window.changes") <= 2 * 300
 
 
+@pytest.mark.test_all
 def test_a_fleet_with_many_failures_is_light_and_usable(browser: Browser) -> None:
     made = fleet_report()
     assert len(html.render(made).encode()) < 2_000_000
@@ -225,6 +236,7 @@ OVERLAPS = """
 """
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("last", [4.4, 5.0, 9.0, 40.0, 4000.0])
 def test_labels_of_marks_never_cover_each_other(browser: Browser, width: int, last: float) -> None:
@@ -240,6 +252,7 @@ def test_labels_of_marks_never_cover_each_other(browser: Browser, width: int, la
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
+@pytest.mark.test_all
 def test_hostile_experiments_do_not_run_and_do_not_break_the_page(browser: Browser) -> None:
     browser.open(bare(hostile_chaos()), "", hostile_chaos())
     assert browser.page.problems == []

@@ -30,6 +30,8 @@ from tests.chaos.engine.stage import Stage, stage
 from tests.chaos.ledger.simulated_cluster import ledger
 from tests.endtoend.runs import environment
 
+pytestmark = pytest.mark.test_all
+
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(__file__).resolve().parents[1] / "engine" / "experiments"
 

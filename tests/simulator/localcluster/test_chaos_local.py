@@ -31,7 +31,7 @@ from tests.chaos.shipped import EXPERIMENTS
 pytestmark = pytest.mark.test_all
 
 SCENARIO = "resilience"
-IDS = ("A1", "A4", "A9", "N7", "N9", "S3", "D1")
+IDS = ("A1", "A9", "N7", "S3", "D1")
 
 
 class NoConformance:

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.simulator.config.scenario import ScenarioError, load_scenario, scenario_names
+from fixtures.simulator.config.scenario import ScenarioError
 from fixtures.simulator.process import forked
 from fixtures.simulator.process.child import ROOT
 from fixtures.simulator.process.embedded import EmbeddedCluster, EmbeddedError
 from fixtures.simulator.process.forked import ForkedSimulator
 from tests.watching import PATIENCE
-
-READY_BAR = 2.0  # seconds of processor time, which is the time until ready on a machine that does nothing else
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +34,6 @@ def get(cluster: EmbeddedCluster, path: str) -> dict[str, object]:
         return found
 
 
-def kubectl(cluster: EmbeddedCluster, *arguments: str) -> str:
-    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "--request-timeout=60s", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, env={"HOME": str(cluster.kubeconfig.parent)}
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def gone(pid: int, seconds: float = PATIENCE) -> bool:
     """Whether a process that is not our child ends within ``seconds``."""
     deadline = time.monotonic() + seconds
@@ -57,24 +46,6 @@ def gone(pid: int, seconds: float = PATIENCE) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-def processor_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to tell processor time")
-@pytest.mark.parametrize("name", scenario_names())
-def test_every_scenario_is_served_in_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(forked.PREPARED, raising=False)  # as a user starts it
-    with EmbeddedCluster.start(name, tmp_path) as cluster:
-        assert processor_seconds(cluster.process.pid) < READY_BAR
-        nodes = get(cluster, "/api/v1/nodes")["items"]
-        assert isinstance(nodes, list)
-        assert len(nodes) == sum(pool.count for pool in load_scenario(name).pools) + 3
-    assert cluster.process.returncode is not None
 
 
 def test_what_the_plugin_needs(healthy: EmbeddedCluster) -> None:
