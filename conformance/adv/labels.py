@@ -52,7 +52,12 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             message = f"the policy limits the age of labels, and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
             yield undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
         else:
-            yield ok(subject(node), observed=f"{count} labels agree", expected=_EXPECTED, source=_SOURCE)
+            age = (
+                ""
+                if scope.policy.advertisement.max_label_age_hours
+                else "; their age is not judged (policy advertisement.maxLabelAgeHours)"
+            )
+            yield ok(subject(node), observed=f"{count} labels agree", expected=f"{_EXPECTED}{age}", source=_SOURCE)
 
 
 def _amd(scope: Scope, node: Node) -> Finding:

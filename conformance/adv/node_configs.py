@@ -196,7 +196,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
 def _of_others(scope: Scope, node: Node) -> str:
     """Why no plugin of NVIDIA's registers the devices of a node, as a clause, or empty."""
     if split := split_of(node):
-        return f"HAMi's plugin offers its devices (annotation {split.key})"
+        return f"another plugin offers its devices (annotation {split.key})"
     heeded = [item for item in scope.snapshot.listing(POLICIES).objects if str(_get(item, "status", "state")) not in IGNORED]
     if heeded and not any(map(installs_plugin, heeded)) and not any(admits(one.spec.template.spec, node) for one in _plugins(scope)):
         return "its ClusterPolicy has devicePlugin.enabled: false, and another plugin offers its devices"

@@ -34,12 +34,16 @@ _SPLITS = {
     "hami.io/node-nvidia-register": "nvidia.com/gpu",
     "4pd.io/node-nvidia-register": "nvidia.com/gpu",
     "hami.io/node-amd-register": "amd.com/gpu",
+    "volcano.sh/node-vgpu-register": "volcano.sh/vgpu-number",
 }
-"""Annotations in which HAMi's device plugins write as how many units they offer each device, with the resource."""
+"""Annotations in which device plugins of HAMi and Volcano write as how many units they offer each device, with the resource."""
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin of HAMi says of a node: units of each device as which it offers ``resource``; ``doubt`` says why that is not known."""
+    """What a plugin of HAMi or Volcano says of a node: the units of each device as which it offers ``resource``.
+
+    ``doubt`` says why that is not known.
+    """
 
     key: str
     resource: str
@@ -59,7 +63,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_of(node: Node) -> Split | None:
-    """How HAMi splits the devices of a node, by its own annotation; None where no plugin of HAMi registers them.
+    """How HAMi or Volcano split the devices of a node, by their own annotation; None where no plugin of theirs registers them.
 
     JSON, and in older releases ``ID,count,…`` for each device with ``:`` behind it (docs/facts/scheduler-amounts.md#splits).
     """
@@ -76,7 +80,7 @@ def split_of(node: Node) -> Split | None:
     if len(units) != len(devices) or not units:
         return msgspec.structs.replace(split, doubt=f"its annotation {key} does not say as how many units each device is offered")
     if any("mig" in str(device.get("mode")).lower() for device in devices):
-        return msgspec.structs.replace(split, doubt=f"HAMi cuts its devices by MIG ({key}) as pods ask for it")
+        return msgspec.structs.replace(split, doubt=f"its devices are cut by MIG as pods ask for it ({key})")
     return msgspec.structs.replace(split, units=units)
 
 

@@ -120,11 +120,11 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
 
 
 def _split(node: Node) -> Iterator[Shared]:
-    """What HAMi splits: its scheduler gives parts of one device to several pods."""
+    """What HAMi or Volcano split: their schedulers give parts of one device to several pods."""
     split = split_of(node)
     if split is not None and split.factor > 1:
         source, devices = f"annotation {split.key}", len(split.units)
-        yield Shared(node=node, resource=split.resource, devices=devices, factor=split.factor, strategy="HAMi", labels=None, source=source)
+        yield Shared(node=node, resource=split.resource, devices=devices, factor=split.factor, strategy="split", labels=None, source=source)
 
 
 def _limit(scope: Scope, item: Shared) -> Finding:

@@ -247,6 +247,16 @@ def test_hami_s_own_annotation_says_how_its_devices_are_split(text: str, units: 
     assert shares == ("passed" if wanted == "not_applicable" else "failed")
 
 
+@pytest.mark.parametrize(("units", "wanted"), [("20", "passed"), ("18", "failed")])
+def test_volcano_s_shares_are_counted_by_its_annotation_though_labels_promise_whole_devices(units: str, wanted: str) -> None:
+    node = a_node(gpus=2, resource="volcano.sh/vgpu-number", capacity={"volcano.sh/vgpu-number": units}, labels={COUNT: "2", REPLICAS: "1"})
+    node.metadata.annotations = {
+        "volcano.sh/node-vgpu-register": "GPU-1,10,15360,NVIDIA-Tesla T4,true:GPU-2,10,15360,NVIDIA-Tesla T4,true:"
+    }
+    scope = a_scope(a_policy(accelerators={"resources": ["nvidia.com/gpu", "volcano.sh/vgpu-number"]}), nodes=[node])
+    assert (verdict(check_arithmetic(scope)), verdict(check_advertised(scope))) == (wanted, "passed")
+
+
 def test_a_count_that_only_a_label_gives_is_no_proof_of_devices() -> None:
     (finding,) = check_arithmetic(a_scope(nodes=[a_node(labels={COUNT: "4", REPLICAS: "1"})]))
     assert finding.outcome is Outcome.BAD
