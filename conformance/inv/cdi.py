@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from conformance.scope.agents import full_name, is_agent
+from conformance.scope.kubernetes_version import minor_of
 from conformance.scope.node_affinity import admits
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.scope import Scope, matches
@@ -18,6 +19,8 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.platform.components import mounts_plugin_folder
 
 _LEAST = {"containerd": (1, 7), "cri-o": (1, 23)}
+_KUBELET = 29
+"""Kubernetes 1.28 has the field of the plugin's answer behind a gate that is off."""
 _RUNTIME = re.compile(r"([a-z-]{1,20})://v?(\d{1,4})\.(\d{1,4})")
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 _LEAVES_IT_TO_THE_RUNTIME = (25, 10)
@@ -28,8 +31,14 @@ _OPERATORS = ("*nvidia*/gpu-operator", "gpu-operator", "*/cloud-native/gpu-opera
 def without_cdi(scope: Scope, node: Node) -> tuple[str, str]:
     """Why pods of a node start without their device, or may do so, as clauses of which one at least is empty.
 
-    Its runtime is too old for CDI, by which something hands the node's devices out.
+    Its runtime or its kubelet is too old for CDI, by which something hands the node's devices out.
     """
+    kubelet = minor_of(node.status.node_info.kubelet_version)
+    if kubelet is not None and kubelet < _KUBELET:
+        for daemonset, strategy in _by_plugins(scope, node):
+            if "cdi-annotations" not in strategy:
+                how = f"{full_name(daemonset)} hands devices out by {strategy} alone"
+                return f"its kubelet 1.{kubelet} passes CDI devices on from 1.{_KUBELET} on, and {how}: pods start without the device", ""
     version = node.status.node_info.container_runtime_version
     runtime = _RUNTIME.match(version)
     least = _LEAST.get(runtime[1]) if runtime else None
@@ -47,12 +56,18 @@ def _ways(scope: Scope, node: Node) -> Iterator[str]:
     """What hands devices of a node out by CDI of the runtime, as clauses."""
     for item in scope.dra_drivers.get(node.name, ()):
         yield f"{item.driver} prepares claims by CDI"
+    for daemonset, strategy in _by_plugins(scope, node):
+        yield f"{full_name(daemonset)} hands devices out by {strategy}"
+    if max(_releases(scope), default=(0, 0)) >= _LEAVES_IT_TO_THE_RUNTIME and (asked := _asked(scope, node)):
+        yield asked
+
+
+def _by_plugins(scope: Scope, node: Node) -> Iterator[tuple[DaemonSet, str]]:
+    """Device plugins of a node that hand devices out by CDI alone, and how."""
     for daemonset in scope.snapshot.listing("apps/daemonsets").items:
         spec, strategy = daemonset.spec.template.spec, _by_cdi_alone(daemonset)
         if strategy and mounts_plugin_folder(spec) and is_agent(scope, daemonset) and admits(spec, node):
-            yield f"{full_name(daemonset)} hands devices out by {strategy}"
-    if max(_releases(scope), default=(0, 0)) >= _LEAVES_IT_TO_THE_RUNTIME and (asked := _asked(scope, node)):
-        yield asked
+            yield daemonset, strategy
 
 
 def _asked(scope: Scope, node: Node) -> str:

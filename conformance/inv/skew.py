@@ -65,8 +65,8 @@ def _judge(scope: Scope, node: Node) -> Finding:
     source = "status.nodeInfo, ResourceSlices, node labels"
     broken, doubt = without_cdi(scope, node)
     if broken and not problems:
-        runtime = node.status.node_info.container_runtime_version[:60]
-        expected, source = "a container runtime that does CDI", "status.nodeInfo, DaemonSets, ClusterPolicies, ResourceSlices"
+        runtime = f"{text[:60]}, {node.status.node_info.container_runtime_version[:60]}"
+        expected, source = "a kubelet and a container runtime that do CDI", "status.nodeInfo, DaemonSets, ClusterPolicies, ResourceSlices"
         return bad(subject(node), cause="RuntimeWithoutCdi", observed=runtime, expected=expected, source=source, message=broken)
     problems += [broken] if broken else []
     unknown = unknown or doubt

@@ -86,6 +86,22 @@ def an_operator(tag: str) -> Json:
 BY_CRI = a_plugin(DEVICE_LIST_STRATEGY="cdi-annotations,cdi-cri")
 
 
+@pytest.mark.parametrize(
+    ("kubelet", "strategy", "outcome"),
+    [
+        ("v1.28.9", "cdi-cri", Outcome.BAD),
+        ("v1.29.0", "cdi-cri", Outcome.OK),
+        ("v1.28.9", "cdi-annotations,cdi-cri", Outcome.OK),
+    ],
+)
+def test_a_kubelet_that_passes_no_cdi_device_on_is_bad(kubelet: str, strategy: str, outcome: Outcome) -> None:
+    node = at(kubelet)
+    node.status.node_info.container_runtime_version = "containerd://2.1.4"
+    scope = a_scope(nodes=[node], daemonsets=[a_plugin(DEVICE_LIST_STRATEGY=strategy)])
+    scope.snapshot.version = "v1.30.1"
+    assert by_name(check_skew(scope))["gpu-0"] is outcome
+
+
 @pytest.mark.parametrize(("runtime", "world", "outcome"), [
     ("containerd://1.6.39", {"daemonsets": [BY_CRI]}, Outcome.BAD),
     ("containerd://v1.7.2-k3s1", {"daemonsets": [BY_CRI]}, Outcome.OK),
