@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.peers import pools_of_peers
 from conformance.ops.device_config_parts import parts_of_device_configs
-from conformance.scope.agents import MONITORS, NAMES, Agent, agents
+from conformance.scope.agents import Agent, agents
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
@@ -39,6 +39,8 @@ _COMPONENTS = {
 """Parts of a ClusterPolicy: the word of the label by which their DaemonSet selects nodes, and whether the operator installs them where
 ``enabled`` is left out."""
 
+_SERVED = ("*dcgm*", "*device-plugin*", "*gpu-feature-discovery*")
+"""Names of agents that have a Service."""
 _EXPORTERS = ("*dcgm-exporter*", "*metrics-exporter*")
 
 
@@ -58,7 +60,7 @@ def _behind_services(scope: Scope) -> Iterator[Finding]:
     for item in scope.snapshot.listing("services").objects if scope.accelerator_nodes else ():
         meta, selector = mapping(item.get("metadata")), mapping(mapping(item.get("spec")).get("selector"))
         name, namespace = text_of(meta.get("name")), text_of(meta.get("namespace"))
-        if not selector or not matches(name, (*NAMES, *MONITORS)) or not scope.platform_workloads.admits(namespace):
+        if not selector or not matches(name, _SERVED) or not scope.platform_workloads.admits(namespace):
             continue
         labels = [one.spec.template.metadata.label for one in scope.snapshot.daemonsets if one.namespace == namespace]
         labels += [pod.metadata.label for pod in scope.snapshot.pods if pod.namespace == namespace]
