@@ -164,17 +164,8 @@ def test_where_pods_were_not_read_a_free_name_is_named_too() -> None:
         (a_pod("web", "gpu-operator", node="gpu-0"), {"clusterpolicies": OPERATOR}),
     ],
     ids=[
-        "Kubernetes' own",
-        "nothing that rules judge",
-        "finished",
-        "another name",
-        "proven",
-        "judged as a tenant's",
-        "tenants not asked for",
-        "not read",
-        "named",
-        "written",
-        "an operator's",
+        *("Kubernetes' own", "nothing that rules judge", "finished", "another name", "proven", "judged as a tenant's"),
+        *("tenants not asked for", "not read", "named", "written", "an operator's"),
     ],
 )
 def test_nothing_else_is_named(pod: Pod, more: dict[str, Any]) -> None:

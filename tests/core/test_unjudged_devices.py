@@ -104,39 +104,14 @@ def test_other_names_of_devices_that_a_requirement_judged_are_no_shortfall() -> 
 
 
 AT_GPUS = (
-    "rdma/hca_shared_devices_a",
-    "openshift.io/gpu_rail_0",
-    "nvidia.com/gpu_rail_1",
-    "acme.example.com/gpu-nic-0",
-    "vpc.amazonaws.com/efa",
-    "vpc.amazonaws.com/pod-eni",
-    "networking.gke.io.networks/gpu-net-1",
-    "smarter-devices/nvidia-gpu",
-    "squat.ai/gpu",
-    "devices.kubevirt.io/kvm",
-    "github.com/fuse",
-    "xilinx.com/fpga-xilinx_u250-0",
-    "fpga.intel.com/af-d8424dc4a4a3c413f89e433683f9040b",
-    "sgx.intel.com/epc",
-    "intel.com/qat",
-    "hugepages-1Gi",
-    "koordinator.sh/gpu",
-    "koordinator.sh/gpu.shared",
-    "koordinator.sh/gpu-core",
-    "volcano.sh/vgpu-number",
-    "volcano.sh/vgpu-memory",
-    "volcano.sh/gpu-core.percentage",
-    "tencent.com/vcuda-core",
-    "tencent.com/vcuda-memory",
-    "tke.cloud.tencent.com/qgpu-core",
-    "nvidia.com/gpumem",
-    "nvidia.com/gpucores",
-    "aliyun.com/gpu-mem",
-    "aliyun.com/gpu-count",
-    "run.ai/gpu",
-    "example.com/gpu-slots",
-    "example.com/vgpu-license",
-    "k8s.amazonaws.com/vgpu",
+    *("rdma/hca_shared_devices_a", "openshift.io/gpu_rail_0", "nvidia.com/gpu_rail_1", "acme.example.com/gpu-nic-0"),
+    *("vpc.amazonaws.com/efa", "vpc.amazonaws.com/pod-eni", "networking.gke.io.networks/gpu-net-1", "smarter-devices/nvidia-gpu"),
+    *("squat.ai/gpu", "devices.kubevirt.io/kvm", "github.com/fuse", "xilinx.com/fpga-xilinx_u250-0"),
+    *("fpga.intel.com/af-d8424dc4a4a3c413f89e433683f9040b", "sgx.intel.com/epc", "intel.com/qat", "hugepages-1Gi"),
+    *("koordinator.sh/gpu", "koordinator.sh/gpu.shared", "koordinator.sh/gpu-core", "volcano.sh/vgpu-number"),
+    *("volcano.sh/vgpu-memory", "volcano.sh/gpu-core.percentage", "tencent.com/vcuda-core", "tencent.com/vcuda-memory"),
+    *("tke.cloud.tencent.com/qgpu-core", "nvidia.com/gpumem", "nvidia.com/gpucores", "aliyun.com/gpu-mem", "aliyun.com/gpu-count"),
+    *("run.ai/gpu", "example.com/gpu-slots", "example.com/vgpu-license", "k8s.amazonaws.com/vgpu"),
 )
 
 
@@ -148,19 +123,9 @@ def test_what_healthy_nodes_offer_beside_judged_devices_is_no_shortfall(resource
 
 
 ACCELERATORS = (
-    "acme.example.com/npu",
-    "acme.example.com/npu-core",
-    "acme.example.com/tpu",
-    "acme.example.com/gpu",
-    "acme.example.com/hpu",
-    "acme.example.com/neuron",
-    "acme.example.com/dcu",
-    "acme.example.com/mlu",
-    "enflame.com/gcu",
-    "huawei.com/Ascend910",
-    "hygon.com/dcunum",
-    "cambricon.com/mlu.smlu.vcore",
-    "metax-tech.com/sgpu",
+    *("acme.example.com/npu", "acme.example.com/npu-core", "acme.example.com/tpu", "acme.example.com/gpu", "acme.example.com/hpu"),
+    *("acme.example.com/neuron", "acme.example.com/dcu", "acme.example.com/mlu", "enflame.com/gcu", "huawei.com/Ascend910"),
+    *("hygon.com/dcunum", "cambricon.com/mlu.smlu.vcore", "metax-tech.com/sgpu"),
 )
 
 

@@ -76,15 +76,7 @@ def test_whatever_a_cluster_is_called_it_stays_one_line_of_ascii(text: str) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "stdout",
-        "ftp=/x",
-        "configmap=",
-        "configmap=name",
-        "configmap=A/b",
-        "configmap=a/b/c",
-        "folder=relative",
-        "textfile=",
+        *("", "stdout", "ftp=/x", "configmap=", "configmap=name", "configmap=A/b", "configmap=a/b/c", "folder=relative", "textfile="),
         "folder= ",
     ],
 )

@@ -77,16 +77,9 @@ def test_copies_of_the_platform_break_no_part_of_it(scenario: str, healthy: bool
 @pytest.mark.parametrize(
     "name",
     [
-        "ops-agent-desired-on-no-node",
-        "ops-toolkit-daemonset-deleted",
-        "ops-exporter-on-one-node",
-        "ops-image-latest",
-        "ops-two-device-plugins",
-        "fence-plugin-without-toleration",
-        "adv-plugin-not-registered",
-        "adv-config-refused",
-        "mig-config-of-unknown-name",
-        "dra-driver-not-ready",
+        *("ops-agent-desired-on-no-node", "ops-toolkit-daemonset-deleted", "ops-exporter-on-one-node", "ops-image-latest"),
+        *("ops-two-device-plugins", "fence-plugin-without-toleration", "adv-plugin-not-registered", "adv-config-refused"),
+        *("mig-config-of-unknown-name", "dra-driver-not-ready"),
     ],
 )
 def test_copies_of_the_platform_hide_nothing_that_is_wrong_with_it(name: str) -> None:

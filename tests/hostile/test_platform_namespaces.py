@@ -18,22 +18,9 @@ from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_namespace, a_node, a_pod, a_policy, a_scope
 
 CHOSEN = (
-    "crypto-operator",
-    "kube-team",
-    "team-system",
-    "nvidia-miners",
-    "gke-team",
-    "gmp-team",
-    "openshift-team",
-    "openshift",
-    "dra-driver-team",
-    "gpu-conformance-20261121-105310-4f2a",
-    "gpu-conformance-chaos-20261121-105310-4f2a-canaries",
-    "kube-system-2",
-    "xkube-system",
-    "Kube-System",
-    "runai-team",
-    "cw-team",
+    *("crypto-operator", "kube-team", "team-system", "nvidia-miners", "gke-team", "gmp-team", "openshift-team", "openshift"),
+    *("dra-driver-team", "gpu-conformance-20261121-105310-4f2a", "gpu-conformance-chaos-20261121-105310-4f2a-canaries"),
+    *("kube-system-2", "xkube-system", "Kube-System", "runai-team", "cw-team"),
 )
 """Names that a tenant may choose and that sound like the platform's."""
 

@@ -152,15 +152,8 @@ def register(plane: Cluster, **labels: str) -> None:
 
 
 _INFO = (
-    "machineID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
+    *("machineID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion"),
+    *("operatingSystem", "architecture"),
 )
 
 

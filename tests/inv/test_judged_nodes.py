@@ -69,21 +69,13 @@ def test_a_busy_node_is_listed_with_what_is_held() -> None:
 @pytest.mark.parametrize(
     "label",
     [
-        "node.kubernetes.io/instance-type=p5.48xlarge",
-        "node.kubernetes.io/instance-type=g4dn.metal",
-        "node.kubernetes.io/instance-type=g3.16xlarge",
-        "node.kubernetes.io/instance-type=g5.xlarge",
-        "node.kubernetes.io/instance-type=g6e.12xlarge",
-        "node.kubernetes.io/instance-type=g6f.large",
-        "node.kubernetes.io/instance-type=dl1.24xlarge",
-        "node.kubernetes.io/instance-type=Standard_ND96isr_H100_v5",
-        "node.kubernetes.io/instance-type=a3-megagpu-8g",
-        "node.kubernetes.io/instance-type=BM.GPU.H100.8",
-        "k8s.amazonaws.com/accelerator=nvidia-tesla-v100",
-        "gke-no-default-nvidia-gpu-device-plugin=true",
-        "nvidia.com/gpu.count=8",
-        "amd.com/gpu.device-id=74a1",
-        "beta.amd.com/gpu.vram=192G",
+        *("node.kubernetes.io/instance-type=p5.48xlarge", "node.kubernetes.io/instance-type=g4dn.metal"),
+        *("node.kubernetes.io/instance-type=g3.16xlarge", "node.kubernetes.io/instance-type=g5.xlarge"),
+        *("node.kubernetes.io/instance-type=g6e.12xlarge", "node.kubernetes.io/instance-type=g6f.large"),
+        *("node.kubernetes.io/instance-type=dl1.24xlarge", "node.kubernetes.io/instance-type=Standard_ND96isr_H100_v5"),
+        *("node.kubernetes.io/instance-type=a3-megagpu-8g", "node.kubernetes.io/instance-type=BM.GPU.H100.8"),
+        *("k8s.amazonaws.com/accelerator=nvidia-tesla-v100", "gke-no-default-nvidia-gpu-device-plugin=true", "nvidia.com/gpu.count=8"),
+        *("amd.com/gpu.device-id=74a1", "beta.amd.com/gpu.vram=192G"),
     ],
 )
 def test_a_node_whose_last_mark_is_its_machine_or_a_label_still_counts(label: str) -> None:
@@ -94,13 +86,7 @@ def test_a_node_whose_last_mark_is_its_machine_or_a_label_still_counts(label: st
 @pytest.mark.parametrize(
     "machine",
     [
-        "g3.k3s.xlarge",
-        "g3.k3s.2xlarge",
-        "g4s.kube.xlarge",
-        "g6-standard-4",
-        "m5.xlarge",
-        "Standard_D8s_v5",
-        "n2-standard-8",
+        *("g3.k3s.xlarge", "g3.k3s.2xlarge", "g4s.kube.xlarge", "g6-standard-4", "m5.xlarge", "Standard_D8s_v5", "n2-standard-8"),
         "VM.Standard.E4.Flex",
     ],
 )

@@ -117,15 +117,7 @@ def test_catalogue_rows_do_not_overlap() -> None:
     codes = [code for _, _, text in xid_catalogue._ROWS for code in xid_catalogue._codes(text)]
     assert len(codes) == len(set(codes))
     assert {code for code, entry in xid_catalogue.CATALOGUE.items() if entry.action == "RESET_GPU"} >= {
-        46,
-        62,
-        64,
-        95,
-        109,
-        110,
-        119,
-        120,
-        140,
+        *(46, 62, 64, 95, 109, 110, 119, 120, 140),
     }
 
 

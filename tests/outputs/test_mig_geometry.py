@@ -35,15 +35,8 @@ def test_product_tables(product: str, name: str) -> None:
 @pytest.mark.parametrize(
     "product",
     [
-        "",
-        "NVIDIA-L4",
-        "GRID-A100-40C",
-        "NVIDIA-A100",
-        "Tesla-T4",
-        "NVIDIA-A100-SXM-64GB",
-        "NVIDIA-H20-3e",
-        "NVIDIA-RTX-PRO-5000-72GB-Blackwell",
-        "NVIDIA-RTX-PRO-4500-Blackwell",
+        *("", "NVIDIA-L4", "GRID-A100-40C", "NVIDIA-A100", "Tesla-T4", "NVIDIA-A100-SXM-64GB", "NVIDIA-H20-3e"),
+        *("NVIDIA-RTX-PRO-5000-72GB-Blackwell", "NVIDIA-RTX-PRO-4500-Blackwell"),
     ],
 )
 def test_products_without_a_table(product: str) -> None:

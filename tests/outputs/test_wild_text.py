@@ -187,13 +187,7 @@ KEYS = [
     f"nvidia.com/{name}"
     for name in (
         *(
-            "gpu.count",
-            "gpu.replicas",
-            "gpu.product",
-            "gpu.sharing-strategy",
-            "mig.strategy",
-            "mig.config",
-            "mig.config.state",
+            *("gpu.count", "gpu.replicas", "gpu.product", "gpu.sharing-strategy", "mig.strategy", "mig.config", "mig.config.state"),
             "mig.capable",
         ),
         *("mig-1g.10gb.count", "mig-3g.40gb.count", "mig-1g.10gb.replicas", "mig-1g.10gb.product"),

@@ -428,14 +428,7 @@ def test_all_keys_of_a_secret_leave_a_pod_undecided() -> None:
         (placed(SECRET, node="gone-0"), Outcome.UNDECIDED),
     ],
     ids=[
-        "on a CPU node",
-        "cannot get there",
-        "may get there",
-        "selects another",
-        "is there",
-        "prefix",
-        "its prefix",
-        "no reference",
+        *("on a CPU node", "cannot get there", "may get there", "selects another", "is there", "prefix", "its prefix", "no reference"),
         "its node is not known",
     ],
 )

@@ -15,15 +15,8 @@ from typing import Any
 import aiohttp
 
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--remote-debugging-port=0",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--remote-debugging-port=0"),
 )
 DEADLINE = 300.0
 """Seconds until a browser that says nothing is given up. A busy machine takes a minute for a large page."""

@@ -37,20 +37,8 @@ def put_back(name: str, cluster: Cluster, args: Any) -> str:
 
 def test_the_registry_has_every_name_once() -> None:
     assert set(REGISTRY) >= {
-        "node.labels",
-        "node.annotations",
-        "node.unschedulable",
-        "node.taints",
-        "node.exists",
-        "object.absent",
-        "object.present",
-        "workload.replicas",
-        "pods.replaced",
-        "host.device",
-        "host.kubelet",
-        "host.nvml-mock",
-        "host.persistence",
-        "host.reset",
+        *("node.labels", "node.annotations", "node.unschedulable", "node.taints", "node.exists", "object.absent", "object.present"),
+        *("workload.replicas", "pods.replaced", "host.device", "host.kubelet", "host.nvml-mock", "host.persistence", "host.reset"),
     }
     assert all(name == undo.name for name, undo in REGISTRY.items())
 
