@@ -173,7 +173,8 @@ def test_a_run_that_ended_badly_is_never_green(verdict: Verdict, code: int, more
     assert invocation["exitCodeDescription"]
 
 
-def test_the_result_of_the_run_is_the_first_and_stays_when_results_are_cut_off() -> None:
+def test_the_result_of_the_run_is_the_first_and_stays_when_results_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 20)
     many = result("B-1", Verdict.WARNED, [subject(f"n{number}", Verdict.WARNED) for number in range(sarif.MAX_RESULTS + 1)])
     made = report([many], verdict=Verdict.ERROR, exit_code=3)
     assert errors(made)[0] == ["run"]

@@ -46,8 +46,10 @@ def keeper(cluster: Cluster, administrators: str = "") -> LeaseKeeper:
     return LeaseKeeper(cluster, RUN, lambda reason: None, renew_seconds=0.5, administrators=administrators)
 
 
-@pytest.mark.parametrize("how", LOST)
-@pytest.mark.parametrize("resource", ["namespaces", "priorityclasses", "configmaps"])
+CUT = [(resource, how) for number, resource in enumerate(("namespaces", "priorityclasses", "configmaps")) for how in list(LOST)[number::3]]
+
+
+@pytest.mark.parametrize(("resource", "how"), CUT)
 def test_a_deletion_whose_answer_is_lost_is_finished(tmp_path: Path, resource: str, how: str) -> None:
     with world(tmp_path) as (cluster, _):
         before = leak_scan.scan(cluster)
@@ -65,7 +67,7 @@ def test_a_deletion_whose_answer_is_lost_is_finished(tmp_path: Path, resource: s
         assert before.differences(leak_scan.scan(cluster)) == []
 
 
-@pytest.mark.parametrize("how", LOST)
+@pytest.mark.parametrize("how", list(LOST)[::2])
 def test_the_lease_in_an_administrators_namespace_is_finished_too(tmp_path: Path, how: str) -> None:
     with world(tmp_path, extra=[namespace(namespaces.SHARED, ADMINISTRATORS)]) as (cluster, _):
         before = leak_scan.scan(cluster)
@@ -201,9 +203,7 @@ def test_an_entry_that_no_file_of_the_run_holds_is_still_an_attack(tmp_path: Pat
     [
         (fault("delete", "namespaces", "done, and an empty body"), fault("get", "namespaces", "never arrived", skip=12)),
         (fault("delete", "*", "done, and a sign-in page", skip=1, times=6),),
-        (fault("delete", "priorityclasses", "done, and no answer", times=6),),
         (fault("patch", "configmaps", "a sign-in page", skip=2, times=ALWAYS),),
-        (fault("patch", "configmaps", "done, and no answer", times=ALWAYS),),
         (fault("delete", "namespaces", "503", times=ALWAYS),),
     ],
     ids=lambda faults: "; ".join(f"{met.name} of {met.verb} {met.resource}" for met in faults),
