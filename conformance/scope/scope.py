@@ -6,12 +6,14 @@ capacity keys, ResourceSlices and the policy's own list.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from conformance.dynamic_resources.claims import Claims, DeviceDemand
@@ -24,7 +26,8 @@ from conformance.scope.components import PlatformWorkloads
 from conformance.scope.node_marks import ServedMachines, marks_of, may_be_of_cpu
 from conformance.scope.platform_namespaces import Operator, PlatformNamespaces
 from conformance.scope.pod_events import PodEvents
-from fixtures.cluster.kinds import KINDS
+from conformance.scope.spec_walk import walk
+from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import (
     ConfigMap,
@@ -39,10 +42,12 @@ from fixtures.kubernetes.models import (
     Taint,
     Toleration,
 )
+from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.demand.pod_amounts import Amount, of_pod, units, written
 from fixtures.model.nodes.work import is_fence_key, stopped
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.snapshot.state import Snapshot
+from fixtures.text import typed
 from fixtures.verdict.findings import Subject
 
 T = TypeVar("T")
@@ -377,15 +382,28 @@ class Scope:
 
     @cached_property
     def _used_as_tenants(self) -> frozenset[str]:
-        """Namespaces of free default names with pods that ask for devices, run on accelerator nodes, or reach their host."""
+        """Namespaces of free default names with pods or templates that ask for devices, reach their host or are on accelerator nodes."""
         accelerators = {node.name for node in self.accelerator_nodes} if self.snapshot.served("nodes") else set()
-        return frozenset(
+        pods = (pod for pod in self.snapshot.listing("pods").items if not pod.finished and self.platform.is_free(pod.namespace))
+        wide = {
             pod.namespace
-            for pod in self.snapshot.listing("pods").items
-            if not pod.finished
-            and self.platform.is_free(pod.namespace)
-            and (pod.spec.node_name in accelerators or self.device_demand_of(pod).devices or host_access(pod.spec))
-        )
+            for pod in pods
+            if pod.spec.node_name in accelerators or self.device_demand_of(pod).devices or host_access(pod.spec)
+        }
+        planned = {space for space, spec in self._free_templates() if host_access(spec) or self.device_demand(spec, space).devices}
+        return frozenset(wide | planned)
+
+    def _free_templates(self) -> Iterator[tuple[str, PodSpec]]:
+        """Namespace and pod spec of what workloads in namespaces of free default names are made of."""
+        for daemonset in self.snapshot.listing("apps/daemonsets").items:
+            if self.platform.is_free(daemonset.namespace):
+                yield daemonset.namespace, daemonset.spec.template.spec
+        for item in (item for key in WORKLOAD_KEYS for item in self.snapshot.listing(key).objects):
+            namespace = text_of(mapping(item.get("metadata")).get("namespace"))
+            for spot in walk("spec", item.get("spec")) if self.platform.is_free(namespace) else ():
+                if isinstance(spot.value.get("containers"), list):
+                    with contextlib.suppress(msgspec.ValidationError):  # no pod can be made of it
+                        yield namespace, typed.convert(spot.value, PodSpec, strict=False)
 
     @cached_property
     def platform_workloads(self) -> PlatformWorkloads:

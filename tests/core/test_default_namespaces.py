@@ -18,7 +18,7 @@ from conformance.psa.namespaces import check_enforcement
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_container, a_cpu_node, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope
+from tests.builders import a_container, a_cpu_node, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.hostile.test_platform_namespaces import cluster_policy
 
 NODES = [a_node(), a_cpu_node()]
@@ -68,6 +68,15 @@ def test_a_tenant_gains_nothing_by_the_usual_name_of_a_product_that_is_not_insta
 def test_a_free_name_is_a_tenants_where_its_pods_are_what_rules_are_for(pod: Pod, judged: bool) -> None:
     assert cluster(pod).is_tenant("monitoring") is judged
     assert not cluster(pod, policy=a_policy(tenants={"moreInfrastructure": ["monitoring"]})).is_tenant("monitoring")
+
+
+def test_a_template_there_is_judged_before_it_has_pods() -> None:
+    template = {"spec": a_spec(volumes=[{"name": "r", "hostPath": {"path": "/"}}], tolerations=["*"])}
+    night = a_workload("CronJob", "night", {"jobTemplate": {"spec": {"template": template}}}, "karpenter")
+    [finding] = check_blanket_tolerations(cluster(cronjobs=[night], daemonsets=[]))
+    assert (finding.outcome, finding.subject.namespace) == (Outcome.BAD, "karpenter")
+    plain = a_workload("Deployment", "web", {"template": {"spec": a_spec()}}, "karpenter")
+    assert not cluster(deployments=[plain]).is_tenant("karpenter")
 
 
 def test_an_agent_in_such_a_namespace_is_a_look_alike() -> None:
