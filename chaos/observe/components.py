@@ -58,6 +58,7 @@ DETECTORS = ("device-plugin", "host-engine")
 
 NAMES = frozenset(component.name for component in KNOWN)
 
+_SHARES = "shares NVIDIA's devices out"
 _MEANT = "name the one that is meant in the policy's chaos.components"
 
 
@@ -89,7 +90,7 @@ class ComponentUnclear(Exception):
 def standing_of(view: View, tenants: Tenants, *, whole: bool = True) -> PlatformWorkloads:
     """What tells the platform's workloads from those that look like them.
 
-    Raises :class:`NoData` where it is to be known ``whole``; else what cannot be read shows nothing.
+    Raises :class:`NoData` where it is to be known ``whole``; else what cannot be read shows nothing. Unread DaemonSets show nothing anyway.
     """
     policies = {key: _listed(view, key, whole) for key in OPERATORS if view.serves(key)}
     operators = operators_of((KINDS[key].kind, item) for key, items in policies.items() for item in items)
@@ -100,7 +101,7 @@ def standing_of(view: View, tenants: Tenants, *, whole: bool = True) -> Platform
         openshift=any(OPENSHIFT_NODE in labels_of(node) for node in nodes),
         shown=_shown(view, nodes),
         operators=operators,
-        daemonsets=[(namespace_of(item), name_of(item)) for item in _listed(view, DAEMON_SETS, whole)],
+        daemonsets=[(namespace_of(item), name_of(item)) for item in _listed(view, DAEMON_SETS, whole=False)],
     )
     return PlatformWorkloads(platform, operators)
 
@@ -146,17 +147,18 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
                 workload = _of_domain(view, component, found.get("dra-plugin"))
             else:
                 workload = _proven(view, component, standing)
+            foreign = _foreign_plugin(view, component) if workload is None and not named else ""
+            if workload is None and not named and not foreign.endswith(_SHARES) and (seen := _effect(view, component)):
+                raise ComponentUnclear(f"{seen}, and no workload was found that looks like {component.name}: {_MEANT}")
         except ComponentUnclear as error:
             unclear[component.name] = str(error)
             continue
         except NoData as error:
             unclear[component.name] = f"whether {component.name} is installed cannot be told: {error}"
             continue
-        if workload is None and component.name not in overrides and (seen := _effect(view, component)):
-            unclear[component.name] = f"{seen}, and no workload was found that looks like {component.name}: {_MEANT}"
-        elif workload is None:
+        if workload is None:
             where = f" at {overrides[component.name]}, where the policy says it is" if component.name in overrides else ""
-            absent[component.name] = _foreign_plugin(view, component) or f"{component.name} is not installed{where}"
+            absent[component.name] = foreign or f"{component.name} is not installed{where}"
         else:
             found[component.name] = workload
     return Components(found=found, absent=absent, unclear=unclear)
@@ -256,8 +258,8 @@ def _foreign_plugin(view: View, component: Component) -> str:
     for item in view.select(DAEMON_SETS):
         runs = runs_of(item)
         if runs.vendor and (runs.vendor != "NVIDIA" or splits(runs)):
-            whose = "one that shares devices out" if runs.vendor == "NVIDIA" else f"{runs.vendor}'s"
-            return f"the device plugin here is DaemonSet {full_name(item)}, {whose}; experiments know NVIDIA's own only"
+            here = f"experiments know NVIDIA's own device plugin only, and here DaemonSet {full_name(item)}"
+            return f"{here} {_SHARES}" if runs.vendor == "NVIDIA" else f"{here} registers devices of {runs.vendor}"
     return ""
 
 

@@ -46,11 +46,13 @@ def test_nvidias_own_chart_gives_three_daemon_sets_one_label_and_one_image() -> 
         daemon("gpu", "registry.local/mirror/k8s-device-plugin-nvidia@sha256:0", {"app": "gpu"}, folder=FOLDER),
         daemon("nvidia", labels={"app": "x"}, folder="/var/snap/microk8s/common/var/lib/kubelet/device-plugins/"),
         daemon("nvidia", labels={"app": "x"}, folder="/var/lib/k0s/kubelet/device-plugins"),
+        daemon("nvidia-device-plugin", IMAGE, {"app": "nvidia-device-plugin"}),
+        daemon("nvidia-gpu-device-plugin-large-cos", "gke.gcr.io/nvidia-gpu-device-plugin@sha256:0", {"app": "x"}),
         daemon("nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin@sha256:0", {"k8s-app": "other"}, folder=FOLDER),
     ],
-    ids=["static manifest", "renamed, by digest", "MicroK8s", "k0s", "GKE"],
+    ids=["static manifest", "renamed, by digest", "MicroK8s", "k0s", "image alone", "GKE by image", "GKE"],
 )
-def test_a_device_plugin_is_found_by_the_folder_that_it_mounts(plugin: Json) -> None:
+def test_a_device_plugin_is_found_by_the_folder_that_it_mounts_or_its_image(plugin: Json) -> None:
     assert find(plugin).found["device-plugin"].name == plugin["metadata"]["name"]
 
 
@@ -75,14 +77,17 @@ def test_a_part_whose_effect_shows_is_not_called_absent(component: str, shows: J
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
-        (daemon("amdgpu-device-plugin-daemonset", "docker.io/rocm/k8s-device-plugin", {"name": "amdgpu-dp-ds"}, folder=FOLDER), "AMD's"),
-        (daemon("intel-gpu-plugin", "intel/intel-gpu-plugin:0.34", {"app": "intel-gpu-plugin"}, folder=FOLDER), "Intel's"),
-        (daemon("hami-device-plugin", "projecthami/hami:v2.5", {"app": "hami"}, folder=FOLDER), "shares devices out"),
+        (
+            daemon("amdgpu-device-plugin-daemonset", "docker.io/rocm/k8s-device-plugin", {}, folder=FOLDER),
+            "devices of AMD",
+        ),
+        (daemon("intel-gpu-plugin", "intel/intel-gpu-plugin:0.34", {"app": "intel-gpu-plugin"}, folder=FOLDER), "devices of Intel"),
+        (daemon("hami-device-plugin", "projecthami/hami:v2.5", {"app": "hami"}, folder=FOLDER), "shares NVIDIA's devices out"),
     ],
     ids=["AMD", "Intel", "HAMi"],
 )
 def test_another_makers_plugin_is_named_and_not_taken(plugin: Json, words: str) -> None:
-    found = find(plugin, nodes=[node("cpu", gpus=0)])
+    found = find(plugin, nodes=[node("a" if "hami" in str(plugin) else "cpu", gpus=8 if "hami" in str(plugin) else 0)])
     assert words in found.absent["device-plugin"]
     assert plugin["metadata"]["name"] in found.absent["device-plugin"]
 
