@@ -1,6 +1,7 @@
 """Leak scan: all that experiments could have changed in a cluster as a flat mapping, to compare before and after.
 
-Left out is what changes by itself: versions, heartbeats, conditions, UIDs and names of pods, timestamps that a restarted labeller writes.
+Left out is what changes by itself: versions, heartbeats, what conditions say, UIDs and names of pods, timestamps that a restarted labeller
+writes.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ def _node(node: Json) -> Iterator[tuple[str, str]]:
             yield f"{where} annotation {key}", str(value)
     for taint in field(node, "spec", "taints") or ():
         yield f"{where} taint {taint.get('key')}:{taint.get('effect')}", str(taint.get("value") or "")
+    for condition in field(node, "status", "conditions") or ():
+        yield f"{where} condition {condition.get('type')}", "there"
     for amounts in ("capacity", "allocatable"):
         for name, amount in (field(node, "status", amounts) or {}).items():
             yield f"{where} {amounts} {name}", _canonical(amount)
