@@ -171,31 +171,6 @@ def test_one_machine_that_nobody_counts_is_not_judged() -> None:
     assert outcomes(check_devices(scope)) == {"gpu-0 devices": "not_judged", "gpu-0 gpu.nvidia.com": "ok"}
 
 
-def test_one_device_in_several_shapes_counts_once() -> None:
-    uuid, ties = {"uuid": {"string": "GPU-gpu-0"}}, {"consumesCounters": [{"counterSet": "gpu-0"}]}
-    vfio = {"name": "gpu-vfio-0", "attributes": {"type": {"string": "vfio"}, **uuid}}
-    parent = {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}
-    parts = [{"name": f"mig-{n}", "attributes": parent, **ties} for n in range(7)]
-    node = a_dra_node(**{"nvidia.com__gpu.count": "1"})
-    assert judged([a_slice("gpu-0", devices=[{**a_device("gpu-0"), **ties}, vfio, *parts])], nodes=[node])["3"] == "passed"
-    assert (
-        judged([a_slice("gpu-0", devices=[a_device("gpu-0"), a_device("gpu-1", attributes=a_device("gpu-0")["attributes"])])])["3"]
-        == "failed"
-    )
-
-
-def test_a_shape_for_machines_with_a_uuid_of_its_own_is_the_device_at_its_address() -> None:
-    address = {"resource.kubernetes.io/pciBusID": {"string": "0000:1b:00.0"}}
-    whole = a_device("gpu-0")
-    whole["attributes"] |= address
-    vfio: Json = {"name": "gpu-vfio-0", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "e7af"}, **address}}
-    node = a_dra_node(**{"nvidia.com__gpu.count": "1"})
-    assert judged([a_slice("gpu-0", devices=[whole, vfio])], nodes=[node])["3"] == "passed"
-    assert judged([a_slice("gpu-0", devices=[vfio])], nodes=[node])["3"] == "passed"  # a machine has it
-    elsewhere: Json = {**vfio, "attributes": {**vfio["attributes"], **{key: {"string": "0000:2a:00.0"} for key in address}}}
-    assert judged([a_slice("gpu-0", devices=[whole, elsewhere])], nodes=[node])["3"] == "failed"
-
-
 def test_partitions_of_amd_count_their_parents() -> None:
     parts = [
         {

@@ -257,28 +257,6 @@ def test_a_run_lives_while_it_is_renewed_whichever_machine_it_is_on(tmp_path: Pa
         assert living(cluster, read_proofs(cluster).values()) == {RUN}
 
 
-def test_a_server_that_takes_no_proof_costs_each_act_less_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every probe announces what it creates: twenty of them would wait for twenty seconds each. One good answer restores the patience."""
-    monkeypatch.setattr(proof, "WRITE_SECONDS", 4.0)
-    monkeypatch.setattr(proof, "LEAST_WRITE_SECONDS", 0.1)
-    trouble = Trouble("patch", CLASSES, "drop", 0)
-    with served(tmp_path, troubles=[trouble]) as (cluster, _):
-        mine = opened(cluster)
-
-        def attempts(name: str) -> int:
-            trouble.times = 1000
-            with pytest.raises(ProofRefused, match="could not be written"):
-                mine.will_create("namespaces", name)
-            mine.not_created("namespaces", name)  # which finds nothing to write: no sign that writes are taken again
-            return 1000 - trouble.times
-
-        first, *_, last = [attempts(f"n{number}") for number in range(7)]
-        assert first > last >= 1
-        trouble.times = 0
-        mine.will_create("namespaces", "good")
-        assert attempts("again") > last
-
-
 @pytest.mark.parametrize("offset", [-90, -600, -10 * 365 * 86_400, 3600])
 def test_another_clock_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: float) -> None:
     for module in (proof, reading):

@@ -64,24 +64,6 @@ def test_who_may_be_on_an_accelerator_node() -> None:
     assert by_name(check_intruders(scope)) == expected
 
 
-def test_admin_access_to_anothers_device_is_no_reason_to_be_on_its_node() -> None:
-    watching = [{"name": "gpu", "resourceClaimName": "adm"}]
-    pods = [
-        a_pod("watches", node="gpu-0", resourceClaims=watching, tolerations=["nvidia.com/gpu:NoSchedule"]),
-        a_pod("both", node="gpu-0", resourceClaims=[*watching, {"name": "own", "resourceClaimName": "own"}]),
-        a_pod("plugin", devices=1, node="gpu-0", resourceClaims=watching),
-        a_pod("platform", "gpu-operator", node="gpu-0", resourceClaims=watching),
-    ]
-    admin = [a_claim("adm", device="gpu-0", adminAccess=True, namespace=space) for space in ("team-a", "gpu-operator")]
-    for claim in admin:
-        claim["spec"] = claim_spec(adminAccess=True)
-    own = a_claim("own", device="gpu-1")
-    scope = a_scope(nodes=[a_node()], pods=pods, resourceclaims=[*admin, own], deviceclasses=[a_class()])
-    findings = list(check_intruders(scope))
-    assert by_name(findings) == {"watches": Outcome.BAD, **dict.fromkeys(("both", "plugin", "platform"), Outcome.OK)}
-    assert "its claims have admin access only, which holds no device" in messages(findings)
-
-
 def test_admin_access_beside_a_claim_that_is_not_known_is_undecided() -> None:
     claims = [{"name": "gpu", "resourceClaimName": "adm"}, {"name": "own", "resourceClaimName": "gone"}]
     admin = {**a_claim("adm", device="gpu-0", adminAccess=True), "spec": claim_spec(adminAccess=True)}

@@ -210,19 +210,6 @@ def test_another_vendor_needs_an_image_of_its_own() -> None:
     assert fabric_probe.run_fabric(a_scope(policy, nodes=nodes), workspace, make_plan(scope)).device == "amd.com/gpu"  # type: ignore[arg-type]
 
 
-def test_one_run_serves_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Scope] = []
-
-    def once(scope: Scope, workspace: Workspace, plan: Plan) -> Any:
-        calls.append(scope)
-        return run_of()
-
-    monkeypatch.setattr(fabric_probe, "run_fabric", once)
-    shared = SharedRuns()
-    assert shared.get(scope_of(), None) == shared.get(scope_of(), None)  # type: ignore[arg-type]
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize("reason", [Inconclusive("NoFreeDevice", "busy"), NotApplicable("NoRdmaNodes", "none")])
 def test_why_there_was_no_run_is_told_to_all_who_ask(monkeypatch: pytest.MonkeyPatch, reason: Exception) -> None:
     calls: list[int] = []

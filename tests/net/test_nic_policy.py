@@ -35,17 +35,6 @@ def test_a_policy_without_status_does_not_conform() -> None:
     assert outcomes({"metadata": {"name": "nic-cluster-policy"}}) == [Outcome.BAD]
 
 
-def test_names_are_derived_with_the_prefix_of_each_plugin() -> None:
-    policy = a_nic_policy(
-        rdmaSharedDevicePlugin=shared({"resourceName": "a"}, {"resourceName": "b", "resourcePrefix": "example.com"}),
-        sriovDevicePlugin={"config": json.dumps({"resourceList": [{"resourceName": "hostdev"}]})},
-    )
-    found = promises(policy)
-    assert found.names == ("rdma/a", "example.com/b", "nvidia.com/hostdev")
-    assert found.troubles == ()
-    assert promises(None).names == ()
-
-
 @pytest.mark.parametrize("config", ["", "{", "[]", "null", '{"configList": {}}', None, 7, {"configList": []}, "[" * 100_000])
 def test_a_configuration_that_no_plugin_can_read_is_trouble(config: object) -> None:
     found = promises(a_nic_policy(rdmaSharedDevicePlugin={"config": config, "image": "x"}))

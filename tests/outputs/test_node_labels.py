@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import label_rules, node_labels, node_text
+from conformance.outputs import node_labels, node_text
 from conformance.outputs.node_labels import advertisement
 from conformance.outputs.unreadable import Unreadable
 
@@ -186,17 +186,3 @@ def test_a_table_without_count_is_checked_for_divisibility(units: str, verdict: 
 def test_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
         node_text.parse_nodes(text)
-
-
-def test_rules_of_sharing_and_of_strategy_can_be_asked_apart() -> None:
-    labels = {
-        "nvidia.com/gpu.product": "Tesla-T4-SHARED",
-        "nvidia.com/gpu.count": "4",
-        "nvidia.com/gpu.replicas": "1",
-        "nvidia.com/mig.strategy": "several",
-    }
-    assert [item.observed for item in label_rules.sharing_inconsistencies(advertisement(labels))] == ["Tesla-T4-SHARED"]
-    assert [item.observed for item in label_rules.strategy_inconsistencies(advertisement(labels))] == ["several"]
-    guest = {**labels, "nvidia.com/vgpu.present": "true"}
-    assert not label_rules.sharing_inconsistencies(advertisement(guest))
-    assert not label_rules.strategy_inconsistencies(advertisement(guest))

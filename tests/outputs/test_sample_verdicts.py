@@ -132,23 +132,6 @@ def test_gpus_to_replace_and_to_reset() -> None:
     assert number == {"replace": [1, 2, 6, 8], "reset": [4], "healthy": [3, 5, 7]}
 
 
-def test_expected_units() -> None:
-    def expected(name: str) -> object:
-        nodes = inspect("node", sample(name)).facts["acceleratorNodes"]
-        assert isinstance(nodes, list)
-        return nodes[0]["expected"]
-
-    assert expected("nodelabels-1") == {
-        "nvidia.com/gpu": 0,
-        "nvidia.com/mig-1g.10gb": 2,
-        "nvidia.com/mig-2g.20gb": 1,
-        "nvidia.com/mig-3g.40gb": 1,
-    }
-    assert expected("node-timeslice-1") == {"nvidia.com/gpu": 16}
-    assert expected("node-timeslice-2") == {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 16}
-    assert expected("node-timeslice-3") == {"nvidia.com/gpu": 6}
-
-
 @pytest.mark.parametrize(
     ("number", "total", "reasons"),
     [

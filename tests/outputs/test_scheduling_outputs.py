@@ -42,17 +42,6 @@ def test_reasons(text: str, kind: ReasonKind, detail: str) -> None:
     assert (message.total, message.postfilter) == (7, "preemption: 0/7 nodes are available: 7 No.")
 
 
-def test_overlapping_counts_and_commas_inside_a_reason() -> None:
-    message = events.parse_unschedulable(
-        "0/3 nodes are available: 1 node(s) had taint {a: b.c}, that the pod didn't tolerate, 3 Insufficient cpu,"
-        " 3 Insufficient nvidia.com/gpu."
-    )
-    assert [reason.count for reason in message.reasons] == [1, 3, 3]
-    assert message.reasons[0].detail == "a=b.c"
-    assert message.insufficient == {"cpu": 3, "nvidia.com/gpu": 3}
-    assert len(message.about(ReasonKind.TAINT)) == 1
-
-
 def test_a_pod_placed_later_is_good() -> None:
     text = lookalike("events-get").replace("pod/other-0", "pod/trainer-0")
     assert inspect("events", text).reason_code == "PLACED_AFTER_WAITING"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -132,36 +131,6 @@ def allure_results(made: Report, folder: Path) -> dict[str, dict[str, object]]:
     loaded = [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*-result.json")]
     assert len(loaded) == len(made.results) + (run_case(made, None) is not None)
     return {item["name"].split()[0]: item for item in loaded}
-
-
-def labels(item: dict[str, object]) -> dict[str, str]:
-    assert isinstance(item["labels"], list)
-    return {label["name"]: label["value"] for label in item["labels"] if label["name"] != "tag"}
-
-
-def test_allure_results(tmp_path: Path) -> None:
-    items = allure_results(sample_report(), tmp_path)
-    assert {i: items[i]["status"] for i in ("INV-01", "FENCE-01", "FENCE-10", "REQ-02", "DRA-01", "INV-02", "PSA-04")} == {
-        "INV-01": "passed",
-        "FENCE-01": "failed",
-        "FENCE-10": "passed",
-        "REQ-02": "passed",
-        "DRA-01": "skipped",
-        "INV-02": "broken",
-        "PSA-04": "broken",
-    }
-    item = items["FENCE-01"]
-    assert labels(item)["epic"] == "FENCE"
-    assert labels(item)["severity"] == "critical"
-    assert labels(items["FENCE-10"])["severity"] == "minor"
-    assert {"name": "judged", "value": "8", "excluded": True} in item["parameters"]  # type: ignore[operator]
-    assert "SIMULATED CLUSTER" in str(item["description"])
-    assert isinstance(item["attachments"], list)
-    table = (tmp_path / item["attachments"][0]["source"]).read_text(encoding="utf-8")
-    assert re.search(r"failed +node gpu-003 +no taint +a taint of the allowed keys", table)
-    assert [link["url"] for link in item["links"]] == [  # type: ignore[attr-defined]
-        "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
-    ]
 
 
 @pytest.mark.parametrize("kind", [TestResult, TestStepResult, StatusDetails, Parameter, Label, Link, Attachment])

@@ -11,6 +11,7 @@ import pytest
 from fixtures.verdict.record import Report, Verdict
 from reports import folder
 from reports.folder import ReportError, load, write_all
+from reports.formats import html
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
 from tests.steps import steps
 
@@ -144,3 +145,7 @@ def test_twice_as_many_more_subjects_are_twice_as_much_more_work(tmp_path: Path)
     assert most - middle <= 2.4 * (middle - small)
     small, middle, most = (steps(partial(write_all, large_report(10, each), tmp_path)) for each in (40, 80, 160))
     assert most - middle <= 2.4 * max(middle - small, 0) + 10 * 80
+
+
+def test_many_failures_are_a_page_of_bounded_size() -> None:
+    assert len(html.render(large_report(1_000, 5))) < 1_500_000

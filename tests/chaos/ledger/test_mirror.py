@@ -10,7 +10,6 @@ from chaos.ledger import mirror as module
 from chaos.ledger.mirror import Mirror
 from chaos.model.errors import LedgerError, MirrorRefused
 from chaos.model.ledger_lines import State
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.simulator.config.rights import Rights
 from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, soon, world
@@ -103,25 +102,6 @@ def test_a_mark_that_could_not_be_written_goes_with_the_next(tmp_path: Path) -> 
         book.mark(second, State.VERIFIED)
         assert authentic.read_ledgers(cluster).open_entries == []
         assert book.flush(soon())
-
-
-def test_what_was_written_without_an_answer_counts_as_written(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        mirror = book._mirror
-        assert isinstance(mirror, Mirror)
-        real = cluster.request
-
-        def lose(method: str, path: str, **options: object) -> object:
-            answer = real(method, path, **options)  # type: ignore[arg-type]
-            if method == "PATCH" and lost:
-                raise lost.pop()
-            return answer
-
-        lost = [ApiTrouble("ConnectionFailed", "no answer")]
-        cluster.request = lose  # type: ignore[method-assign, assignment]
-        book.arm("node.labels", ARGS)
-        assert (lost, len(authentic.read_ledgers(cluster).open_entries)) == ([], 1)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import pytest
 from chaos.ledger.file import Ledger, parse
 from chaos.ledger.residue import Reason
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
-from chaos.ledger.undos.objects import AbsentArgs
 from chaos.ledger.undos.workloads import PodsReplaced
 from chaos.model.ledger_lines import State
 from fixtures.cluster.client import Cluster
-from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
+from tests.chaos.ledger.simulated_cluster import Json, fetch, ledger, replay, soon, world
 from tests.troubles import Trouble
 
 pytestmark = pytest.mark.test_all
@@ -65,44 +64,6 @@ def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(tmp_path: Pat
         assert replay(book, cluster, soon(), pause=0.01) == []
         assert trouble.times == 0
         assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
-
-
-def test_an_undo_that_stays_refused_is_residue_and_the_others_are_done(tmp_path: Path) -> None:
-    refused = Trouble("patch", "nodes", 403, 0)
-    with world(tmp_path, refused) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        created = book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
-        meta = {"name": "canary", "labels": {"gpu-conformance.io/run": RUN}}
-        cluster.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, namespace="gpu-operator")
-        stripped = strip_label(cluster, book)
-        refused.times = 10**6
-        (left,) = replay(book, cluster, soon(2), pause=0.01)
-        assert (left.seq, left.reason, left.what) == (stripped, Reason.NOT_UNDONE, "node gpu-1")
-        assert "403" in left.message
-        assert left.command == "kubectl label node gpu-1 nvidia.com/gpu.product=H100 --overwrite"
-        assert (book.state(stripped), book.state(created)) == (State.FAILED, State.VERIFIED)
-        assert cluster.get("configmaps", "canary", "gpu-operator").status == 404
-        refused.times = 0
-        assert replay(book, cluster, soon()) == []  # another time, from the same ledger
-        assert labels(cluster)[PRODUCT] == "H100"
-
-
-def test_what_somebody_else_changed_is_residue_at_once_with_both_values(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        strip_label(cluster, book)
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "B200"}}})
-        sent = cluster.requests().count
-        (left,) = replay(book, cluster, soon(600))
-        assert cluster.requests().count - sent < 10  # no attempt that would say the same
-        assert (left.reason, left.prior, left.current) == (
-            Reason.CHANGED,
-            '{"nvidia.com/gpu.product":"H100"}',
-            '{"nvidia.com/gpu.product":"B200"}',
-        )
-        assert labels(cluster)[PRODUCT] == "B200"
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}})
-        assert replay(book, cluster, soon()) == []
 
 
 def test_what_does_not_come_back_by_itself_keeps_nothing_older_on_its_node(tmp_path: Path) -> None:

@@ -35,14 +35,6 @@ def put_back(name: str, cluster: Cluster, args: Any) -> str:
     return undo.verify(cluster, args, soon(1))
 
 
-def test_the_registry_has_every_name_once() -> None:
-    assert set(REGISTRY) >= {
-        *("node.labels", "node.annotations", "node.unschedulable", "node.taints", "node.exists", "object.absent", "object.present"),
-        *("workload.replicas", "pods.replaced", "host.device", "host.kubelet", "host.nvml-mock", "host.persistence", "host.reset"),
-    }
-    assert all(name == undo.name for name, undo in REGISTRY.items())
-
-
 @pytest.mark.parametrize(("undo", "name"), [(NodeLabels(), "labels"), (NodeAnnotations(), "annotations")])
 def test_a_map_of_a_node_gets_back_what_was_removed_set_and_overwritten(tmp_path: Path, undo: Any, name: str) -> None:
     with world(tmp_path) as (cluster, _):
