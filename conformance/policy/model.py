@@ -177,7 +177,7 @@ class Accelerators(Section, frozen=True, kw_only=True):
     allowed_differences: tuple[str, ...] = ()
     """What nodes of one pool may differ in (globs): a resource name, ``driver``, ``kernel``, a firmware label, ``image CONTAINER``."""
     new_node_minutes: Duration = 15
-    """How long a new node may take until its devices and agents are there, in minutes."""
+    """How long a node that is new or Ready again may take until its devices and agents are there, in minutes."""
     allow_busy: bool = True
     """Whether a node without free devices may be judged by reading only, without probes."""
 
@@ -270,7 +270,7 @@ class Operators(Section, frozen=True, kw_only=True):
     expected_agents: tuple[str, ...] | None = None
     """DaemonSets (``namespace/name`` globs) that must be on every accelerator node; None: those that are installed."""
     rollout_minutes: Duration = 15
-    """How long an agent's roll-out may take to make its next pod Ready, in minutes."""
+    """How long an agent's roll-out may take to make its next pod Ready, and an operator's object to become ready, in minutes."""
     image_tags_forbidden: tuple[str, ...] = ("latest",)
     """Tags (globs) that images of the agents may not have, because they name another image over time."""
     max_restarts: Count = 5
