@@ -19,6 +19,7 @@ from conformance.outputs.unreadable import Unreadable
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
 LOG = "channel lines of the NCCL log"
+_BANDWIDTH = "bus bandwidth"
 TABLE = "all-reduce table of the run"
 
 _NOT_DIRECT = (NcclCode.PARTIAL_GDR, NcclCode.RDMA_WITHOUT_GDR)
@@ -219,8 +220,24 @@ def judge_bandwidth(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
 
 
 def _without_figure(finding: Finding) -> Finding:
-    message = f"{finding.observed}, and no network.minBusBandwidth of the policy applies to this run: any speed would pass"
+    message = f"the policy sets no network.minBusBandwidth to compare this run with ({finding.observed})"
     return not_judged(finding.subject, message=message, source=finding.source)
+
+
+def unless_without_figure(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of all runs. Raises :class:`NotApplicable` at their end where none of them says more than that a figure is missing."""
+    silent: list[Finding] = []
+    said = False
+    for finding in findings:
+        if finding.outcome is Outcome.NOT_JUDGED:
+            silent.append(finding)
+        else:
+            said = True
+            yield finding
+    if silent and not said:
+        first = next((one for one in silent if one.subject.name.startswith(_BANDWIDTH)), silent[0])
+        raise NotApplicable("NoFigure", first.message)
+    yield from silent
 
 
 def _measured(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
@@ -232,7 +249,7 @@ def _measured(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
     except Unreadable as error:
         message = f"no bandwidth was measured ({error}): {run.outcome()}; {_tail(run.pods[0].log)}"
         yield bad(
-            run.part("measurement", "bus bandwidth"),
+            run.part("measurement", _BANDWIDTH),
             cause="BandwidthNotMeasured",
             observed="no table",
             expected=figure,
@@ -246,7 +263,7 @@ def _measured(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
 
 
 def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figure: str) -> Finding:
-    subject = run.part("measurement", "bus bandwidth")
+    subject = run.part("measurement", _BANDWIDTH)
     row = nccl_tests.largest(table)
     if row is None or row.out_of_place.busbw <= 0:
         message = f"the run printed no row with a bandwidth: {run.outcome()}"

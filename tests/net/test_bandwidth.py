@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.net.judging import judge_bandwidth
+from conformance.net.judging import judge_bandwidth, unless_without_figure
 from conformance.net.two_node_run import FabricRun
 from fixtures.probes import allreduce
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.net.logs import a_run
 
 GIB = 1 << 30
@@ -39,7 +39,13 @@ def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
     )
     assert "380" in found["bus bandwidth"].message
     assert "network.minBusBandwidth" in found["bus bandwidth"].message
-    assert judged(run_with(table(wrong=3)), None)["values"].outcome is Outcome.BAD
+    with pytest.raises(NotApplicable, match=r"minBusBandwidth.*380") as raised:
+        list(unless_without_figure(judge_bandwidth(run_with(table()), None)))
+    assert raised.value.code == "NoFigure"
+    assert {one.outcome for one in unless_without_figure(judge_bandwidth(run_with(table(wrong=3)), None))} == {
+        Outcome.BAD,
+        Outcome.NOT_JUDGED,
+    }
 
 
 def test_the_figure_is_compared_with_the_largest_size_and_not_with_the_average() -> None:
