@@ -190,8 +190,10 @@ def _simulated_nodes(target: Target) -> str:
 
 
 def simulation(target: Target) -> str:
-    """``scenario x, defects y`` of a target whose nodes are simulated."""
-    scenario = one_line(target.scenario, NAME_LIMIT) or "not named"
+    """``scenario x, defects y`` of a target whose nodes are simulated. One that a kubeconfig leads to tells neither."""
+    if not target.scenario:
+        return "scenario and defects not known"
+    scenario = one_line(target.scenario, NAME_LIMIT)
     defects = ", ".join(one_line(d, NAME_LIMIT) for d in target.defects[:50]) or "none"
     return f"scenario {scenario}, defects {defects}"
 

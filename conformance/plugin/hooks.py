@@ -12,14 +12,15 @@ from types import FrameType
 
 import msgspec
 import pytest
+from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTraceback
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline
 from conformance.plugin.failures import Failures
-from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
+from conformance.plugin.opening import OpenTarget, WorkerHandover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, judges, left_out, read_options, refuse_unread
-from conformance.plugin.recording import chaos_record, finish, prepare_folder
+from conformance.plugin.recording import chaos_record, finish, lost_workers, prepare_folder, write_unopened
 from conformance.plugin.residue import created_keys
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, RESULT_ATTRIBUTE, SECONDS, STATE, State
 from conformance.plugin.settle import settle
@@ -156,7 +157,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if state is None or state.worker or not judges(session.config):
         return
     waivers = read_waivers(state.options, state.catalogue, state.started)
-    state.opened = open_target(state.options, state.run_id)
+    state.opened = _open(state)
     check_policy_names(state.opened.policy, state.catalogue)
     state.baseline = read_baseline(state.options)
     state.opened.handover.waivers = waivers
@@ -172,6 +173,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         state.snapshot.save(file)
         state.opened.handover.snapshot_file = str(file)
         session.config.add_cleanup(lambda: _remove(folder))
+
+
+def _open(state: State) -> OpenTarget:
+    """The target. If it cannot be opened, a report folder that was named gets a junit.xml that says so: CI systems show nothing else."""
+    try:
+        return open_target(state.options, state.run_id)
+    except (pytest.UsageError, pytest.exit.Exception) as error:
+        if state.options.report_dir:
+            write_unopened(Path(state.options.report_dir), str(error))
+        raise
 
 
 def _remove(folder: Path) -> None:
@@ -401,8 +412,8 @@ class Recorder:
         self._state.planned = sum(REQUIREMENT in item.stash for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: object) -> None:
-        """Take from a worker what was left out; all of them have collected the same.
+    def pytest_testnodedown(self, node: object, error: object) -> None:
+        """Take from a worker what was left out; all of them have collected the same. One that ended with an error was killed or crashed.
 
         Raises :class:`pytest.UsageError` for one that refused the run or could not open the cluster: no worker has judged anything then.
         """
@@ -411,7 +422,16 @@ class Recorder:
             raise pytest.UsageError(said[REFUSED])
         if UNREACHABLE in said:
             raise pytest.UsageError(harmless(f"a worker of -n could not open the cluster again: {said[UNREACHABLE]}"))
+        if error:
+            self._state.lost_workers.append(str(getattr(getattr(node, "gateway", None), "id", "one")))
         self._state.left_out = dict(said.get(WORKER_KEY) or self._state.left_out)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Say in words what xdist ends in when a worker is killed: its traceback would tell nothing."""
+        if self._state.lost_workers and isinstance(excrepr, ExceptionChainRepr):
+            words = ReprEntryNative([lost_workers(self._state.lost_workers)])
+            excrepr.chain = [(ReprTraceback([words], None, "native"), None, None)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
@@ -463,6 +483,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     waiting.begin(session.config, "cleaning up and writing the report")
     if exitstatus == ExitCode.INTERRUPTED and _ended_by_failures(session.config):
         exitstatus = ExitCode.NOT_CONFORMANT
+    if state.lost_workers and exitstatus in (ExitCode.INTERNAL_ERROR, ExitCode.NOTHING_SELECTED):
+        exitstatus = ExitCode.INCONCLUSIVE  # xdist ends so when a worker is gone before or after it had tests
     state.failures = session.config.stash[FAILURES].sentences
     report, session.exitstatus = finish(state, session.config, int(exitstatus))
     waiting.begin(session.config, "")

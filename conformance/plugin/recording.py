@@ -17,6 +17,7 @@ from conformance.coverage.run import coverage_of_run
 from conformance.devices.node_inventory import inventory
 from conformance.plugin import progress
 from conformance.plugin.baseline import compare_with, difference_from, judge_comparison
+from conformance.plugin.options import left_out
 from conformance.plugin.residue import sweep
 from conformance.plugin.session import State
 from conformance.plugin.starting import as_typed
@@ -29,9 +30,26 @@ from conformance.version import VERSION
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import AppliedPreset, Coverage, Report, Requests, Result, Run, Suite, Verdict
+from fixtures.verdict.record import AppliedPreset, Cause, Coverage, Report, Requests, Result, Run, Suite, Verdict
 
 RECORD = "report.json"
+
+
+def lost_workers(names: list[str]) -> str:
+    """That workers of ``-n`` are gone, a sentence without a full stop."""
+    which = "a worker of -n was" if len(names) == 1 else f"{len(names)} workers of -n were"
+    return f"{which} killed or crashed ({', '.join(names)}): the kernel kills one that takes too much memory; fewer workers take less"
+
+
+def write_unopened(folder: Path, sentence: str) -> None:
+    """Write a junit.xml with one error to the report folder of a run whose target cannot be opened, over an earlier run's report."""
+    from reports.formats.junit import unopened  # imported late: most targets open
+
+    with contextlib.suppress(OSError):  # the exit code says it all the same
+        private_files.make_folder(folder)
+        if (folder / RECORD).exists():
+            _forget_earlier_run(folder)
+        (folder / "junit.xml").write_text(unopened(sentence), encoding="utf-8")
 
 
 def prepare_folder(state: State, config: pytest.Config) -> None:
@@ -173,6 +191,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     if not results and state.chaos is not None:
         return None
     options = state.options
+    chosen = {one.id: option for one in state.catalogue.by_id.values() if (option := left_out(one, options))}  # workers may say nothing
     floor = floor_of(
         state.opened.policy.gate,
         required=tuple(state.required),
@@ -183,11 +202,13 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     found = coverage_of_run(
         state.catalogue,
         results,
-        state.left_out,
+        {**chosen, **state.left_out},
         access=options.access,
         floor=floor,
         scope=state.scope if state.has_snapshot else None,
     )
+    if state.lost_workers and any(one.cause is Cause.CUT_SHORT for one in found.not_judged):
+        found.shortfalls.insert(0, lost_workers(state.lost_workers))
     if state.another_cluster:
         found.shortfalls.insert(0, state.another_cluster)
     found.notes[:0] = state.failures

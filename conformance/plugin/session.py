@@ -55,6 +55,7 @@ class State:
         self.removable: frozenset[str] = frozenset()  # kinds that the run creates and may remove
         self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
+        self.lost_workers: list[str] = []  # of -n, that were killed or crashed
         self.failures: list[str] = []  # what pytest saw fail and no result tells of
         self.another_cluster = ""  # what is said at the end if another cluster answers than at the beginning
         self.other_cluster_uid = ""  # its UID

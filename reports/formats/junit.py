@@ -52,6 +52,19 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
+def unopened(sentence: str) -> str:
+    """The document of a run that never began: one case, with the error that kept it from its target."""
+    root = ET.Element("testsuites", name="gpu-conformance")
+    suite = ET.SubElement(root, "testsuite", name="run")
+    for element in (root, suite):
+        element.attrib.update(tests="1", failures="0", errors="1", skipped="0", time="0")
+    case = ET.SubElement(suite, "testcase", classname="gpu-conformance.run", name="The target can be opened", time="0")
+    text = xml_legal(one_line(sentence, 1_000))
+    ET.SubElement(case, "error", message=text, type="usage").text = text
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
 def _suite(root: ET.Element, report: Report, name: str, verdicts: list[Verdict], seconds: float) -> ET.Element:
     suite = ET.SubElement(
         root,

@@ -177,10 +177,14 @@ def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path:
     assert (done.report.verdict, done.report.exit_code) == (Verdict.FAILED, 1)
 
 
-def test_a_run_that_lost_a_worker_is_not_conformant(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dies", ["", "at the start", "with its tests"])
+def test_a_run_that_lost_workers_says_so(tmp_path: Path, dies: str) -> None:
     arguments = [*HEALTHY, "--read-only", "--only", "FENCE", "-n", "2", "-p", "tests.endtoend.dying_worker"]
-    (told,) = shortfalls(run_for_record(tmp_path, *arguments))
-    assert told.startswith("the run ended before it had judged FENCE-03")
+    done = run_for_record(tmp_path, *arguments, DIES=dies)
+    lost, told = shortfalls(done)
+    assert "killed or crashed" in lost
+    assert told.startswith("the run ended before it had judged FENCE-0")
+    assert "INTERNALERROR" not in done.output
 
 
 def test_a_run_that_judges_less_than_its_baseline_fails_unless_that_is_accepted(tmp_path: Path) -> None:

@@ -96,6 +96,17 @@ def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, case: str) -> Non
     assert done.report is None
 
 
+def test_a_target_that_cannot_be_opened_is_an_error_in_junit(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "report.json").write_text("{}")  # an earlier run's
+    done = run_suite(tmp_path, "--kubeconfig", str(tmp_path / "absent"))
+    assert done.code == 4
+    document = (tmp_path / "report" / "junit.xml").read_text()
+    assert 'errors="1"' in document
+    assert "absent: no such file" in document
+    assert not (tmp_path / "report" / "report.json").exists()
+
+
 def test_what_pytest_itself_is_given_empty_selects_nothing_else(tmp_path: Path) -> None:
     """``-k "$UNSET"`` is pytest's for "all": it never changes what is judged, only a target's name does."""
     done = run_suite(tmp_path, *SIMULATED, "-k", "", "--only", "FENCE-01")
