@@ -9,7 +9,7 @@ from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 from fixtures.text.ages import so_far
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 
@@ -50,7 +50,9 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
         if device.physical not in reached and device.body.type != SHAPE_FOR_MACHINES
     }
     if lost or not chosen:
-        what = f"no DeviceClass chooses {listed(sorted(lost.values()))}" if chosen else f"no DeviceClass selects a device of {item.driver}"
+        what = (
+            f"no DeviceClass chooses {listed(in_order(lost.values()))}" if chosen else f"no DeviceClass selects a device of {item.driver}"
+        )
         message = f"{what}, so no claim can get {'them' if len(lost) > 1 else 'one'}"
         return bad(
             subject,
@@ -84,7 +86,7 @@ def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
     observed, expected = f"{total - len(tainted)} allocatable{shapes}", f"{total} (published)"
     if tainted and (names := _taken_out(scope, item, limit_of(scope))):
         age = max(scope.snapshot.taken_at - (rule.since or 0.0) for rule in names)
-        rules = listed(sorted({f"DeviceTaintRule {rule.name}" for rule in names}))
+        rules = listed(in_order({f"DeviceTaintRule {rule.name}" for rule in names}))
         message = f"{len(tainted)} of {total} devices of {item.driver} are out of service by {rules} {so_far(age, limit_of(scope))}"
         return undecided(subject, cause="HeldByItsOwner", message=message, source=TAINT_RULES)
     if tainted:

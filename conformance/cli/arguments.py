@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -67,6 +68,19 @@ def tell(*lines: object) -> None:
     for line in lines:
         show(plain(str(line)))
     sys.stdout.flush()
+
+
+def narrow(text: str) -> str:
+    """A text for a terminal of 120 columns: longer lines go on below, further to the right."""
+    found = []
+    for line in text.split("\n"):
+        margin = " " * (len(line) - len(line.lstrip()) + 4)
+        found += (
+            textwrap.wrap(line, 120, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+            if len(line) > 120
+            else [line]
+        )
+    return "\n".join(found)
 
 
 def show(text: object, *, end: str = "\n") -> None:

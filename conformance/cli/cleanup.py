@@ -91,7 +91,7 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     for line in few(strange, "that carry the suite's labels, and nothing proves that a run created them"):
         tell(f"NOT touched: {line}: possibly an attack")
     plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)]
-    if wanted.dry_run:
+    if wanted.dry_run and plan:
         for line in plan:
             tell(f"would {line}")
     elif plan:

@@ -20,7 +20,7 @@ from fixtures.verdict.record import Access
 def options(parser: Parser, command: str) -> None:
     """Give the parser the arguments of ``list`` or of ``explain``."""
     if command == "explain":
-        parser.add_argument("id", metavar="ID", help="a requirement, for example FENCE-01")
+        parser.add_argument("id", metavar="ID|AREA", help="a requirement, for example FENCE-01, or an area, for example GANG")
         parser.add_argument("--json", action="store_true", help="print the entry of the catalogue as JSON")
         return
     form = parser.add_mutually_exclusive_group()
@@ -40,12 +40,22 @@ def main(argv: Sequence[str]) -> int:
             elif arguments.json:
                 show_json(requirements)
             else:
-                rows = [(r.id, r.level, r.access, r.title) for r in requirements]
-                show(tabulate(rows, headers=("id", "level", "access", "title")))
+                show(_table(requirements))
             return 0
-        requirement = catalogue.get(arguments.id.upper())
+        ids = catalogue.choose(arguments.id)
+        requirement = catalogue.get(ids[0])
     except CatalogueError as error:
         return complain("gpu-conformance", error)
+    if arguments.id.upper() == requirement.area:
+        held = [catalogue.get(id_) for id_ in ids]
+        if arguments.json:
+            show_json(held)
+            return 0
+        title = next(area.title for area in catalogue.areas if area.area == requirement.area)
+        show(f"{requirement.area}: {title}\n")
+        show(_table(held))
+        show(f"\ngpu-conformance explain {requirement.id} says what it asserts, why, and what to do")
+        return 0
     if arguments.json:
         show_json(requirement)
         return 0
@@ -66,6 +76,10 @@ def main(argv: Sequence[str]) -> int:
     for reference in requirement.references:
         show(f"  {reference}")
     return 0
+
+
+def _table(requirements: Sequence[Requirement]) -> str:
+    return tabulate([(r.id, r.level, r.access, r.title) for r in requirements], headers=("id", "level", "access", "title"))
 
 
 def _block(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.cli.arguments import Parser, complain, show, tell, whole_number
+from conformance.cli.arguments import Parser, complain, narrow, show, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.coverage.floor import floor_of
 from conformance.policy.model import Policy
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] == "gate":
         return _gate(arguments, before, after, difference)
     difference = accept(difference, arguments.accept_not_judged)
-    show(render(difference))
+    show(narrow(render(difference)))
     return 1 if regressions(difference) else 0
 
 
@@ -74,7 +74,7 @@ def _gate(arguments: argparse.Namespace, before: Report, after: Report, differen
     except (PolicyError, CatalogueError) as error:
         return complain("gpu-conformance gate", error)
     decision = gate.decide(before, after, difference, floor, arguments.accept_not_judged)
-    show(gate.render(decision), end="")
+    show(narrow(gate.render(decision)), end="")
     return int(decision.code)
 
 

@@ -15,7 +15,7 @@ from conformance.devices.routes import other_devices
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.scope import Scope, matches, whole
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed, natural
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 
 _OTHER_NAMES = (
@@ -61,19 +61,18 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
         return
     bare = [node.name for node in scope.accelerator_nodes if not any(scope.device_capacity(node).values())]
     if bare and scope.snapshot.lacks(SLICES):
-        yield (
-            f"{listed(sorted(bare))} {'offer' if len(bare) > 1 else 'offers'} no device as a resource, and the snapshot holds no {SLICES}: "
-            "whether devices are offered by claim was not read"
-        )
+        offer = "offer" if len(bare) > 1 else "offers"
+        unread = f"the snapshot holds no {SLICES}: whether devices are offered by claim was not read"
+        yield f"{listed(in_order(bare))} {offer} no device as a resource, and {unread}"
     devices = _judged(results, DEVICE_AREAS)
     for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items())):
         if devices is not None and not devices.intersection(names.values()):
-            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers"
+            yield f"no requirement judged {offer}, which {listed(in_order(names))} offers"
     for offer, names in sorted(unlisted.items()):
         # no requirement reads an unlisted resource: a judged node says nothing of it, unless it is another name of judged devices
         if not may_name_others(scope, offer) or (devices is not None and not devices.intersection(names.values())):
             lacks = "(accelerators.resources of the policy lacks it)"
-            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers {lacks}"
+            yield f"no requirement judged {offer}, which {listed(in_order(names))} offers {lacks}"
     for resource, places in sorted(_lost(scope).items()):
         yield f"no requirement judged {resource}, which is 0 on {listed(places)} (accelerators.resources of the policy lacks it)"
     for driver, pool in scope.slices.of_no_node():
@@ -150,7 +149,7 @@ def _lost(scope: Scope) -> dict[str, list[str]]:
     The kubelet keeps the resource of a plugin that went.
     """
     found: dict[str, list[str]] = {}
-    for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
+    for node in sorted(scope.snapshot.nodes, key=lambda node: natural(node.name)):
         amounts = {name: whole(amount) for name, amount in node.status.capacity.items()}
         unlisted = [name for name in sorted(amounts) if is_unlisted_accelerator(scope, name)]
         offers = any(scope.device_capacity(node).values()) or node.name in scope.dra_inventory or any(amounts[name] for name in unlisted)

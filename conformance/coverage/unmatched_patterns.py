@@ -17,7 +17,7 @@ from conformance.policy.model import Policy
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Namespace, Node
 from fixtures.snapshot.state import Listing
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 
 _DEFAULT = "default"
 _LEVELS = ("privileged", "baseline", "restricted")
@@ -138,7 +138,7 @@ def _passed_over(scope: Scope) -> str:
         return ""
     what = "where pods ask for devices" if using else "where pods are"
     patterns = " and ".join(map(repr, tenants.namespaces))
-    return f"tenants.namespaces has {patterns}, which matches none of {listed(sorted(used))}, {what}; name the tenants' namespaces"
+    return f"tenants.namespaces has {patterns}, which matches none of {listed(in_order(used))}, {what}; name the tenants' namespaces"
 
 
 def _is_stricter(level: str, usual: str) -> bool:

@@ -12,7 +12,7 @@ from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.nodes.polarity import Health
 from fixtures.model.nodes.since import said
 from fixtures.model.platform.components import VENDORS, mounts_plugin_folder, vendor_of
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 
 
 def plugin_vendor(pod: Pod) -> str:
@@ -39,7 +39,7 @@ def why_none_allocatable(scope: Scope, node: Node, resource: str) -> str:
     vendor = next((vendor for vendor, known, _ in VENDORS if known == domain), "")
     served = [name for name, count in scope.device_allocatable(node).items() if count and name.partition("/")[0] == domain]
     if served:
-        return f"its device plugin serves {listed(sorted(served), 3)} and no longer {resource}, or calls every such device unhealthy"
+        return f"its device plugin serves {listed(in_order(served), 3)} and no longer {resource}, or calls every such device unhealthy"
     if listing.trouble or not listing.collected or not vendor:
         unread = " (the snapshot holds no pods that would tell)" if scope.snapshot.lacks("pods") else ""
         return f"{away}, or calls every device unhealthy{unread}"

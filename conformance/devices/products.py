@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from conformance.outputs.node_labels import parse_product
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import natural
 
 NVIDIA_PRODUCT = "nvidia.com/gpu.product"
 PRODUCT_LABELS = (
@@ -60,6 +61,6 @@ def _product_of(scope: Scope, node: Node) -> str:
 def pools(scope: Scope, nodes: Iterable[Node]) -> dict[str, list[Node]]:
     """Nodes by product, both in order of name."""
     found: dict[str, list[Node]] = {}
-    for node in sorted(nodes, key=lambda node: node.name):
+    for node in sorted(nodes, key=lambda node: natural(node.name)):
         found.setdefault(product_of(scope, node), []).append(node)
     return dict(sorted(found.items()))

@@ -14,7 +14,7 @@ from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.text.ages import ask_again, duration, so_far
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, advised, bad, not_judged, ok, undecided
 
 DOMAINS = "resource.nvidia.com/computedomains"
@@ -91,7 +91,7 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
             message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
             return bad(place, observed=observed, expected="gone after its deletion", source=_SOURCE, message=message)
         if state != "Ready" and (waiting := _since(domain, daemons, scope)):
-            age, nodes = now - min(waiting.values()), listed(sorted(waiting), 3)
+            age, nodes = now - min(waiting.values()), listed(in_order(waiting), 3)
             message = (
                 f"it is {state or 'without a status'}, no node has joined it, and pods on {nodes} have waited for it {so_far(age, limit)}"
             )

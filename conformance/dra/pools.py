@@ -15,7 +15,7 @@ from conformance.outputs.resource_slice import Slice, lack_of
 from conformance.scope.agents import is_ready
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 _EXPECTED = "a complete pool, names once, a node that exists, a Ready pod of its driver there"
@@ -87,7 +87,7 @@ def _forgotten(scope: Scope, published: dict[str, set[str]], pods: DriverPods) -
             pod = pods.of(driver, node)
             if pod is not None and is_ready(pod):
                 message = (
-                    f"{pod.namespace}/{pod.name} runs there and publishes no slice of {driver}, as it does on {listed(sorted(nodes), 3)}"
+                    f"{pod.namespace}/{pod.name} runs there and publishes no slice of {driver}, as it does on {listed(in_order(nodes), 3)}"
                 )
                 expected = f"a ResourceSlice of {driver}"
                 yield bad(Subject("Node", f"{node} {driver}"), observed="no slice", expected=expected, source=SLICES, message=message)

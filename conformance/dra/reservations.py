@@ -16,7 +16,7 @@ from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, bad, ok, undecided
 
 _SOURCE = "status.reservedFor of ResourceClaims, pods"
@@ -55,7 +55,7 @@ def _reserved(scope: Scope, claim: Json, pods: dict[tuple[str, str], Pod], users
     observed = f"holds {held}; reserved for {names or 'nobody'}"
     if not problems:
         if others:
-            message = f"it is reserved for {names} ({listed(sorted(set(others)))}), and only pods and PodGroups that were read are judged"
+            message = f"it is reserved for {names} ({listed(in_order(set(others)))}), and only pods and PodGroups that were read are judged"
             return undecided(place, message=message, source=_SOURCE)
         return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
     if (recent := just_changed(claim, now)) and not _ended_long_ago(scope, consumers, pods, place.namespace, now):

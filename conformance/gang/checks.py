@@ -19,7 +19,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.text.ages import duration, so_far
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 _DEFAULT_SCHEDULER = "default-scheduler"
@@ -183,7 +183,9 @@ def _ignored(scope: Scope, job: GangJob) -> _Ignored | None:
         elif system in GANG_SCHEDULERS.values() and _DEFAULT_SCHEDULER in names:
             found.append(_Ignored(f"it names a group of {system}, which places only pods that name its scheduler (spec.schedulerName)"))
         elif system in GANG_SCHEDULERS.values() and not names & GANG_SCHEDULERS.keys():
-            found.append(_Ignored(f"it names a group of {system}, and whether {listed(sorted(names))} heeds it is not known", unclear=True))
+            found.append(
+                _Ignored(f"it names a group of {system}, and whether {listed(in_order(names))} heeds it is not known", unclear=True)
+            )
         elif not system and any({KUEUE_QUEUE, KUEUE_GROUP} & pod.metadata.label.keys() for pod in job.pods):
             found.append(_Ignored("its pods have a label of Kueue's, and no Workload of Kueue is of them or their owner", unclear=True))
         else:

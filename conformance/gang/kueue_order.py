@@ -23,7 +23,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.text import typed
 from fixtures.text.ages import duration, so_far
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, Subject, bad, undecided
 
 STRICT = "StrictFIFO"
@@ -88,7 +88,7 @@ def _devices(scope: Scope, taken: Mapping[_Place, Fraction]) -> list[tuple[_Plac
 
 
 def _short(short: frozenset[_Place]) -> str:
-    return listed(sorted(f"{resource} of flavor {flavor}" for flavor, resource in short), 2)
+    return listed(in_order(f"{resource} of flavor {flavor}" for flavor, resource in short), 2)
 
 
 def _queue_of(item: Json) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 _SOURCE = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable, ResourceSlices"
@@ -56,9 +56,9 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
     lenders = lent_by(scope, queues, [queue for queue in every if name_of(queue) in away])
     for (flavor, resource), amounts in sorted(nominal.items()):
         place, total = Subject("ResourceFlavor", f"{flavor} {resource}"), sum(amounts.values())
-        observed, claims = f"{total} in {listed(sorted(amounts))}", counted.get(resource)
+        observed, claims = f"{total} in {listed(in_order(amounts))}", counted.get(resource)
         if flavor not in flavors:
-            message = f"{listed(sorted(amounts))} name it and there is no such ResourceFlavor: the queue admits nothing"
+            message = f"{listed(in_order(amounts))} name it and there is no such ResourceFlavor: the queue admits nothing"
             yield bad(place, observed=observed, expected="a ResourceFlavor of that name", source=_SOURCE, message=message)
             continue
         if claims and claims.doubt:
@@ -70,9 +70,8 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
         has = _offered(scope, flavors[flavor], resource, claims)
         expected = f"at most what its {has.nodes} nodes can allocate: {has}"
         if total <= has.least and (lending := lenders.get((flavor, resource))):
-            message = (
-                f"{observed}, {has} on its nodes; {listed(sorted(lending))} of the same cohort may lend more, and other clusters have that"
-            )
+            others = f"{listed(in_order(lending))} of the same cohort may lend more, and other clusters have that"
+            message = f"{observed}, {has} on its nodes; {others}"
             yield not_judged(place, message=message, source=_SOURCE)
         elif total <= has.least:
             yield ok(place, observed=observed, expected=expected, source=_SOURCE)

@@ -13,6 +13,7 @@ from conformance.scope.node_marks import adapter_labels
 from conformance.scope.scope import Scope, subject, whole
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text.sentences import natural
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name")
@@ -47,7 +48,9 @@ def fabric_resources(scope: Scope) -> tuple[str, ...]:
 def offering_nodes(scope: Scope) -> list[Node]:
     """Nodes on which pods can get some fabric resource, by name."""
     names = fabric_resources(scope)
-    return [node for node in sorted(scope.snapshot.nodes, key=lambda n: n.name) if any(allocatable(node, name) > 0 for name in names)]
+    return [
+        node for node in sorted(scope.snapshot.nodes, key=lambda n: natural(n.name)) if any(allocatable(node, name) > 0 for name in names)
+    ]
 
 
 def fabric_nodes(scope: Scope) -> list[FabricNode]:
@@ -57,7 +60,7 @@ def fabric_nodes(scope: Scope) -> list[FabricNode]:
     affinity = mapping(policy, "spec", "nodeAffinity")
     chooser = PodSpec(affinity={"nodeAffinity": affinity}) if affinity else PodSpec()
     found = []
-    for node in sorted(scope.snapshot.nodes, key=lambda n: n.name):
+    for node in sorted(scope.snapshot.nodes, key=lambda n: natural(n.name)):
         reasons = [f"label {label}" for label in adapter_labels(node)]
         advertised = [name for name in names if name in node.status.capacity]
         reasons += [f"capacity {name}" for name in advertised]

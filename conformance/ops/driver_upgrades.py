@@ -20,7 +20,7 @@ from fixtures.model.nodes.holds import Hold
 from fixtures.model.nodes.since import UNKNOWN, Since, said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 _STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
@@ -65,7 +65,7 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
         yield _judge(scope, node, key, value, ages, held.get(node.name, []), moving)
     paused = [node for node in scope.accelerator_nodes if _paused(node) and all(_DONE.fullmatch(value) for _, value in states(node))]
     for node in paused:
-        words = listed(sorted(_paused(node)))
+        words = listed(in_order(_paused(node)))
         message = f"{words} are {_PAUSED} although no upgrade is under way: they stay away until somebody resets the labels"
         place = Subject("Node", f"{node.name} paused agents")
         yield bad(

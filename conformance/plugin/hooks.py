@@ -483,8 +483,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     waiting.begin(session.config, "cleaning up and writing the report")
     if exitstatus == ExitCode.INTERRUPTED and _ended_by_failures(session.config):
         exitstatus = ExitCode.NOT_CONFORMANT
-    if state.lost_workers and exitstatus in (ExitCode.INTERNAL_ERROR, ExitCode.NOTHING_SELECTED):
-        exitstatus = ExitCode.INCONCLUSIVE  # xdist ends so when a worker is gone before or after it had tests
+    if state.lost_workers and (exitstatus == ExitCode.INTERNAL_ERROR or not state.results):
+        exitstatus = ExitCode.INCONCLUSIVE  # xdist counts a lost worker as no test, as a failed one, or as an error of its own
     state.failures = session.config.stash[FAILURES].sentences
     report, session.exitstatus = finish(state, session.config, int(exitstatus))
     waiting.begin(session.config, "")

@@ -16,6 +16,7 @@ import msgspec
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.snapshot.state import Snapshot
+from fixtures.text.sentences import natural
 
 SLICES = "resource.k8s.io/resourceslices"
 _PROVISIONER = "pv.kubernetes.io/provisioned-by"
@@ -110,7 +111,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _words(self) -> list[tuple[str, str, str]]:
         """What nodes show, each text once with the first node that has it: ``(kind of text, text, node)``. Pools have much in common."""
         first: dict[tuple[str, str], str] = {}
-        for node in sorted(self.nodes or (), key=lambda node: node.name):
+        for node in sorted(self.nodes or (), key=lambda node: natural(node.name)):
             info = node.status.node_info
             for what, texts in (
                 ("label", [f"{key}={value}" for key, value in sorted(node.metadata.label.items())]),

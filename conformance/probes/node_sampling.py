@@ -14,7 +14,7 @@ from conformance.scope.scope import Scope, matches, subject
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node
 from fixtures.probes.workspace import Workspace
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, Inconclusive, Outcome, not_judged, undecided
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Fi
 
     Left out where others speak for it or the policy allows it, and undecided else.
     """
-    if others := listed(sorted(spoken), _SHOWN):
+    if others := listed(in_order(spoken), _SHOWN):
         return not_judged(
             subject(node),
             message=f"{reason or 'not chosen'}; {others} of the same product was probed",

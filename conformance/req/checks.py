@@ -20,7 +20,7 @@ from conformance.scope.template import Template, unread
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import BY_CLASS
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import listed, natural
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
 def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
     """One finding per node and extended resource that it offers or that pods hold there."""
     by_claim = mapped_to_dra(scope)
-    for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
+    for node in sorted(scope.snapshot.nodes, key=lambda node: natural(node.name)):
         pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := scope.extended_amounts(pod))]
         names = {name for _, amounts in pods for name, count in amounts.items() if count and is_extended(name)}
         names |= {name for name, value in node.status.allocatable.items() if is_extended(name) and whole(value)}

@@ -12,7 +12,7 @@ from conformance.scope.scope import Scope, held_by, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import CLAIMS
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, bad, ok, undecided
 
 Wanted = Sequence[Sequence[Request]]
@@ -122,7 +122,7 @@ def _together(scope: Scope, wanted: Wanted) -> str:
         largest = max(largest, len(devices))
     if largest >= needed:
         return ""
-    names = listed(sorted({way.device_class for way in plain}))
+    names = listed(in_order({way.device_class for way in plain}))
     return f"its {len(plain)} requests claim {needed} devices of {names} together, and the largest node has {largest or 'none'}"
 
 

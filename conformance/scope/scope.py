@@ -48,6 +48,7 @@ from fixtures.model.nodes.work import is_fence_key, stopped
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import typed
+from fixtures.text.sentences import natural
 from fixtures.verdict.findings import Subject
 
 T = TypeVar("T")
@@ -267,7 +268,7 @@ class Scope:
     @cached_property
     def accelerator_nodes(self) -> list[Node]:
         """Nodes that any source or mark calls an accelerator node, in order of name."""
-        return [node for node in sorted(self.snapshot.nodes, key=lambda n: n.name) if node.name in self.sources]
+        return [node for node in sorted(self.snapshot.nodes, key=lambda n: natural(n.name)) if node.name in self.sources]
 
     @cached_property
     def usable_nodes(self) -> list[Node]:

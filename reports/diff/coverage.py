@@ -86,7 +86,7 @@ def subjects(old: Result, new: Result, *, same_policy: bool = True) -> Iterator[
     for name, subject in before.items():
         kind = subject.kind.lower()
         if kind in stay and name not in after and counts_after[kind] < counts_before[kind]:
-            message = f"not among the subjects any more; {counts_before[kind]} of its kind were judged before, {counts_after[kind]} now"
+            message = f"{counts_after[kind]} of {counts_before[kind]} are left"
             yield Lost(subject=name, old=subject.verdict, message=message)
 
 

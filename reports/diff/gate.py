@@ -103,7 +103,10 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
 def render(decision: Decision) -> str:
     """The comparison, then why the gate is closed, then one line that says whether it is."""
     lines = [runs.render(decision.difference).rstrip("\n"), ""]
-    lines += [f"GATE: {reason}" for reason in decision.reasons]
+    told = {sentence(change) for change in runs.regressions(decision.difference)}
+    if shown := sum(reason in told for reason in decision.reasons):
+        lines.append(f"GATE: {shown} regression{'s' if shown > 1 else ''}, listed above")
+    lines += [f"GATE: {reason}" for reason in decision.reasons if reason not in told]
     words = {
         GateCode.OPEN: "GATE OPEN: nothing is worse than before",
         GateCode.WORSE: "GATE CLOSED: worse than before",

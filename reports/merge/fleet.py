@@ -27,12 +27,13 @@ _EXIT_RANK = (1, 11, 3, 2, 10, 4, 5, 0)
 
 
 class AreaVerdict(Record, kw_only=True):
-    """The worst verdict among the requirements of one area, and how many of them need attention."""
+    """The worst verdict among the requirements of one area, how many of them need attention, and how many have each such verdict."""
 
     area: str
     verdict: Verdict
     requirements: int
     attention: int
+    found: dict[Verdict, int] = msgspec.field(default_factory=dict)
 
 
 class Concern(Record, kw_only=True):
@@ -212,6 +213,7 @@ def _area(counts: phrases.AreaRow) -> AreaVerdict:
         verdict=(judged or held)[0],
         requirements=counts.requirements,
         attention=sum(counts.counts[verdict] for verdict in phrases.ATTENTION),
+        found={verdict: counts.counts[verdict] for verdict in phrases.ATTENTION if counts.counts[verdict]},
     )
 
 

@@ -84,7 +84,7 @@ def to_markdown(fleet: Fleet) -> str:
         lines += _grid(fleet, fleet.simulated_clusters)
     lines += _scopes((*fleet.clusters, *fleet.simulated_clusters))
     signs = ", ".join(f"{LETTER[verdict]} {phrases.WORD[verdict]}" for verdict in Verdict)
-    return "\n".join([*lines, f"{signs}; empty: not asked. A number says how many requirements of the area need attention.", ""])
+    return "\n".join([*lines, f"{signs}; empty: not asked. A number counts requirements of the area.", ""])
 
 
 def to_html(fleet: Fleet) -> str:
@@ -107,6 +107,7 @@ def to_html(fleet: Fleet) -> str:
         style=Markup(style),  # our own file, not text from a cluster
         csp=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
         cells=cells,
+        signs=signs,
         letter=LETTER,
         word=phrases.WORD,
         verdicts=list(Verdict),
@@ -117,6 +118,11 @@ def cells(fleet: Fleet, one: ClusterRow) -> list[AreaVerdict | None]:
     """The row's cells in the order of the fleet's areas; None where nothing of the area was asked."""
     held = {cell.area: cell for cell in one.areas}
     return [held.get(area) for area in fleet.areas]
+
+
+def signs(cell: AreaVerdict) -> list[str]:
+    """``✗ 1``, ``? 2``: a sign and a number for each verdict that needs attention; the sign alone where none does."""
+    return [f"{LETTER[verdict]} {number}" for verdict, number in cell.found.items()] or [LETTER[cell.verdict]]
 
 
 def _simulated(one: ClusterRow) -> str:
@@ -140,9 +146,7 @@ def _grid(fleet: Fleet, rows: list[ClusterRow]) -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for one in rows[:MAX_MARKDOWN_ROWS]:
         name = f"{markdown_escape(one.name, 120)}{_simulated(one)}{' (stale)' if one.stale else ''}"
-        values = [
-            "" if cell is None else f"{LETTER[cell.verdict]}{f' {cell.attention}' if cell.attention else ''}" for cell in cells(fleet, one)
-        ]
+        values = ["" if cell is None else " ".join(signs(cell)) for cell in cells(fleet, one)]
         lines.append("| " + " | ".join([name, markdown_escape(one.headline), *values]) + " |")
     if len(rows) > MAX_MARKDOWN_ROWS:
         lines += ["", f"**{len(rows) - MAX_MARKDOWN_ROWS} more clusters; see the full report.**"]

@@ -113,7 +113,7 @@ def _cells(result: Result) -> Mapping[str, Verdict]:
 
 
 def _node(subject: SubjectResult) -> str:
-    """The node that a subject is, is a part of, or serves; empty for what is none."""
+    """The node that a subject is, is a part of, serves or runs on; empty for what is none."""
     if subject.kind.lower() == "node":
         return subject.name.partition(" ")[0]
-    return subject.name.partition(" on ")[2] if subject.kind == "Agent" else ""
+    return subject.name.partition(" on ")[2] if subject.kind == "Agent" else subject.node

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.cli.arguments import Parser
+from conformance.cli.arguments import Parser, narrow
 from conformance.cli.commands import COMMANDS, command_parser
 from conformance.cli.main import main
+from fixtures.text.sentences import in_order
 
 
 def parsers() -> Iterator[tuple[str, Parser]]:
@@ -67,3 +68,22 @@ def test_the_list_of_commands_names_each_with_its_purpose(capsys: pytest.Capture
         main(["--help"])
     shown = capsys.readouterr().out
     assert [name for name, command in COMMANDS.items() if f"{name} " not in shown or command.about not in shown] == []
+
+
+def test_an_area_is_explained_by_its_requirements(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "gang"]) == 0
+    assert {"GANG-01", "GANG-11"} <= set(capsys.readouterr().out.split())
+    assert main(["explain", "GANGS"]) == 4
+    assert "did you mean GANG?" in capsys.readouterr().err
+
+
+def test_names_are_sorted_as_people_do() -> None:
+    names = ["l40s-2", "l40s-19", "l40s-189", "l40s-190", "node", "node-07a", "node-7b", "node-10"]
+    assert in_order(reversed(names)) == names
+
+
+def test_long_lines_go_on_below() -> None:
+    text = "short\n  " + "word " * 80
+    lines = narrow(text).split("\n")
+    assert max(map(len, lines)) <= 120
+    assert (lines[0], lines[2][:6]) == ("short", " " * 6)

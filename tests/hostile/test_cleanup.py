@@ -105,6 +105,7 @@ def test_it_shows_its_plan_and_touches_nothing_unasked(stage: Stage, consent: tu
 
 
 def test_a_dry_run_shows_the_plan_without_leave(stage: Stage) -> None:
+    assert stage.cleanup("--dry-run") == (0, "nothing of the suite is left\n")
     stage.leave()
     code, told = stage.cleanup("--dry-run")
     assert (code, f"would delete namespaces {NAMESPACE}" in told) == (0, True)

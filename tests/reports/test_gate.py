@@ -74,7 +74,9 @@ def test_a_later_run_of_experiments_alone_closes_the_gate_and_is_no_worse_than_i
     after.target.cluster_uid = "uid-1"
     decision = gate.decide(before, after, runs.compare(before, after, ran, ran), Floor())
     assert decision.code is GateCode.WORSE
-    assert decision.reasons[0].startswith("no longer judged: ADV-01 MUST (passed -> none): the later run judged no requirement")
+    assert decision.reasons[0].startswith(
+        "no longer judged: ADV-01 MUST (passed before, no result now): the later run judged no requirement"
+    )
     assert runs.regressions(gate.between(before, after, ran, ran, ())) == []
 
 
@@ -184,7 +186,7 @@ def test_nodes_that_came_or_went_are_named() -> None:
     text = gate.render(decided(before, after))
     assert "NOTE: new nodes: c." in text
     assert "NOTE: nodes that are gone: b." in text
-    assert "new failure: ADV-01 MUST Node c (none -> failed)" in text
+    assert "ADV-01 MUST Node c (none -> failed)" in text
     assert "NOTE: n" not in gate.render(decided(after, after))
 
 

@@ -348,7 +348,7 @@ def test_matrix_has_nodes_requirements_and_words_for_each_cell() -> None:
     assert table.count('<td class="v failed"><span class="vh">failed</span></td>') == 3
     assert ">FENCE-01</a>" in table
     assert ">OBS-01</a>" not in table
-    assert "looked at 8 nodes and found nothing on any of them" in html.render(
+    assert "requirements judged these 8 nodes: no failure" in html.render(
         report([result("A-1", Verdict.PASSED, [subject(name, kind="Node") for name in NODES])])
     )
 
