@@ -17,7 +17,7 @@ from deploy.distributions import closure
 from deploy.image import build, oci
 from deploy.image.oci import Entry
 from deploy.licences import Licence, expression, licences, page, unknown
-from deploy.sbom import Package, bom, main, packages, problem, to_json
+from deploy.sbom import Package, main, packages, problem
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -103,26 +103,6 @@ def test_the_bill_is_valid_and_names_every_part_with_its_needs(tmp_path: Path) -
     needs = {one["ref"]: one.get("dependsOn", []) for one in held["dependencies"]}
     assert "pypi:certifi" in needs["pypi:kubernetes"]
     assert len(needs["gpu-conformance"]) == len(components)
-
-
-def test_the_same_content_gives_the_same_bill() -> None:
-    first, second = to_json(bom(closure())), to_json(bom(closure()))
-    assert first == second
-    assert json.loads(first)["serialNumber"] != json.loads(to_json(bom({})))["serialNumber"]
-
-
-def test_a_document_that_is_no_bill_is_found() -> None:
-    held = json.loads(to_json(bom({})))
-    held["components"] = [{"name": "x", "type": "sandwich"}]
-    assert "sandwich" in problem(json.dumps(held))
-    assert problem('{"bomFormat": "CycloneDX"}') != ""
-
-
-def test_what_is_no_image_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x.tar").write_text("no tar")
-    with pytest.raises(SystemExit):
-        main(["--image", str(tmp_path / "x.tar")])
-    assert "not an image layout" in capsys.readouterr().err
 
 
 def documented(program: str) -> list[str]:

@@ -44,7 +44,7 @@ def assert_nothing_is_green(report: Path) -> None:
             assert "broken" in statuses(report / folder)
 
 
-@pytest.mark.parametrize("room", [40_000, 120_000, 160_000, 200_000, 230_000])
+@pytest.mark.parametrize("room", [40_000, 160_000, 230_000])
 def test_a_full_disk_leaves_nothing_that_says_conformant(tmp_path: Path, room: int) -> None:
     done = run(tmp_path, room)
     assert done.code == 3, done.output

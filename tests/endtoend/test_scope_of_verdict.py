@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -55,19 +54,6 @@ def test_a_floor_on_the_command_line_takes_the_place_of_the_policys(tmp_path: Pa
     assert last_line(done).startswith("INCONCLUSIVE [simulated cluster]: within the selection: 3 of ")
 
 
-def test_the_policys_floor_and_areas_gate(tmp_path: Path) -> None:
-    path = policy(tmp_path, gate={"minimumJudged": 99, "areas": ["MIG", "NET", "INV"]})
-    done = run_for_record(tmp_path, *HEALTHY, "--only", "MIG", "--read-only", "--policy", path)
-    assert done.code == 10
-    assert done.report is not None
-    assert done.report.verdict is Verdict.INCONCLUSIVE
-    assert done.report.scope is not None
-    assert done.report.scope.shortfalls == [
-        "3 requirements were judged, and gate.minimumJudged asks for 99",
-        "no requirement of NET and none of INV was judged, and gate.areas asks for one of each",
-    ]
-
-
 def shortfalls(done: Finished) -> list[str]:
     """What the run says that it had to judge and did not. Such a run is inconclusive, and its last line says so."""
     assert done.report is not None, done.output
@@ -89,36 +75,6 @@ def node(name: str, **capacity: str) -> dict[str, object]:
 
 
 READY = {"type": "Ready", "status": "True"}
-
-
-def dump(folder: Path, *items: dict[str, object]) -> tuple[str, str]:
-    path = folder / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    return "--snapshot", str(path)
-
-
-def test_a_snapshot_of_nodes_alone_is_inconclusive(tmp_path: Path) -> None:
-    share, told = shortfalls(run_for_record(tmp_path, *dump(tmp_path, node("gpu-0", **{"nvidia.com/gpu": "8"}))))
-    assert "gate.maxNotInSnapshot allows 25%" in share
-    assert told.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
-
-
-def test_no_accelerators_although_none_are_expected_is_inconclusive(tmp_path: Path) -> None:
-    path = policy(tmp_path, accelerators={"expectedCount": 0})
-    told = shortfalls(run_for_record(tmp_path, *dump(tmp_path, node("cpu-0")), "--policy", path))
-    assert any("no node has an accelerator, as the policy expects" in text for text in told)
-
-
-def test_a_tenant_pattern_that_matches_nothing_is_inconclusive(tmp_path: Path) -> None:
-    path = policy(tmp_path, tenants={"namespaces": ["tema-*"]})
-    told = shortfalls(run_for_record(tmp_path, *HEALTHY, "--read-only", "--policy", path))
-    assert told == ["the policy's tenants.namespaces has 'tema-*', and no tenant namespace matches it"]
-
-
-def test_accelerators_that_are_given_by_claim_alone_are_judged(tmp_path: Path) -> None:
-    done = run_for_record(tmp_path, "--simulate", "dra", "--read-only")
-    assert done.code == 0, done.output
-    assert done.result("DRA-01").verdict is Verdict.PASSED
 
 
 @pytest.mark.parametrize("how", ["cordoned", "busy"])
@@ -161,12 +117,6 @@ def test_a_run_that_stops_at_its_first_trouble_is_not_conformant(tmp_path: Path)
         ("FENCE-08", Level.SHOULD, Verdict.INCONCLUSIVE)
     ]
     assert shortfalls(done)[0].startswith("the run ended before it had judged OPS-01, OPS-02")
-
-
-def test_a_run_that_stops_at_its_first_failure_says_what_it_did_not_reach(tmp_path: Path) -> None:
-    done = run_for_record(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "--maxfail", "1")
-    assert done.code == 1
-    assert "because the run ended before their turn" in last_line(done)
 
 
 def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path: Path) -> None:

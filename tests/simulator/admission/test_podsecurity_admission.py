@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fixtures.kubernetes.podsecurity import Level, evaluate, message
-from fixtures.simulator.admission import AdmissionSwitches
 from tests.simulator.admission.cluster import (
     DEPLOYMENTS,
     NAMESPACES,
@@ -15,7 +14,6 @@ from tests.simulator.admission.cluster import (
     pod,
     refusal,
     request,
-    restricted_pod,
 )
 
 
@@ -29,14 +27,6 @@ def test_a_pod_is_refused_in_the_evaluators_words() -> None:
     assert (error.code, error.reason) == (403, "Forbidden")
     assert error.message == message("train", Level.RESTRICTED, "latest", violations)
     assert error.details == {"name": "train", "kind": "pods"}
-
-
-def test_the_label_names_the_version() -> None:
-    assert 'violates PodSecurity "restricted:v1.30": ' in refusal(pod(), enforcing(enforce_version="v1.30")).message
-
-
-def test_a_compliant_pod_passes_without_warning() -> None:
-    assert admit(restricted_pod(), enforcing())[1] == []
 
 
 def test_warn_only() -> None:
@@ -63,16 +53,6 @@ def test_updates_count_when_containers_or_images_change() -> None:
     assert refusal(request(newer, verb="update", old=old), enforcing()).code == 403
 
 
-def test_ignored_and_evaluated_subresources() -> None:
-    assert admit(request(pod(), subresource="binding"), enforcing())[1] == []
-    debug = {**pod(), "spec": {**pod()["spec"], "ephemeralContainers": [container("debug")]}}
-    assert refusal(request(debug, verb="update", old=pod(), subresource="ephemeralcontainers"), enforcing()).code == 403
-
-
-def test_switched_off() -> None:
-    assert admit(pod(), enforcing(), AdmissionSwitches(pod_security=False))[1] == []
-
-
 def test_bad_namespace_labels_are_invalid() -> None:
     error = refusal(request(namespace("team", enforce="strict", warn_version="1.30"), NAMESPACES))
     assert (error.code, error.reason) == (422, "Invalid")
@@ -90,7 +70,3 @@ def test_a_namespace_gets_its_name_label_and_phase() -> None:
     stored, _ = admit(request(namespace("team"), NAMESPACES))
     assert stored["metadata"]["labels"]["kubernetes.io/metadata.name"] == "team"
     assert stored["status"]["phase"] == "Active"
-
-
-def test_quantities_are_refused_before_pod_security() -> None:
-    assert refusal(pod(container(resources={"limits": {"nvidia.com/gpu": "0.5"}})), enforcing()).code == 422

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.simulator.admission import AdmissionSwitches, usage
+from fixtures.simulator.admission import AdmissionSwitches
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.pods.requests import pod_total, shown
 from tests.simulator.admission.cluster import CLAIMS, GPU, QUOTAS, Objects, admit, container, gpu, gpu_pod, pod, refusal, request
@@ -38,26 +38,11 @@ def test_one_device_over_is_refused_and_within_is_accepted() -> None:
     admit(pod(), with_quota(quota(), pods=pods))
 
 
-def test_every_exceeded_resource_is_named() -> None:
-    both = quota(hard={f"requests.{GPU}": "1", "pods": "0", "requests.memory": "1Gi"})
-    asked = pod(container(resources={"limits": {GPU: "2", "memory": "2Gi"}}))
-    assert refusal(asked, with_quota(both)).message.endswith(
-        "exceeded quota: gpus, requested: pods=1,requests.memory=2Gi,requests.nvidia.com/gpu=2, "
-        "used: pods=0,requests.memory=0,requests.nvidia.com/gpu=0, limited: pods=0,requests.memory=1Gi,requests.nvidia.com/gpu=1"
-    )
-
-
 def test_compute_quota_makes_containers_say_what_they_need() -> None:
     compute = quota(hard={"requests.cpu": "4", "limits.memory": "8Gi"})
     asked = pod(container("b"), container("a", resources={"requests": {"cpu": "1"}}))
     expected = "failed quota: gpus: must specify limits.memory for: a,b; requests.cpu for: b"
     assert refusal(asked, with_quota(compute)).message == f'pods "train" is forbidden: {expected}'
-
-
-def test_a_quota_without_usage_yet() -> None:
-    fresh = {**quota(), "status": {"hard": {f"requests.{GPU}": "8"}}}
-    expected = 'pods "train" is forbidden: status unknown for quota: gpus, resources: requests.nvidia.com/gpu'
-    assert refusal(gpu_pod("1"), with_quota(fresh)).message == expected
 
 
 def test_object_counts() -> None:
@@ -105,12 +90,6 @@ def test_scopes(scopes: dict[str, Any], spec: dict[str, Any], refused: bool) -> 
         assert refusal(asked, objects).message.startswith('pods "train" is forbidden: exceeded quota')
     else:
         admit(asked, objects)
-
-
-def test_usage_is_what_status_shows() -> None:
-    pods = [running("4", "a"), running("2", "b", "Pending"), running("8", "done", "Failed")]
-    hard = {f"requests.{GPU}": "8", "pods": "10", "count/pods": "20", "requests.cpu": "1", "services": "3"}
-    assert usage(quota(hard=hard), pods) == {"count/pods": "3", "pods": "2", "requests.cpu": "0", f"requests.{GPU}": "6"}
 
 
 def test_init_containers_share_and_sidecars_add() -> None:

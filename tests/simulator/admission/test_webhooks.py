@@ -6,7 +6,6 @@ import pytest
 
 from fixtures.simulator.admission.plugins.webhooks import MUTATING, VALIDATING
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.api.selectors import selects
 from tests.simulator.admission.cluster import DEPLOYMENTS, Objects, admit, container, deployment, namespace, pod, refusal, request
 
 
@@ -23,10 +22,6 @@ def webhook(**fields: object) -> Json:
 
 
 SERVICE = {"metadata": {"name": "policy", "namespace": "policy-system"}}
-ENDPOINTS = {
-    "metadata": {"name": "policy-x", "namespace": "policy-system", "labels": {"kubernetes.io/service-name": "policy"}},
-    "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": True}}],
-}
 
 
 def cluster(configuration: Json, kind: str = VALIDATING) -> Objects:
@@ -41,16 +36,6 @@ def test_no_backend_is_an_internal_error(kind: str) -> None:
         'Internal error occurred: failed calling webhook "devices.policy.example": failed to call webhook: '
         'Post "https://policy.policy-system.svc:443/validate?timeout=10s": no endpoints available for service "policy"'
     )
-
-
-def test_no_service() -> None:
-    assert refusal(pod(), Objects().put(VALIDATING, webhook())).message.endswith('service "policy" not found')
-
-
-def test_ready_endpoints_let_requests_pass() -> None:
-    admit(pod(), cluster(webhook()).put("discovery.k8s.io/endpointslices", ENDPOINTS))
-    unready = {**ENDPOINTS, "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": False}}]}
-    assert refusal(pod(), cluster(webhook()).put("discovery.k8s.io/endpointslices", unready)).code == 500
 
 
 @pytest.mark.parametrize(
@@ -80,11 +65,3 @@ def test_other_resources_pass_and_matching_selectors_block() -> None:
 def test_dry_run_needs_a_webhook_without_side_effects() -> None:
     error = refusal(request(pod(), dry_run=True), cluster(webhook(sideEffects="Unknown")))
     assert (error.code, error.message) == (400, 'admission webhook "devices.policy.example" does not support dry run')
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "expected"),
-    [("In", ["a"], True), ("NotIn", ["a"], False), ("Exists", [], True), ("DoesNotExist", [], False), ("Near", [], False)],
-)
-def test_selector_operators(operator: str, values: list[str], expected: bool) -> None:
-    assert selects({"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}, {"k": "a"}) is expected

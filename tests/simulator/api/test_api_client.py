@@ -104,23 +104,3 @@ def test_informer_survives_a_server_in_trouble_and_gives_up_when_refused() -> No
                 pass
 
     serve(body)
-
-
-def test_many_watchers_share_the_work() -> None:
-    async def body(server: SimulatedServer, client: ApiClient) -> None:
-        count, events = 100, 20
-
-        async def read() -> int:
-            seen = 0
-            async for frame in client.watch(CONFIG_MAPS, "1"):
-                seen += int(frame["type"] == "ADDED")
-                if seen == events:
-                    return seen
-            return seen
-
-        readers = [asyncio.create_task(read()) for _ in range(count)]
-        for index in range(events):
-            await client.create(CONFIG_MAPS, config_map(f"c{index}"))
-        assert await asyncio.gather(*readers) == [events] * count
-
-    serve(body)

@@ -7,8 +7,6 @@ from fixtures.simulator.server.store.store import Store
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import CRDS, STRATEGIC, WIDGETS, Web, widget, widget_definition
 
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
 
 def test_what_a_seeded_definition_defines_is_served(web: Web) -> None:
     listed = web.get("/apis/example.com/v1").body["resources"]
@@ -66,16 +64,6 @@ def test_a_definition_cannot_take_the_place_of_a_built_in_kind() -> None:
         assert Web(background.url).get("/apis/resource.k8s.io/v1/deviceclasses").body["kind"] == "DeviceClassList"
 
 
-def test_items_of_custom_lists_carry_their_kind(web: Web) -> None:
-    web.post(WIDGETS, widget("w", size=1))
-    assert [(item["apiVersion"], item["kind"]) for item in web.get(WIDGETS).body["items"]] == [("example.com/v1", "Widget")]
-
-
-def test_field_validation_has_three_values(web: Web) -> None:
-    assert web.post(f"{WIDGETS}?fieldValidation=Strict", widget("w", size=1, colour="red")).body["spec"]["colour"] == "red"
-    assert web.post(f"{WIDGETS}?fieldValidation=Loud", widget("v", size=1)).status == 422
-
-
 def test_status_subresource_and_generation(web: Web) -> None:
     created = web.post(WIDGETS, {**widget("w", size=1), "status": {"phase": "Lied"}}).body
     assert "status" not in created
@@ -92,10 +80,3 @@ def test_updates_need_a_version_and_strategic_patches_are_not_taken(web: Web) ->
     assert answer.status == 422
     assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer.body["message"]
     assert web.patch(f"{WIDGETS}/w", {"spec": {"size": 2}}, STRATEGIC).status == 415
-
-
-def test_tables_of_custom_resources_have_name_and_age(web: Web) -> None:
-    web.post(WIDGETS, widget("w", size=3))
-    body = web.get(WIDGETS, Accept=TABLE).body
-    assert [column["name"] for column in body["columnDefinitions"]] == ["Name", "Age"]
-    assert body["rows"][0]["cells"][0] == "w"

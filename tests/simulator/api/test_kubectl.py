@@ -175,11 +175,6 @@ def test_other_bytes_are_no_protobuf(data: bytes) -> None:
             assert protobuf.decode(body)["kind"]
 
 
-def test_columns_of_quotas(kubectl: Kubectl, web: Web) -> None:
-    web.post("/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"requests.nvidia.com/gpu": "8"}}})
-    assert "requests.nvidia.com/gpu: 0/8" in kubectl("get", "quota").stdout
-
-
 def test_deleting_and_waiting(kubectl: Kubectl, web: Web, node: str) -> None:
     kubectl("create", "-f", "-", stdin=POD)
     assert kubectl("delete", "pod", "p1", "--wait").stdout == 'pod "p1" deleted\n'
@@ -204,9 +199,3 @@ def test_custom_resources(kubectl: Kubectl) -> None:
     assert kubectl("get", "wd").stdout.split()[:3] == ["NAME", "AGE", "w"]
     widget["spec"]["size"] = 4
     assert kubectl("apply", "-f", "-", stdin=yaml.safe_dump(widget)).stdout == "widget.example.com/w configured\n"
-
-
-def test_watching(kubectl: Kubectl, web: Web) -> None:
-    web.post(PODS, pod("a"))
-    lines = kubectl("get", "pods", "-w", "--request-timeout=3s").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["NAME", "a"]

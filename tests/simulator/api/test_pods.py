@@ -134,18 +134,6 @@ def test_logs_are_passed_on_with_their_options(web: Web, background: BackgroundS
     assert rest == ["line 0", "line 1", "line 2"]
 
 
-def test_logs_before_the_start(web: Web, background: BackgroundServer) -> None:
-    web.post(PODS, pod("pending"))
-    assert web.get(f"{PODS}/pending/log").body == b""
-    waiting = {"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
-    seed(background, {**pod("pulling", node="n"), "status": {"phase": "Pending", "containerStatuses": [waiting]}})
-    answer = web.get(f"{PODS}/pulling/log")
-    assert answer.status == 400
-    assert answer.body["message"] == 'container "main" in pod "pulling" is waiting to start: ImagePullBackOff'
-    seed(background, pod("creating", node="n"))
-    assert web.get(f"{PODS}/creating/log").body["message"].endswith("is waiting to start: ContainerCreating")
-
-
 @pytest.mark.parametrize(
     ("query", "status"),
     [("previous=true", 501), ("sinceSeconds=5", 501), ("tailLines=-1", 400), ("limitBytes=x", 400), ("previous=0", 200)],
@@ -164,26 +152,6 @@ def test_logs_of_which_container(web: Web, background: BackgroundServer) -> None
     assert web.get(f"{PODS}/two/log?container=b").body.startswith(b"default/two/b")
     assert web.get(f"{PODS}/two/log?container=broken").body["message"] == "kubelet says no"
     assert web.get(f"{PODS}/none/log").status == 404
-
-
-def test_proxies(web: Web, background: BackgroundServer) -> None:
-    web.post("/api/v1/nodes", {"metadata": {"name": "n"}})
-    seed(background, started("a"))
-    web.post("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
-    assert web.get("/api/v1/nodes/n/proxy/configz").body == b"nodes  n  /configz "
-    assert web.get(f"{PODS}/a:9400/proxy/metrics?x=1").body == b"pods default a 9400 /metrics x=1"
-    assert web.get("/api/v1/namespaces/default/services/http:s:web/proxy/metrics").body == b"services default s web /metrics "
-    assert web.get("/api/v1/namespaces/default/services/s/proxy/dead").status == 503
-    assert web.get("/api/v1/nodes/none/proxy/metrics").status == 404
-
-
-def test_without_a_kubelet_logs_and_proxies_are_not_implemented() -> None:
-    store = Store()
-    with BackgroundServer(SimulatedServer(store)) as background:
-        seed(background, started("a"), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-        web = Web(background.url)
-        assert web.get(f"{PODS}/a/log").status == 501
-        assert web.get("/api/v1/nodes/n/proxy/metrics").status == 501
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])

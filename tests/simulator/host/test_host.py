@@ -14,14 +14,6 @@ def _host(count: int = 2) -> Host:
     return Host("gpu-1", Hardware(node="gpu-1", gpus=gpus("gpu-1", PRODUCTS["H100"], count)))
 
 
-def test_every_device_is_healthy_and_known_by_index_uuid_and_address() -> None:
-    host = _host()
-    first, second = host.hardware.gpus
-    assert set(host.modes.items()) == {(first.uuid, GpuMode.HEALTHY), (second.uuid, GpuMode.HEALTHY)}
-    assert host.gpu("1") == host.gpu(second.uuid) == host.gpu(second.pci_bus_id) == second
-    assert host.gpu("2") is None
-
-
 def test_a_failure_with_an_xid_is_a_mode_and_an_event() -> None:
     host, woken = _host(), []
     host.listen(lambda: woken.append(len(host.xids)))
@@ -49,14 +41,6 @@ def test_the_kernel_log_numbers_records_and_one_line_is_one_record() -> None:
     host.log("first\n\nsecond")
     host.log("third")
     assert [(line.number, line.text) for line in host.kernel_log] == [(1, "first"), (2, "second"), (3, "third")]
-
-
-def test_a_restarted_kubelet_is_seen_to_stop_and_to_start() -> None:
-    host, seen = _host(), []
-    host.listen(lambda: seen.append((host.kubelet_running, host.kubelet_started)))
-    host.restart_kubelet()
-    host.start_kubelet()
-    assert seen == [(False, 1), (True, 2)]
 
 
 def test_a_forgotten_listener_hears_nothing() -> None:

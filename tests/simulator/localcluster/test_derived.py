@@ -19,8 +19,6 @@ from fixtures.simulator.config.scenario import ScenarioError, load_scenario, par
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY: Owner = ("Deployment", "team-vision", "gateway")
-TENANT: Owner = ("Namespace", "", "team-vision")
-ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
 def derived(name: str) -> dict[Owner, Json]:
@@ -61,48 +59,6 @@ def test_a_template_follows_the_pods_that_a_defect_changes() -> None:
     assert "nodeName" not in template
 
 
-def test_what_a_defect_removes_from_pods_goes_from_the_template() -> None:
-    found = changed(lambda pod: pod["spec"].pop("securityContext"), of_gateway)
-    template = by_identity(found)[GATEWAY]["spec"]["template"]["spec"]
-    assert "securityContext" not in template
-    assert template["containers"]
-
-
-def test_pods_that_their_namespace_would_refuse_are_there_before_its_level() -> None:
-    found = objects_of(*parse_simulate("psa-root-cuda-pod"))
-    labels = by_identity(found)[TENANT]["metadata"]["labels"]
-    assert ENFORCE not in labels
-    assert labels["pod-security.kubernetes.io/warn"] == "restricted"
-    assert found.late_labels["team-vision"][ENFORCE] == "restricted"
-    assert objects_of(*parse_simulate("psa-pod-sets-visible-devices")).late_labels == {}, "restricted allows an environment variable"
-
-
-def test_a_template_that_admission_refuses_comes_after_the_pods_of_the_old_one() -> None:
-    found = objects_of(*parse_simulate("psa-root-init-container-in-template"))
-    (late,) = found.late_templates
-    assert late["metadata"]["name"] == "inference"
-    assert late["spec"]["template"]["spec"]["initContainers"]
-    assert not by_identity(found)[identity(late)]["spec"]["template"]["spec"].get("initContainers")
-
-
-def test_a_taint_comes_after_the_pods_that_do_not_tolerate_it() -> None:
-    found = objects_of(*parse_simulate("fence-two-keys-in-one-pool"))
-    assert by_identity(found)[("Node", "", "h100-2")]["spec"]["taints"] == []
-    assert found.late_taints == {"h100-2": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]}
-
-
-def test_a_controller_that_is_not_ready_has_pods_that_are_not() -> None:
-    objects = derived("gang-scheduler-not-ready")
-    (pod,) = [
-        item
-        for item in objects.values()
-        if item["kind"] == "Pod" and made_by(item) == ("Deployment", "volcano-system", "volcano-scheduler")
-    ]
-    assert {one["type"]: one["status"] for one in pod["status"]["conditions"]}["Ready"] == "False"
-    assert [one["ready"] for one in pod["status"]["containerStatuses"]] == [False]
-    assert pod["status"]["phase"] == "Running"
-
-
 def test_a_template_that_would_be_rolled_out_is_refused() -> None:
     with pytest.raises(ScenarioError, match="changes the template of Deployment team-vision/gateway and not its pods"):
         changed(
@@ -134,14 +90,6 @@ def test_a_class_that_pods_claim_by_goes_once_they_are_bound() -> None:
     assert (removed["kind"], removed["metadata"]["name"]) == ("DeviceClass", "gpu.nvidia.com")
     assert removed in derived.objects
     assert objects_of(*parse("dra")).late_removals == []
-
-
-def test_a_class_that_pods_claim_by_changes_once_they_are_bound() -> None:
-    derived = objects_of(*parse("dra-extended-class-without-devices"))
-    (changed,) = derived.late_devices
-    assert "vfio" in str(changed["spec"]["selectors"])
-    assert "vfio" not in str(by_identity(derived)[identity(changed)]["spec"]["selectors"])
-    assert (derived.late_removals, objects_of(*parse("dra-extended")).late_devices) == ([], [])
 
 
 def test_a_scenario_that_is_too_large_for_real_processes_is_refused_in_one_line(tmp_path: Path) -> None:

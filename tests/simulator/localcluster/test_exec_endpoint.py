@@ -9,7 +9,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from fixtures.localcluster.control_plane.certificates import Certificates, make
@@ -28,8 +27,6 @@ HEADERS = (
     "Sec-WebSocket-Version: 13",
     PROTOCOL,
 )
-SPDY = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io")
-STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 
 Body = Callable[["Nodes"], Awaitable[None]]
 
@@ -142,61 +139,12 @@ def path(query: str, container: str = "probe") -> str:
     return f"GET /exec/default/p/{container}?{query}"
 
 
-def test_exec_by_websocket(run: Callable[[Body], None]) -> None:
-    async def body(nodes: Nodes) -> None:
-        async with nodes.connect() as connection:
-            query = "command=sh&command=-c&command=echo%20hi;echo%20oh%3E%262;exit%203&output=1&error=1"
-            answer = await connection.request(path(query), *HEADERS)
-            assert answer.startswith("HTTP/1.1 101 ")
-            assert f"{PROTOCOL}\r\n" in answer
-            found = await connection.rest()
-        assert (found[STDOUT], found[STDERR]) == (b"hi\n", b"oh\n")
-        status = msgspec.json.decode(found[ERROR])
-        assert status["details"] == {"causes": [{"reason": "ExitCode", "message": "3"}]}
-
-    run(body)
-
-
-@pytest.mark.parametrize(
-    ("line", "headers", "answer"),
-    [
-        (path("command=true&output=1", "nope"), HEADERS, 'HTTP/1.1 500 container not found ("nope")'),
-        ("POST /exec/default/none/probe?command=true&output=1", HEADERS, "HTTP/1.1 404 pod does not exist"),
-        (path("command=true"), HEADERS, "HTTP/1.1 400 you must specify at least 1 of stdin, stdout, stderr"),
-        (path("command=true&output=1"), HEADERS[:-1], "HTTP/1.1 403 requested protocol(s) are not supported: []"),
-        (path("command=true&output=1"), SPDY, "HTTP/1.1 501 simulated nodes serve exec by WebSocket only"),
-        (path("command=true&output=1"), (), "HTTP/1.1 400 Upgrade request required"),
-        ("POST /attach/default/p/probe?output=1", HEADERS, "HTTP/1.1 501 not supported on simulated nodes"),
-        ("POST /portForward/default/p", HEADERS, "HTTP/1.1 501 not supported on simulated nodes"),
-        ("GET /elsewhere", (), "HTTP/1.1 404 404 page not found"),
-    ],
-)
-def test_what_is_refused_before_the_upgrade(run: Callable[[Body], None], line: str, headers: tuple[str, ...], answer: str) -> None:
-    async def body(nodes: Nodes) -> None:
-        async with nodes.connect() as connection:
-            head = await connection.request(line, *headers)
-            text = (await connection.reader.readexactly(int(head.lower().partition("content-length: ")[2].split("\r\n")[0]))).decode()
-        assert f"{' '.join(head.split()[:2])} {text}".startswith(answer)
-        assert nodes.commands() == []
-
-    run(body)
-
-
 @pytest.mark.parametrize("identity", ["nobody", "server", "kubelet"])
 def test_only_the_api_servers_certificate_is_taken(run: Callable[[Body], None], identity: str) -> None:
     async def body(nodes: Nodes) -> None:
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             async with nodes.connect(identity=identity) as connection:
                 await connection.request("GET /healthz")
-
-    run(body)
-
-
-def test_pods_are_reached_by_their_address(run: Callable[[Body], None]) -> None:
-    async def body(nodes: Nodes) -> None:
-        found = await nodes.cluster.client.get("/api/v1/namespaces/default/pods/p")
-        async with nodes.connect(f"{found['status']['podIP']}:80", identity="") as connection:
-            assert (await connection.request("GET /metrics")).startswith("HTTP/1.1 503 ")
 
     run(body)
 

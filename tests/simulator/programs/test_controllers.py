@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 from fixtures.simulator.api.objects import Json
-from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, node, pod, small_cluster
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -34,19 +34,6 @@ def job(name: str, script: str, **spec: Any) -> Json:
 
 def true_conditions(obj: Json) -> set[str]:
     return {c["type"] for c in obj.get("status", {}).get("conditions", []) if c["status"] == "True"}
-
-
-def test_an_indexed_job_completes_every_index() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.client.create(JOBS, job("j", "echo $JOB_COMPLETION_INDEX", parallelism=2, completions=3, completionMode="Indexed"))
-        done = await cluster.until(f"{JOBS}/j", lambda obj: "Complete" in true_conditions(obj))
-        assert done["status"]["succeeded"] == 3
-        assert done["status"]["completedIndexes"] == "0-2"
-        pods, _ = await cluster.client.list(PODS)
-        logs = sorted([await cluster.log(p["metadata"]["name"]) for p in pods])
-        assert logs == ["0\n", "1\n", "2\n"]
-
-    run(body)
 
 
 def test_a_failing_job_stops_at_its_limit_and_a_suspended_one_waits() -> None:
@@ -81,45 +68,6 @@ def test_a_job_past_its_deadline_fails_and_goes_with_all_that_it_owns() -> None:
         for pod_ in (await cluster.client.list(PODS))[0]:
             await cluster.gone(f"{PODS}/{pod_['metadata']['name']}")
         assert "Failed" in true_conditions(await cluster.client.get(f"{JOBS}/end"))  # without a time to live it stays
-
-    run(body)
-
-
-def test_a_deployment_replaces_lost_pods_and_follows_its_template() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        path = f"{APPS}/deployments/web"
-        await cluster.client.create(f"{APPS}/deployments", workload("Deployment", "web", replicas=2))
-        await cluster.until(path, lambda obj: obj.get("status", {}).get("availableReplicas") == 2)
-        pods, _ = await cluster.client.list(PODS)
-        before = {p["metadata"]["uid"] for p in pods}
-        await cluster.client.delete(f"{PODS}/{pods[0]['metadata']['name']}")
-        await cluster.gone(f"{PODS}/{pods[0]['metadata']['name']}")
-        await cluster.until(path, lambda obj: obj["status"].get("availableReplicas") == 2)
-        async with asyncio.timeout(PATIENCE):
-            while len(pods) != 2 or len({p["metadata"]["uid"] for p in pods} & before) != 1:
-                await asyncio.sleep(0.01)
-                pods, _ = await cluster.client.list(PODS)
-        change = {"spec": {"template": {"metadata": {"annotations": {"round": "2"}}}}}
-        await cluster.client.patch(path, change)
-        await cluster.until(path, lambda obj: obj["status"].get("observedGeneration") == 2 and obj["status"].get("readyReplicas") == 2)
-        sets, _ = await cluster.client.list(f"{APPS}/replicasets")
-        assert sorted(item["spec"]["replicas"] for item in sets) == [0, 2]
-
-    run(body)
-
-
-def test_a_daemon_set_covers_the_nodes_it_tolerates() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        path = f"{APPS}/daemonsets/agent"
-        await cluster.client.create(f"{APPS}/daemonsets", workload("DaemonSet", "agent"))
-        await cluster.until(path, lambda obj: obj.get("status", {}).get("numberReady") == 2)
-        fenced = [{"key": "other", "effect": "NoSchedule"}]
-        await cluster.client.create("/api/v1/nodes", node(hardware("n2"), 3))
-        await cluster.client.create("/api/v1/nodes", node(hardware("n3"), 4, fenced))
-        done = await cluster.until(path, lambda obj: obj["status"].get("numberReady") == 3)
-        assert done["status"]["desiredNumberScheduled"] == 3
-        pods, _ = await cluster.client.list(PODS)
-        assert sorted(p["spec"]["nodeName"] for p in pods) == ["n0", "n1", "n2"]
 
     run(body)
 
@@ -172,35 +120,3 @@ def test_a_stateful_set_starts_in_order() -> None:
         assert [p["metadata"]["name"] for p in pods] == ["db-0", "db-1", "db-2"]
 
     run(body)
-
-
-def test_the_status_of_a_quota_follows_the_pods() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        quota = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "q"},
-            "spec": {"hard": {"pods": "5", "requests.nvidia.com/gpu": "4"}},
-        }
-        path = "/api/v1/namespaces/default/resourcequotas"
-        await cluster.client.create(path, quota)
-        await cluster.until(f"{path}/q", lambda obj: obj.get("status", {}).get("used", {}).get("pods") == "0")
-        await cluster.start(pod("p", devices={"nvidia.com/gpu": 3}))
-        used = {"pods": "1", "requests.nvidia.com/gpu": "3"}
-        await cluster.until(f"{path}/q", lambda obj: obj["status"]["used"] == used)
-
-    run(body)
-
-
-def test_what_the_initial_state_says_is_left_alone() -> None:
-    status = {"desiredNumberScheduled": 0, "numberReady": 0, "observedGeneration": 1}
-    seeded = workload("DaemonSet", "agent")
-    seeded["metadata"] |= {"namespace": "default", "generation": 1, "uid": "u-1"}
-    seeded["status"] = status
-
-    async def body(cluster: SmallCluster) -> None:
-        await asyncio.sleep(0.3)
-        assert (await cluster.client.get(f"{APPS}/daemonsets/agent"))["status"] == status
-        assert (await cluster.client.list(PODS))[0] == []
-
-    run(body, objects=[seeded])

@@ -76,26 +76,3 @@ def test_more_than_one_replica_is_refused_where_the_plugin_says_so() -> None:
         DeviceManager(strict, HEALTHY).allocate(pod("one", {GPU: 2}))
     assert refusal.value.reason == "UnexpectedAdmissionError"
     assert "maximum request size for shared resources is 1; found 2" in refusal.value.message
-
-
-def test_defects_of_the_plugin() -> None:
-    repeats = DeviceManager(hardware("a", 4), Behaviour(plugin_repeats_device=True))
-    repeats.allocate(pod("one", {GPU: 1}))
-    repeats.allocate(pod("two", {GPU: 1}))
-    assert uuids(repeats, "one") == uuids(repeats, "two")
-
-    spreads = DeviceManager(hardware("a", 1, sharing=shared()), Behaviour(plugin_spreads_replicas=True))
-    spreads.allocate(pod("one", {GPU: 1}))
-    spreads.allocate(pod("two", {GPU: 1}))
-    assert uuids(spreads, "one") != uuids(spreads, "two")
-
-
-def test_mig_devices_by_profile_and_the_wrong_profile() -> None:
-    machine = hardware("a", 1, layout={"3g.40gb": 1, "1g.10gb": 2})
-    profiles = {instance.uuid: instance.profile for instance in machine.gpus[0].instances}
-    manager = DeviceManager(machine, HEALTHY)
-    manager.allocate(pod("one", {"nvidia.com/mig-1g.10gb": 1}))
-    assert profiles[uuids(manager, "one")[0]] == "1g.10gb"
-    wrong = DeviceManager(machine, Behaviour(plugin_wrong_mig_profile=True))
-    wrong.allocate(pod("one", {"nvidia.com/mig-1g.10gb": 1}))
-    assert profiles[uuids(wrong, "one")[0]] == "3g.40gb"

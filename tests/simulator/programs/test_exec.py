@@ -14,8 +14,8 @@ import pytest
 from kubernetes import client as official
 from kubernetes.stream import stream
 
-from fixtures.simulator.streams.remotecommand import HIGH_WATER, V5, Channels, Outbox
-from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
+from fixtures.simulator.streams.remotecommand import V5, Channels
+from tests.kubectl import ATTEMPTS, KUBECTL, said, unheard
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
@@ -96,58 +96,6 @@ async def connect(cluster: SmallCluster, session: aiohttp.ClientSession, query: 
     return Socket(await session.ws_connect(url, protocols=(protocol,), max_msg_size=0))
 
 
-@needs_kubectl
-def test_what_the_real_ones_refuse_is_refused_in_their_words() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        await cluster.start(pod("ended", "exit 0"))
-        await cluster.phase("ended", "Succeeded")
-        unknown = await kubectl(cluster, "exec", "p", "-c", "nope", "--", "true")
-        assert unknown == (1, "", "Error from server (BadRequest): container nope is not valid for pod p\n")
-        assert (await kubectl(cluster, "exec", "none", "--", "true"))[2] == 'Error from server (NotFound): pods "none" not found\n'
-        code, _, err = await kubectl(cluster, "exec", "p", "--", "nvidia-smi")  # no device was granted, so no tool is there
-        assert code == 1, err
-        assert err.startswith("error: Internal error occurred: ")
-        assert 'exec: "nvidia-smi": executable file not found in $PATH: unknown' in err
-        assert "stat /opt/x: no such file or directory" in (await kubectl(cluster, "exec", "p", "--", "/opt/x"))[2]
-        completed = await kubectl(cluster, "exec", "ended", "--", "true")
-        assert completed[2] == "error: cannot exec into a container in a completed pod; current phase is Succeeded\n"
-
-    run(body)
-
-
-def test_a_container_that_does_not_run_is_not_found_by_its_kubelet() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        init = {"name": "first", "image": "x", "command": ["sh", "-c", "sleep infinity"]}
-        await cluster.start(pod("p", spec={"initContainers": [init]}), pod("unbound", spec={"schedulerName": "nobody"}))
-        await cluster.until(f"{PODS}/p", lambda obj: "initContainerStatuses" in obj["status"])
-        async with aiohttp.ClientSession(cluster.server) as session:
-            answers = []
-            for query in ("p/exec?container=probe&", "p/exec?", "unbound/exec?", "p/exec?container=first&"):
-                answer = await session.get(f"{PODS}/{query}stdout=1&command=true", headers={"Connection": "Upgrade", "Upgrade": "x"})
-                answers.append((answer.status, await answer.text()))
-        assert answers[0] == answers[1] == (500, 'container not found ("probe")')
-        assert (answers[2][0], "pod unbound does not have a host assigned" in answers[2][1]) == (400, True)
-        assert answers[3] == (501, "unable to upgrade: only WebSocket is served here, which kubectl speaks since 1.31")
-
-    run(body)
-
-
-@needs_kubectl
-def test_a_stopped_kubelet_cannot_be_dialled() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        cluster.kubelets.machines["a"].stop()
-        refused = "dial tcp 10.0.0.1:10250: connect: connection refused\n"
-        assert await kubectl(cluster, "exec", "p", "--", "true") == (1, "", f"Error from server: error dialing backend: {refused}")
-        log = f'Error from server: Get "https://10.0.0.1:10250/containerLogs/default/p/probe": {refused}'
-        assert await kubectl(cluster, "logs", "p") == (1, "", log)
-        cluster.kubelets.machines["a"].start()
-        assert (await kubectl(cluster, "exec", "p", "--", "true"))[0] == 0
-
-    run(body)
-
-
 def test_files_that_a_command_writes_stay_in_the_container() -> None:
     async def body(cluster: SmallCluster) -> None:
         await started(cluster, "until test -f /tmp/go; do sleep 0.01; done; cat /tmp/go")
@@ -214,22 +162,3 @@ def test_a_program_waits_until_there_is_room_for_its_output() -> None:
         assert (await task, bytes(out)) == (0, b"1\n2\n3\n")
 
     run(body)
-
-
-def test_output_under_way_is_bounded_and_keeps_its_order() -> None:
-    async def body() -> None:
-        outbox = Outbox()
-        outbox.write(1, b"a")
-        await outbox.room()
-        outbox.write(1, b"b" * HIGH_WATER)
-        outbox.write(2, b"c")
-        waiting = asyncio.create_task(outbox.room())
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        assert await outbox.take() == (1, b"a" + b"b" * HIGH_WATER)
-        await asyncio.wait_for(waiting, PATIENCE)
-        outbox.close()
-        outbox.write(1, b"too late")
-        assert [await outbox.take(), await outbox.take()] == [(2, b"c"), None]
-
-    asyncio.run(body())

@@ -54,29 +54,6 @@ def test_restarts_back_off_and_init_containers_come_first() -> None:
     run([hardware("a", 1)], body)
 
 
-def test_a_failing_init_container_fails_the_pod() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "exit 9"]}]}
-        await cluster.start(pod("p", "echo never", spec=init))
-        failed = await cluster.phase("p", "Failed")
-        assert failed["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 9
-
-    run([hardware("a", 1)], body)
-
-
-def test_deletion_is_confirmed_and_devices_come_back() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        for name in ("p", "q"):
-            await cluster.start(pod(name, devices={GPU: 1}))
-            await cluster.phase(name, "Running")
-            await cluster.client.delete(f"{PODS}/{name}")
-            await cluster.gone(f"{PODS}/{name}")
-        with pytest.raises(ApiError):
-            await cluster.client.get(f"{PODS}/p")
-
-    run([hardware("a", 1)], body)
-
-
 def test_environment_and_what_cannot_be_created() -> None:
     async def body(cluster: SmallCluster) -> None:
         env = [

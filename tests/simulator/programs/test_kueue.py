@@ -72,19 +72,6 @@ def test_an_incomplete_group_goes_when_all_its_pods_are_deleted() -> None:
     run(body)
 
 
-def test_a_finished_group_frees_quota_and_pods() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("first", 2, script="sleep 0.3"))
-        await cluster.bound("first-0")
-        await cluster.start(*members("second", 2))
-        await cluster.bound("second-0", "second-1")
-        done = await cluster.until(f"{WORKLOADS}/first", lambda obj: condition(obj, "Finished").get("status") == "True")
-        assert condition(done, "Finished")["reason"] == "Succeeded"
-        await cluster.until(f"{PODS}/first-0", lambda obj: not obj["metadata"].get("finalizers"))
-
-    run(body)
-
-
 def test_a_suspended_job_is_started_when_quota_is_there() -> None:
     async def body(cluster: SmallCluster) -> None:
         template = {"spec": {**pod("x", "sleep 0.2", {GPU: 8}, tolerations=[])["spec"]}}

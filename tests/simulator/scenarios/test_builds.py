@@ -77,12 +77,6 @@ def test_owners_exist_and_match_by_uid(name: str) -> None:
 
 
 @every_scenario
-def test_every_namespaced_object_has_a_namespace_that_exists(name: str) -> None:
-    namespaces = {item["metadata"]["name"] for item in of_kind(name, "Namespace")}
-    assert {item["metadata"]["namespace"] for item in objects(name) if "namespace" in item["metadata"]} <= namespaces
-
-
-@every_scenario
 def test_pods_hold_at_most_what_their_node_can_allocate(name: str) -> None:
     nodes = {node["metadata"]["name"]: node for node in of_kind(name, "Node")}
     sums = held(of_kind(name, "Pod"))
@@ -118,15 +112,6 @@ def test_daemon_sets_count_their_pods(name: str) -> None:
         assert replica_set["spec"]["replicas"] == replica_set["status"]["readyReplicas"] == owners[replica_set["metadata"]["uid"]]
 
 
-@every_scenario
-def test_selectors_select_their_own_template(name: str) -> None:
-    for item in objects(name):
-        if item["kind"] in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"):
-            selector = item["spec"]["selector"]["matchLabels"]
-            assert selector
-            assert selector.items() <= item["spec"]["template"]["metadata"]["labels"].items(), item["metadata"]["name"]
-
-
 def test_queues_count_what_they_admitted() -> None:
     totals = {}
     for queue in of_kind("kueue-inference", "ClusterQueue"):
@@ -151,17 +136,6 @@ def test_queues_count_every_resource_of_what_they_admitted_and_flavors_select_no
     nodes = [node["metadata"]["labels"].items() for node in of_kind(name, "Node")]
     for flavor in of_kind(name, "ResourceFlavor"):
         assert any(flavor["spec"]["nodeLabels"].items() <= labels for labels in nodes), flavor["metadata"]["name"]
-
-
-@every_scenario
-def test_custom_kinds_are_defined_and_come_first(name: str) -> None:
-    defined: set[tuple[str, str]] = set()
-    for item in objects(name):
-        if item["kind"] == "CustomResourceDefinition":
-            defined |= {(f"{item['spec']['group']}/{v['name']}", item["spec"]["names"]["kind"]) for v in item["spec"]["versions"]}
-        group = item["apiVersion"].partition("/")[0]
-        if "." in group and not group.endswith(".k8s.io"):
-            assert (item["apiVersion"], item["kind"]) in defined
 
 
 def test_a_fleet_has_the_nodes_and_pods_that_were_asked_for() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
-from fixtures.simulator.config.defects import apply, behaviour_of, policy_of
+from fixtures.simulator.config.defects import apply, behaviour_of
 from fixtures.simulator.config.rights import Rights, parse_denied, rights_of
 from fixtures.simulator.config.scenario import Change, Defect, ObjectRef, ScenarioError, load_scenario
 
@@ -55,11 +55,6 @@ def test_merge_patch_changes_only_its_target_and_not_the_original() -> None:
     assert msgspec.json.encode(objects()) == untouched
 
 
-def test_wildcards_change_every_match() -> None:
-    built = applied(change("Node", "h100-*", merge={"metadata": {"labels": {"x": "y"}}}))
-    assert different(built) == {("Node", f"h100-{index}") for index in range(3)}
-
-
 def test_json_patch_reaches_into_lists() -> None:
     operations = [{"op": "replace", "path": "/spec/taints/0/effect", "value": "PreferNoSchedule"}]
     node = find(applied(change("Node", "h100-0", json=operations)), "Node", "h100-0")
@@ -73,17 +68,6 @@ def test_removal_takes_what_is_owned_with_it() -> None:
     assert len(objects()) - len(built) == 4
 
 
-def test_removal_of_a_node_takes_its_pods_and_lease() -> None:
-    built = applied(change("Node", "cpu-1", remove=True))
-    assert not [item for item in built if item.get("spec", {}).get("nodeName") == "cpu-1"]
-    assert not [item for item in built if item["kind"] == "Lease" and item["metadata"]["name"] == "cpu-1"]
-
-
-def test_removal_of_a_namespace_takes_its_contents() -> None:
-    built = applied(change("Namespace", "team-vision", remove=True))
-    assert not [item for item in built if item["metadata"].get("namespace") == "team-vision"]
-
-
 def test_times_are_relative_to_the_start() -> None:
     taint = {"key": "startup", "effect": "NoSchedule", "timeAdded": "$ago(2d)"}
     built = applied(
@@ -92,12 +76,6 @@ def test_times_are_relative_to_the_start() -> None:
     node = find(built, "Node", "h100-0")
     assert node["spec"]["taints"][0]["timeAdded"] == "2026-11-19T12:00:00Z"
     assert node["metadata"]["labels"]["nvidia.com/gfd.timestamp"] == str(int(NOW.timestamp()) - 3600)
-
-
-def test_further_objects_are_added() -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": []}}
-    assert different(applied(objects=[pod])) == {("Pod", "web")}
-    assert "creationTimestamp" not in pod["metadata"]
 
 
 @pytest.mark.parametrize(
@@ -117,13 +95,6 @@ def test_a_defect_that_would_do_nothing_is_refused(given: Defect, words: str) ->
         apply(objects(), given, now=NOW)
 
 
-def test_api_version_tells_kinds_of_one_name_apart() -> None:
-    built = build(load_scenario("rdma-training"), now=NOW)
-    target = ObjectRef(kind="Job", name="llm", api_version="batch/v1")
-    with pytest.raises(ScenarioError, match="no Job llm"):
-        apply(built, defect(Change(target=target, merge={"spec": None})), now=NOW)
-
-
 def test_behaviour_is_merged_and_checked() -> None:
     scenario = load_scenario("healthy")
     merged = behaviour_of(scenario, [defect(behaviour={"enforcesQuota": False}), defect(behaviour={"ncclWrongValues": 3})])
@@ -132,13 +103,6 @@ def test_behaviour_is_merged_and_checked() -> None:
         behaviour_of(scenario, [defect(behaviour={"enforceQuota": False})])
     with pytest.raises(ScenarioError, match="Expected `bool`"):
         behaviour_of(scenario, [defect(behaviour={"enforcesQuota": "no"})])
-
-
-def test_policies_are_merged() -> None:
-    scenario = msgspec.structs.replace(load_scenario("healthy"), policy={"fence": {"taintKeys": ["a"]}, "gang": {"required": True}})
-    merged = policy_of(scenario, [defect(policy={"fence": {"affinity": {"b": "c"}}, "gang": None})])
-    assert merged == {"fence": {"taintKeys": ["a"], "affinity": {"b": "c"}}}
-    assert scenario.policy["gang"] == {"required": True}
 
 
 def test_rights_deny_the_suite_s_user_alone() -> None:
