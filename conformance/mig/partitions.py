@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from conformance.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units
@@ -76,17 +77,20 @@ def _units(scope: Scope, node: Node) -> dict[str, int]:
 def _devices(scope: Scope, node: Node) -> int:
     """Devices of a node by the policy, else by a machine of the same kind whose devices are whole; 0 if nothing counts them."""
     stated = [count.devices for count in physical_counts(node, view_of(scope, node), scope.policy, []) if count.boot]
-    whole = [
-        sum(_units(scope, other).values())
-        for other in scope.accelerator_nodes
-        if other is not node and _alike(other, node) and _is_whole(other)
-    ]
-    return next(iter(stated), 0) or max(whole, default=0)
+    return next(iter(stated), 0) or scope.once(_whole_devices).get(_kind(node), 0)
 
 
-def _alike(one: Node, other: Node) -> bool:
-    kinds = [(model_of(node), node.metadata.label.get("amd.com/gpu.device-id", ""), type_of(node)) for node in (one, other)]
-    return kinds[0] == kinds[1] and any(kinds[0])
+def _whole_devices(scope: Scope) -> dict[tuple[str, ...], int]:
+    """Devices of a machine by its kind, as most nodes offer them that say that theirs are whole; of two numbers as common, the smaller."""
+    found: dict[tuple[str, ...], Counter[int]] = {}
+    for node in scope.accelerator_nodes:
+        if any(kind := _kind(node)) and _is_whole(node) and (total := sum(_units(scope, node).values())):
+            found.setdefault(kind, Counter())[total] += 1
+    return {kind: max(counted, key=lambda total: (counted[total], -total)) for kind, counted in found.items()}
+
+
+def _kind(node: Node) -> tuple[str, ...]:
+    return model_of(node), node.metadata.label.get("amd.com/gpu.device-id", ""), type_of(node)
 
 
 def _is_whole(node: Node) -> bool:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from conformance.policy.model import Policy
+from conformance.scope.platform_namespaces import OPERATORS
 from conformance.scope.scope import Scope
 from conformance.scope.settling import still_moving
 from fixtures.cluster.client import Cluster
 from fixtures.snapshot.collect import collect
 
-KEYS = ("nodes", "pods", "apps/daemonsets", "resource.k8s.io/resourceslices")
+KEYS = ("nodes", "pods", "apps/daemonsets", "resource.k8s.io/resourceslices", *OPERATORS)
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 15.0
 """Seconds between two reads; each pause is half as long again as the one before."""
 

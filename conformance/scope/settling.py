@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 
 from conformance.scope.agents import Agent, agents, full_name, is_ready
 from conformance.scope.node_changes import change_under_way
+from conformance.scope.platform_namespaces import IGNORED, OPERATORS
 from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, unix
 from fixtures.kubernetes.untyped import mapping, mappings
@@ -44,7 +46,7 @@ def unless_settling(scope: Scope, findings: Iterable[Finding]) -> Iterator[Findi
 
 
 def still_moving(scope: Scope) -> list[str]:
-    """What is under way in the cluster: nodes that are being changed or have no devices yet, and agents that roll out."""
+    """What is under way in the cluster: nodes that are being changed or have no devices yet, agents and operators' objects."""
     now, found = scope.snapshot.taken_at, []
     for node in scope.accelerator_nodes:
         offers = any(scope.device_allocatable(node).values()) or bool(scope.dra_inventory.get(node.name))
@@ -54,6 +56,10 @@ def still_moving(scope: Scope) -> list[str]:
         nodes = [*agent.accelerator_nodes, *agent.other_nodes]
         if doing := roll_out_under_way(agent, nodes, scope.policy, now):
             found.append(f"{full_name(agent.daemonset)}: {doing}")
+    for key in OPERATORS:
+        for item in scope.snapshot.listing(key).objects:
+            if mapping(item.get("status")).get("state") not in ("ready", *IGNORED) and (doing := reconciling(scope, item)):
+                found.append(f"{KINDS[key].kind} {mapping(item.get('metadata')).get('name')}: {doing}")
     return found
 
 

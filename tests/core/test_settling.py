@@ -12,7 +12,7 @@ from conformance.ops.rollout import check_rolled_out
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.rollouts import max_unavailable, replaces_by_itself
 from conformance.scope.scope import subject
-from conformance.scope.settling import unless_settling
+from conformance.scope.settling import still_moving, unless_settling
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.verdict.findings import Finding, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
@@ -176,3 +176,12 @@ def test_how_many_nodes_a_roll_out_may_take_at_once(value: object, desired: int,
     item = msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, update_strategy=strategy))
     assert max_unavailable(item) == nodes
     assert replaces_by_itself(item)
+
+
+def test_a_run_that_settles_waits_for_objects_that_became_unready_a_moment_ago() -> None:
+    def waits(minutes: float, state: str = "notReady") -> bool:
+        conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": ago(minutes, NOW)}]
+        policy = {"metadata": {"name": "cluster-policy"}, "status": {"state": state, "conditions": conditions}}
+        return any(text.startswith("ClusterPolicy cluster-policy: so for") for text in still_moving(a_scope(clusterpolicies=[policy])))
+
+    assert (waits(3), waits(20), waits(3, "ignored")) == (True, False, False)
