@@ -56,6 +56,12 @@ COMMANDS = {
         about="judge one captured output by itself",
         examples=("gpu-conformance inspect nccl-log run.log", "gpu-conformance inspect nvidia-smi - --json"),
     ),
+    "probe": Command(
+        module="conformance.cli.probe",
+        about="what the drivers of this machine say of its devices. Reads only",
+        examples=("gpu-conformance probe", "gpu-conformance probe --json > node.json"),
+        details="exit codes: 0 a driver enumerates devices, 4 usage, 10 none does",
+    ),
     "simulate": Command(
         module="conformance.cli.simulate",
         about="serve the simulated cluster and print a kubeconfig",

@@ -1,0 +1,180 @@
+"""Real pynvml against a mocked driver: what it answers is in the document, whatever it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.nodeprobe.document import Device, Document, Driver, decode
+from tests.nodeprobe.tables import MACHINES, Table
+
+RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
+"""Seeds of random answers for each machine and kind. The environment asks for more."""
+
+HERE = Path(__file__).parent
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked driver")
+
+EACH = """
+import ctypes, json, os, sys
+from fixtures.nodeprobe import nvml
+from fixtures.nodeprobe.document import Document, Host, encode
+found = []
+for table in json.load(open(sys.argv[1])):
+    with open(os.environ["MOCKED_NVML"], "w") as file:
+        json.dump(table, file)
+    ctypes.CDLL("libnvidia-ml.so.1").mocked_forget()
+    found.append(json.loads(encode(Document(suite="", taken_at="", drivers=[nvml.collect()], host=Host()))))
+json.dump(found, sys.stdout)
+"""
+"""Reads one table after the other in one process: a start of Python costs more than all of them."""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("driver")
+    command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-w", "-o", str(folder / "libnvidia-ml.so.1"), str(HERE / "mocked_nvml.c")]
+    subprocess.run(command, check=True, timeout=120)
+    return folder
+
+
+def run(library: Path, folder: Path, table: Table, *command: str) -> subprocess.CompletedProcess[str]:
+    (folder / "table.json").write_text(json.dumps(table))
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "MOCKED_NVML": str(folder / "table.json")}
+    return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def probe(library: Path, folder: Path, table: Table) -> Driver:
+    done = run(library, folder, table, "-m", "conformance.cli.main", "probe", "--json")
+    assert done.returncode in (0, 10), done.stderr
+    document: Document = decode(done.stdout.encode())
+    return document.drivers[0]
+
+
+def each(library: Path, folder: Path, tables: list[Table]) -> list[Driver]:
+    (folder / "tables.json").write_text(json.dumps(tables))
+    done = run(library, folder, {}, "-c", EACH, str(folder / "tables.json"))
+    assert done.returncode == 0, done.stderr
+    return [decode(json.dumps(one).encode()).drivers[0] for one in json.loads(done.stdout)]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_healthy_machine_is_read_whole(library: Path, tmp_path: Path, name: str) -> None:
+    table = MACHINES[name]
+    driver = probe(library, tmp_path, table)
+    assert (driver.version, driver.cuda, driver.problem, driver.unread) == ("580.95.05", "13.0", "", {})
+    assert len(driver.devices) == table["count"]
+    for device in driver.devices:
+        assert device.uuid == table[f"{device.index}.uuid"]
+        assert device.memory_total == table[f"{device.index}.memory.total"]
+        assert (device.lost, device.recovery_action, device.processes) == (False, "none", [])
+        assert device.remapping is not None
+        assert device.clocks is not None
+        assert not device.clocks.slowdowns, "idle is no slowdown"
+        assert device.unread.keys() <= {"retiredPages", "fabric"}, "newer devices retire no pages, and not every one has a fabric"
+    first = driver.devices[0]
+    assert len(first.links) == table.get("0.links", 0)
+    assert [len(device.mig.devices) if device.mig else None for device in driver.devices] == [7 if name == "a100-mig" else 0] * len(
+        driver.devices
+    )
+    if name == "a100-mig":
+        assert first.mig is not None
+        assert {part.profile for part in first.mig.devices} == {"1g.5gb"}
+    if name == "gb200":
+        assert first.fabric is not None
+        assert (first.fabric.state, first.fabric.status, first.fabric.clique, first.fabric.summary) == (
+            "completed",
+            "success",
+            1,
+            "healthy",
+        )
+        assert first.fabric.health == {
+            **dict.fromkeys(("bandwidth degraded", "route recovery", "route unhealthy", "access timeout recovery"), "no"),
+            "incorrect configuration": "none",
+        }
+
+
+NOT_SUPPORTED, FUNCTION_GONE, MISMATCH = 3, 13, 18
+FAULTS: list[tuple[Table, dict[str, object]]] = [
+    ({"1.lost": 1}, {"lost": True, "uuid": ""}),
+    ({"1.ecc.uncorrected": 4}, {"ecc.uncorrected": 4}),
+    ({"1.remap.pending": 1}, {"remapping.pending": True}),
+    ({"1.remap.failed": 1}, {"remapping.failed": True}),
+    (
+        {"1.retired.single": 60, "1.retired.double": 5, "1.retired.pending": 1},
+        {"retired_pages.single_bit": 60, "retired_pages.pending": True},
+    ),
+    ({"1.pcie.width": 8}, {"pcie.width": 8, "pcie.max_width": 16}),
+    ({"1.slowdowns": 0x48}, {"clocks.slowdowns": ["hardware slowdown", "hardware thermal slowdown"]}),
+    ({"1.recovery": 4}, {"recovery_action": "drain and reset"}),
+    ({"1.recovery": 6}, {"recovery_action": "action 6"}),
+    ({"1.fabric.state": 2}, {"fabric.state": "in progress"}),
+    (
+        {"1.fabric.state": 3, "1.fabric.status": 999, "1.fabric.mask": 0x500},
+        {"fabric.health": {"incorrect configuration": "too few NVLinks"}},
+    ),
+    ({"1.fabric.state": 3, "fabric.version": 2}, {"fabric.state": "completed", "fabric.summary": ""}),
+    ({"1.links": 18, "1.link.5": 0}, {"links": 17}),
+    ({"1.persistence": 0}, {"persistence": False}),
+    ({"1.processes": 2}, {"processes": [1 << 20, None]}),
+    ({"1.vbios": "96.00.00.00.00"}, {"vbios": "96.00.00.00.00"}),
+    ({"1.memory.total": 1 << 35}, {"memory_total": 1 << 35}),
+    ({"1.nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}, {"memory_total": None, "unread.memoryTotal": "Not Supported"}),
+    ({"1.nvmlDeviceGetRemappedRows": FUNCTION_GONE}, {"remapping": None}),
+]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_fault_of_one_device_is_a_value_of_that_device(library: Path, tmp_path: Path, name: str) -> None:
+    drivers = each(library, tmp_path, [{**MACHINES[name], **fault} for fault, _ in FAULTS])
+    for driver, (fault, shown) in zip(drivers, FAULTS, strict=True):
+        assert {path: _at(driver.devices[1], path) for path in shown} == shown, fault
+        assert len(driver.devices) == MACHINES[name]["count"]
+        assert [device.index for device in driver.devices if device.lost] == ([1] if "lost" in shown else [])
+
+
+def _at(device: Device, path: str) -> object:
+    if path == "links":
+        return sum(link.active for link in device.links)
+    if path == "processes":
+        return [process.memory for process in device.processes]
+    value: object = device
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"nvmlInitWithFlags": MISMATCH}, "driver and library are of different versions"),
+        ({"nvmlInitWithFlags": 9}, "the driver is not loaded"),
+        ({"nvmlInitWithFlags": 999}, "Unknown Error"),
+    ],
+    ids=["mismatch", "not loaded", "unknown"],
+)
+def test_a_driver_that_enumerates_nothing_says_why(library: Path, tmp_path: Path, table: Table, words: str) -> None:
+    driver = probe(library, tmp_path, table)
+    assert words in driver.problem
+    assert driver.devices == []
+
+
+def test_without_a_library_the_document_says_so(tmp_path: Path) -> None:
+    assert "libnvidia-ml.so.1 is not there" in probe(tmp_path, tmp_path, {}).problem
+
+
+def test_more_devices_than_a_machine_can_have_are_not_asked(library: Path, tmp_path: Path) -> None:
+    assert len(probe(library, tmp_path, {**MACHINES["h100"], "count": 4_000_000_000}).devices) == 64
+
+
+@pytest.mark.parametrize("noise", [{"random.percent": 20}, {"random.percent": 5, "random.answers": 1}], ids=["errors", "noise"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_answer_of_a_driver_ends_the_probe(library: Path, tmp_path: Path, name: str, noise: Table) -> None:
+    found = each(library, tmp_path, [{**MACHINES[name], **noise, "random.seed": seed} for seed in range(RUNS)])
+    assert len(found) == RUNS
