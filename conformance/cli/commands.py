@@ -59,7 +59,7 @@ COMMANDS = {
     "probe": Command(
         module="conformance.cli.probe",
         about="what the drivers of this machine say of its devices. Reads only",
-        examples=("gpu-conformance probe", "gpu-conformance probe --json > node.json"),
+        examples=("gpu-conformance probe", "gpu-conformance probe --json"),
         details="exit codes: 0 a driver enumerates devices, 4 usage, 10 none does",
     ),
     "simulate": Command(
