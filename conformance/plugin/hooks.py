@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -119,16 +120,18 @@ def _end_as_by_ctrl_c() -> None:
 
     nohup ignores SIGHUP, and so does the run then. After a hang-up nothing can be written to the terminal, and the teardown goes on.
     """
-    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    terminals = {os.fstat(descriptor).st_rdev for descriptor in (1, 2) if os.isatty(descriptor)}
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         for each in numbers:
             signal.signal(each, signal.SIG_IGN)
         if number == signal.SIGHUP and terminals:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            for descriptor in terminals:
-                os.dup2(nowhere, descriptor)
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in map(int, os.listdir("/dev/fd")):  # pytest and others have copies of their own
+                with suppress(OSError):
+                    if os.fstat(descriptor).st_rdev in terminals:
+                        os.dup2(nowhere, descriptor)
         raise KeyboardInterrupt
 
     for number in numbers:
