@@ -19,7 +19,7 @@ from conformance.scope.scope import Scope
 from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.podsecurity import Level, policy_of
-from fixtures.model.nodes.holds import is_of_a_family
+from fixtures.model.nodes.holds import is_never_permanent
 from fixtures.snapshot.state import Snapshot
 
 KEYS = ("nodes", "pods", "namespaces", "apps/daemonsets", "resource.k8s.io/resourceslices", *READS)
@@ -93,7 +93,7 @@ def _fence(scope: Scope) -> Iterator[str]:
     more: set[str] = set()
     seen: Counter[str] = Counter()
     for members in pools(scope, scope.accelerator_nodes).values():
-        keys = [{taint.key for taint in node.spec.taints if taint.effect in _HARD and not is_of_a_family(taint)} for node in members]
+        keys = [{taint.key for taint in node.spec.taints if taint.effect in _HARD and not is_never_permanent(taint)} for node in members]
         shared = set.intersection(*keys)
         seen.update(key for own in keys for key in own)
         if not any(map(scope.is_fence_key, shared)):

@@ -72,6 +72,11 @@ def test_a_fence_of_the_owners_own_is_taken_from_all_nodes_of_a_pool() -> None:
     assert "taintKeys" not in drafted(a_snapshot(nodes=[a_node("gpu-0")]))["fence"]
 
 
+def test_a_quarantine_of_all_nodes_is_drafted_as_no_fence() -> None:
+    nodes = [a_node(f"gpu-{n}", taints=["nvidia.com/gpu-xid-error:NoSchedule"]) for n in range(3)]
+    assert "taintKeys" not in drafted(a_snapshot(nodes=nodes))["fence"]
+
+
 def test_an_autoscaled_pool_has_no_fixed_number_of_nodes() -> None:
     assert drafted(a_snapshot(nodes=[a_node(labels={"karpenter.sh/nodepool": "gpu"})]))["accelerators"]["expectedCount"] is None
     assert drafted(a_snapshot(nodes=[a_node(), a_node("gpu-1")]))["accelerators"]["expectedCount"] == 2
