@@ -41,7 +41,8 @@ _COMPONENTS = {
 
 _SERVED = ("*dcgm*", "*device-plugin*", "*gpu-feature-discovery*")
 """Names of agents that have a Service."""
-_EXPORTERS = ("*dcgm-exporter*", "*metrics-exporter*")
+_DISCOVERY = ("*feature-discovery*", "nfd-worker*", "*node-labeller*")
+_WATCHING = ("*dcgm-exporter*", "*metrics-exporter*", "* (discovery)")
 
 
 def check_coverage(scope: Scope) -> Iterator[Finding]:
@@ -128,23 +129,24 @@ def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet]
 
 
 def _on_all_peers(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
-    by_image: dict[str, list[Agent]] = {}
+    by_kind: dict[str, list[Agent]] = {}
     for agent in agents(scope):
-        by_image.setdefault(_image(agent), []).append(agent)
+        by_kind.setdefault(_kind(agent), []).append(agent)
     for pool in pools:
-        for image, alike in sorted(by_image.items()):
+        for kind, alike in sorted(by_kind.items()):
             have = {node.name for node in pool if any(node.name in agent.pods for agent in alike)}
             if len(pool) > 1 and have:
-                yield _on_pool(scope, pool, have, image, alike)
+                yield _on_pool(scope, pool, have, kind, alike)
 
 
-def _on_pool(scope: Scope, pool: list[Node], have: set[str], image: str, alike: list[Agent]) -> Finding:
+def _on_pool(scope: Scope, pool: list[Node], have: set[str], kind: str, alike: list[Agent]) -> Finding:
     """An agent on a pool. A minority that runs it may be meant: it is some nodes' own agent, or a part of the cloud's variants.
 
-    Not so an exporter of metrics that no operator's object owns: what it does not watch, nobody watches.
+    Not so an exporter of metrics or a discovery that no operator's object owns: what it does not watch, nobody watches, and labels stay
+    as they were.
     """
-    watches = matches(image, _EXPORTERS) and not any(agent.daemonset.metadata.owners for agent in alike)
-    place, source = Subject("Agent", f"{image} on the pool of {pool[0].name}"), "pods of agents by node, selectors of DaemonSets"
+    watches = matches(kind, _WATCHING) and not any(agent.daemonset.metadata.owners for agent in alike)
+    place, source = Subject("Agent", f"{kind} on the pool of {pool[0].name}"), "pods of agents by node, selectors of DaemonSets"
     observed, expected = f"on {len(have)} of {len(pool)} nodes", "on all nodes of the pool, if on most of them"
     missing = [node for node in pool if node.name not in have and not _selected_or_declined(scope, node, alike)]
     if not missing or (2 * len(have) <= len(pool) and not watches):
@@ -167,7 +169,8 @@ def _changing(scope: Scope, nodes: Iterable[Node]) -> str:
     return next((text for node in nodes if (text := change_under_way(node, scope.policy, scope.snapshot.taken_at))), "")
 
 
-def _image(agent: Agent) -> str:
-    """Name of the image of an agent's first container, which tells what it is whatever its DaemonSet is called."""
+def _kind(agent: Agent) -> str:
+    """What an agent is, whatever its DaemonSet is called: the name of its first image. Plugin and discovery of a vendor may share one."""
     first = agent.spec.containers[0].image if agent.spec.containers else agent.daemonset.name
-    return repository(first).rpartition("/")[2]
+    image = repository(first).rpartition("/")[2]
+    return f"{image} (discovery)" if matches(agent.daemonset.name, _DISCOVERY) else image

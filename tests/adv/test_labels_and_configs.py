@@ -171,6 +171,24 @@ def test_the_named_config_must_exist_and_predict() -> None:
     assert judged(a_node(), a_config_map({"shared": SHARED})) == "not_applicable"
 
 
+@pytest.mark.parametrize(
+    ("enabled", "labels", "wanted"),
+    [
+        (None, {}, "failed"),
+        (True, {}, "failed"),
+        (False, {}, "not_applicable"),
+        (False, {"nvidia.com/device-plugin.config": "shared"}, "not_applicable"),
+    ],
+)
+def test_the_operator_s_configuration_says_nothing_where_it_installs_no_plugin(
+    enabled: bool | None, labels: dict[str, str], wanted: str
+) -> None:
+    config = {"config": {"name": "plugin-configs", "default": "shared"}, **({} if enabled is None else {"enabled": enabled})}
+    policy = {"metadata": {"name": "p"}, "spec": {"devicePlugin": config}, "status": {"state": "ready", "namespace": "gpu-operator"}}
+    scope = a_scope(nodes=[a_node(labels={**LABELS, **labels})], configmaps=[a_config_map({"shared": SHARED})], clusterpolicies=[policy])
+    assert verdict(check_configs(scope)) == wanted
+
+
 def test_without_labels_of_devices_capacity_must_be_a_multiple() -> None:
     key = {"nvidia.com/device-plugin.config": "shared"}
     assert judged(a_node(gpus=16, labels=key), a_config_map({"shared": SHARED})) == "passed"

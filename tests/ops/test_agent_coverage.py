@@ -214,3 +214,12 @@ def test_an_exporter_on_one_node_of_a_pool_fails_without_an_operator_too() -> No
     amd = [a_node("amd-0", resource="amd.com/gpu", labels={NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": ""})]
     (found,) = check_rolled_out(a_scope(nodes=amd, daemonsets=[nowhere]))
     assert found.outcome is Outcome.NOT_JUDGED
+
+
+def test_discovery_on_one_node_of_a_pool_fails_although_the_plugin_of_its_image_is_on_all() -> None:
+    image = [{"image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"}]
+    plugin = a_daemonset("nvidia-device-plugin", owner="", containers=image)
+    discovery = a_daemonset("gpu-feature-discovery", owner="", node_selector={HOST: "gpu-0"}, containers=image)
+    pods = [*pods_on(["gpu-0", "gpu-1", "gpu-2"], "nvidia-device-plugin"), *pods_on(["gpu-0"], "gpu-feature-discovery")]
+    found = bad(findings(nodes=[a_node(f"gpu-{n}") for n in range(3)], pods=pods, daemonsets=[plugin, discovery]))
+    assert list(found) == ["Agent k8s-device-plugin (discovery) on the pool of gpu-0"]
