@@ -101,10 +101,10 @@ def _refusal(one: Asked) -> Finding:
     if answer.ok:
         cause = f"; the namespace has {LABEL}={TURNED_ON}, which the suite did not set" if one.labelled_by_others else ""
         message = f"whoever may create claims gets devices that others hold, and can read what is on them{cause}"
-        return bad(place, observed=f"{answer.status} accepted", expected=expected, source=_SOURCE, message=message)
+        return bad(place, observed=f"{answer.status} accepted", expected=expected, source=_SOURCE, message=message, cause="AdminAccessOpen")
     if not _refuses_admin_access(answer):
         message = f"not accepted, but nothing says that it is for the admin access: {answer.status} {answer.reason}: {answer.message[:300]}"
-        return undecided(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause="RefusedForAnotherReason")
     return ok(place, observed=f"{answer.status} {answer.reason}: {answer.message[:200]}", expected=expected, source=_SOURCE)
 
 
@@ -146,6 +146,13 @@ def check_labelled_tenants(scope: Scope) -> Iterator[Finding]:
         observed, expected = f"{LABEL}={value}" if value is not None else "no such label", f"not {LABEL}={TURNED_ON}"
         if value == TURNED_ON:
             message = "its users can claim devices of every other tenant with adminAccess: true, beside the pods that hold them"
-            yield bad(subject(namespace), observed=observed, expected=expected, source="namespace labels", message=message)
+            yield bad(
+                subject(namespace),
+                observed=observed,
+                expected=expected,
+                source="namespace labels",
+                message=message,
+                cause="AdminAccessOpen",
+            )
         else:
             yield ok(subject(namespace), observed=observed, expected=expected, source="namespace labels")

@@ -30,8 +30,11 @@ def check_allocations(scope: Scope, now: float) -> Iterator[Finding]:
             place = Subject("Node", f"{node} {item.driver}")
             if why := scope.claims.unread(CLAIMS):
                 snapshot = scope.snapshot
-                judge = not_judged if snapshot.offline and not snapshot.listing(CLAIMS).collected else undecided
-                yield judge(place, message=f"who holds its devices is not known: {why}", source=CLAIMS)
+                message = f"who holds its devices is not known: {why}"
+                if snapshot.offline and not snapshot.listing(CLAIMS).collected:
+                    yield not_judged(place, message=message, source=CLAIMS)
+                else:
+                    yield undecided(place, message=message, source=CLAIMS, cause="NotUnderstood")
             else:
                 yield _given(place, item, holders)
     yield from _gone(scope, now)
@@ -50,6 +53,7 @@ def _given(place: Subject, item: DriverInventory, holders: dict[DeviceId, list[H
             expected=expected,
             source=_SOURCE,
             message=message,
+            cause="DeviceInTwoClaims",
         )
     return ok(place, observed=observed, expected=expected, source=_SOURCE)
 
@@ -100,9 +104,16 @@ def _gone(scope: Scope, now: float) -> Iterator[Finding]:
             continue
         place, who = Subject("Device", "/".join(identity)), listed([name_of(claim) for claim in claims], 4)
         if (driver, pool) in incomplete:
-            yield undecided(place, message=f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)", source=SLICES)
+            yield undecided(
+                place,
+                message=f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)",
+                source=SLICES,
+                cause="ChangeUnderWay",
+            )
         elif recent := next((text for claim in claims if (text := just_changed(claim, now))), ""):
-            yield undecided(place, message=f"{who} holds it and its driver publishes no such device; {recent}", source=_SOURCE)
+            yield undecided(
+                place, message=f"{who} holds it and its driver publishes no such device; {recent}", source=_SOURCE, cause="ChangeUnderWay"
+            )
         else:
             message = f"{who} holds a device that the driver no longer publishes: its pod computes on nothing or fails at the next restart"
             yield bad(
@@ -111,4 +122,5 @@ def _gone(scope: Scope, now: float) -> Iterator[Finding]:
                 expected="a device of the pool's newest generation",
                 source=_SOURCE,
                 message=message,
+                cause="AllocatedDeviceGone",
             )

@@ -144,28 +144,38 @@ def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Find
     observed = f"{', '.join('/'.join(name) for name in names) or 'no device'} on node {life.ran.node or 'none'}"
 
     def wrong(message: str) -> Finding:
-        return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+        return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="ClaimNotCarriedOut")
 
     if not life.pod_uid:
-        return undecided(place, message="somebody deleted the pod while it was watched", source=_SOURCE)
+        return undecided(place, message="somebody deleted the pod while it was watched", source=_SOURCE, cause="ProbeDisturbed")
     if life.claim is None:
         return wrong(f"nobody made a claim of the pod's template: is the resource claim controller running? ({why})")
     if not results:
-        return undecided(place, message=f"its claim got no device, which another pod may have taken meanwhile: {why}", source=_SOURCE)
+        return undecided(
+            place,
+            message=f"its claim got no device, which another pod may have taken meanwhile: {why}",
+            source=_SOURCE,
+            cause="ProbeDisturbed",
+        )
     if life.unprepared:
         return wrong(f"the device was allocated, and the kubelet could not prepare it: {life.unprepared}")
     users = [text_of(item.get("uid")) for item in mappings(mapping(life.claim, "status").get("reservedFor"))]
     if life.pod_uid not in users:
         return wrong(f"the claim is reserved for {', '.join(users) or 'nobody'}, not for its pod {life.pod_uid}")
     if why:
-        return undecided(place, message=f"the device was allocated, and the pod did not run: {why}", source=_SOURCE)
+        return undecided(place, message=f"the device was allocated, and the pod did not run: {why}", source=_SOURCE, cause="ProbeDidNotRun")
     seen = _compared(life, names, devices)
     if isinstance(seen, Finding) and (seen.outcome is Outcome.BAD or not life.kept):
         return seen
     if life.kept and not life.lingers:
         return wrong(f"its pod is gone, and the claim still holds the device after {life.waited:g} s: nobody else gets it")
     if life.kept:
-        return undecided(place, message="its pod hangs in its deletion, so that nobody could see the claim released", source=_SOURCE)
+        return undecided(
+            place,
+            message="its pod hangs in its deletion, so that nobody could see the claim released",
+            source=_SOURCE,
+            cause="PodHangsInDeletion",
+        )
     return ok(place, observed=f"{observed}, {seen}, released", expected=_EXPECTED, source=_SOURCE)
 
 
@@ -176,16 +186,16 @@ def _compared(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId,
         return _compared_by_address(life, names, devices)
     sight = visible_to(life.ran)
     if not isinstance(sight, VisibleDevices):
-        return undecided(place, message=sight, source=_SOURCE)
+        return undecided(place, message=sight, source=_SOURCE, cause="ProbeDidNotRun")
     if missing := [name for name in names if name not in devices or not devices[name].attribute("uuid")]:
         message = f"the slices that were read have no UUID of {'/'.join(missing[0])}, so nothing can be compared with {sight.text}"
-        return undecided(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
     if not sight.uuids and (sight.failures or sight.exit_code):
-        return undecided(place, message=f"nvidia-smi does not work in the pod: {sight.text}", source=_SOURCE)
+        return undecided(place, message=f"nvidia-smi does not work in the pod: {sight.text}", source=_SOURCE, cause="ProbeDidNotRun")
     wanted = {devices[name].attribute("uuid") for name in names}
     if wanted != set(sight.uuids):
         message = f"the claim was allocated {', '.join(sorted(wanted))}, and the container {sight.text}: it uses what others may be given"
-        return bad(place, observed=sight.text, expected=_EXPECTED, source=_SOURCE, message=message)
+        return bad(place, observed=sight.text, expected=_EXPECTED, source=_SOURCE, message=message, cause="WrongDeviceGiven")
     return f"UUID {', '.join(sorted(wanted))} in slice and container"
 
 
@@ -194,7 +204,9 @@ def _compared_by_address(life: ClaimLife, names: list[DeviceId], devices: Mappin
     place = life.ran.subject
 
     def unknown(why: str) -> Finding:
-        return undecided(place, message=f"allocated and prepared; what the container got is not known: {why}", source=_SOURCE)
+        return undecided(
+            place, message=f"allocated and prepared; what the container got is not known: {why}", source=_SOURCE, cause="ProbeDidNotRun"
+        )
 
     wanted = {pci_address(devices[name]) if name in devices else "" for name in names}
     if "" in wanted:
@@ -206,5 +218,5 @@ def _compared_by_address(life: ClaimLife, names: list[DeviceId], devices: Mappin
         message = (
             f"the claim was allocated {', '.join(sorted(wanted))}, and the container has {seen.text}: it uses what others may be given"
         )
-        return bad(place, observed=seen.text, expected=_EXPECTED, source=_SOURCE, message=message)
+        return bad(place, observed=seen.text, expected=_EXPECTED, source=_SOURCE, message=message, cause="WrongDeviceGiven")
     return f"PCI address {', '.join(sorted(wanted))} in slice and container"

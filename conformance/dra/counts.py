@@ -63,7 +63,7 @@ def check_count(scope: Scope, node: Node, drivers: list[DriverInventory], machin
         yield undecided(subject, message=f"{observed}, and {others}; {doing}", source=SLICES, cause="ChangeUnderWay")
     elif any(item.devices != count for item in owned):
         message = f"{observed}, and {others}: devices are lost, or a source is wrong"
-        yield bad(subject, observed=observed, expected=others, source=SLICES, message=message)
+        yield bad(subject, observed=observed, expected=others, source=SLICES, message=message, cause="DeviceMissing")
     elif any(item.boot for item in owned):
         yield ok(subject, observed=observed, expected=others, source=SLICES)
     else:  # what agents count vanishes from labels and slices alike when a device is lost
@@ -89,14 +89,10 @@ def _beside_peers(subject: Subject, observed: str, count: int, peer: tuple[str, 
     if machine:
         message = f"{message}, which is {machine} too: no pod can use the missing devices"
         return bad(
-            subject,
-            observed=observed,
-            expected=f"{peer[1]}, as {peer[0]} publishes",
-            source=SLICES,
-            message=message,
+            subject, observed=observed, expected=f"{peer[1]}, as {peer[0]} publishes", source=SLICES, message=message, cause="DeviceMissing"
         )
     hint = "the machines differ or devices are lost: state advertisement.devicesPerNode in the policy"
-    return undecided(subject, message=f"{message}, which has the same product: {hint}", source=SLICES)
+    return undecided(subject, message=f"{message}, which has the same product: {hint}", source=SLICES, cause="NotUnderstood")
 
 
 def machine_of(node: Node) -> str:

@@ -67,13 +67,13 @@ def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: 
     ]
     if doubled:
         message = f"{listed(doubled, 3)}: one device is given to several pods"
-        return bad(place, observed=observed, expected=expected, source=SLICES, message=message)
+        return bad(place, observed=observed, expected=expected, source=SLICES, message=message, cause="DevicePublishedTwice")
     if needed:
         message = f"{listed(needed, 3)}, which its peers have: claims that choose by it pass the device over"
-        return bad(place, observed=observed, expected=expected, source=SLICES, message=message)
+        return bad(place, observed=observed, expected=expected, source=SLICES, message=message, cause="DeviceIncomplete")
     if lacking:
         message = f"{listed([f'{device.id[2]} lacks {listed(missing)}' for device, missing in lacking], 3)}, which its peers have"
-        return advised(place, observed=observed, expected=expected, source=SLICES, message=message)
+        return advised(place, observed=observed, expected=expected, source=SLICES, message=message, cause="DeviceIncomplete")
     return None
 
 

@@ -59,7 +59,14 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
         if uid and uid not in known:
             message = f"its label {_OF_DOMAIN} names the ComputeDomain {uid}, which does not exist: no other domain can take the node"
             expected = "no label of a ComputeDomain that is gone"
-            yield advised(Subject("Node", node.name), observed=f"{_OF_DOMAIN}={uid}", expected=expected, source=_SOURCE, message=message)
+            yield advised(
+                Subject("Node", node.name),
+                observed=f"{_OF_DOMAIN}={uid}",
+                expected=expected,
+                source=_SOURCE,
+                message=message,
+                cause="DomainLeftBehind",
+            )
     limit = scope.policy.requests.end_minutes * 60
     for pod in _of_domains(scope):
         uid, at = pod.metadata.label[_OF_DOMAIN], moment(pod.metadata.deletion_timestamp)
@@ -69,7 +76,14 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
                 f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago: its claims cannot be given back"
             )
             place = Subject("Pod", pod.name, pod.namespace)
-            yield bad(place, observed=f"Terminating for {age}", expected="gone with its domain", source=_SOURCE, message=message)
+            yield bad(
+                place,
+                observed=f"Terminating for {age}",
+                expected="gone with its domain",
+                source=_SOURCE,
+                message=message,
+                cause="DomainLeftBehind",
+            )
 
 
 def _place(domain: Json) -> Subject:
@@ -89,7 +103,7 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
     if not members and not labelled:
         if late:
             message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
-            return bad(place, observed=observed, expected="gone after its deletion", source=_SOURCE, message=message)
+            return bad(place, observed=observed, expected="gone after its deletion", source=_SOURCE, message=message, cause="DomainStays")
         if state != "Ready" and (waiting := _since(domain, daemons, scope)):
             age, nodes = now - min(waiting.values()), listed(in_order(waiting), 3)
             message = (
@@ -119,10 +133,13 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
         begun = max(young.values())
     if begun is not None and now - begun < limit:
         return undecided(
-            place, message=f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}", source=_SOURCE
+            place,
+            message=f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}",
+            source=_SOURCE,
+            cause="ChangeUnderWay",
         )
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="DomainNotReady")
 
 
 def _changes(scope: Scope, name: str, now: float) -> str:

@@ -114,15 +114,15 @@ def judge_pair(pair: Sequence[Given], devices: Mapping[DeviceId, SliceDevice]) -
         observed = ", ".join("/".join(device) for device in one.devices)
         if not one.devices:
             message = f"its claim got no device, which another pod may have taken meanwhile: {one.trouble or 'not allocated'}"
-            yield undecided(one.pod, message=message, source=_SOURCE)
+            yield undecided(one.pod, message=message, source=_SOURCE, cause="ProbeDisturbed")
         elif len(one.devices) > 1:
             message = f"its claim asks for one device and was given {len(one.devices)}: nobody else gets the rest"
-            yield bad(one.pod, observed=observed, expected="one device", source=_SOURCE, message=message)
+            yield bad(one.pod, observed=observed, expected="one device", source=_SOURCE, message=message, cause="DeviceInTwoClaims")
         elif one.shares:
             yield not_judged(one.pod, message="it was given a share of a device that several claims may have", source=_SOURCE)
         elif twice := next((other for other in others if _identities(one, devices) & _identities(other, devices)), None):
             message = f"the claim of {twice.pod.name} was given the same device: each pod believes that it has it alone"
-            yield bad(one.pod, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+            yield bad(one.pod, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="DeviceInTwoClaims")
         else:
             yield ok(one.pod, observed=observed, expected=_EXPECTED if others else "one device", source=_SOURCE)
 

@@ -61,7 +61,7 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
     if (serving := scope.claims.serving[resource]) != known.name:
         return not_judged(place, message=f"DeviceClass {serving} is newer and serves {resource}", source=source)
     if why := scope.claims.unread(SLICES):
-        return undecided(place, message=f"whether it has devices is not known: {why}", source=SLICES)
+        return undecided(place, message=f"whether it has devices is not known: {why}", source=SLICES, cause="NotUnderstood")
     by_node = {node.name: units for node in scope.snapshot.nodes if (units := units_of(scope, node, resource))}
     observed = f"{resource}: {sum(by_node.values())} devices on {len(by_node)} nodes, asked for by {pods} pods"
     expected = f"devices for pods that ask for {resource}"
@@ -70,7 +70,7 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
     if not pods:
         return not_judged(place, message=f"no slice has a device that it selects, and no pod asks for {resource}", source=source)
     message = f"{pods} pods ask for {resource}, and no slice has a device that DeviceClass {known.name} selects: they get none"
-    return bad(place, observed=observed, expected=expected, source=source, message=message)
+    return bad(place, observed=observed, expected=expected, source=source, message=message, cause="ClassWithoutDevices")
 
 
 def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
@@ -79,7 +79,7 @@ def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     name = text_of(mapping(pod.status.extended_resource_claim_status).get("resourceClaimName"))
     claim = scope.claims.claim(pod.namespace, name) if name else None
     if name and claim is None and (why := scope.claims.unread(CLAIMS)):
-        return undecided(subject(pod), message=f"what its claim {name} holds is not known: {why}", source=CLAIMS)
+        return undecided(subject(pod), message=f"what its claim {name} holds is not known: {why}", source=CLAIMS, cause="NotUnderstood")
     given = len(results_of(claim)) if claim is not None else 0
     observed = f"asks for {wanted}; " + (f"claim {name} holds {given} devices" if claim is not None else f"claim {name or 'none'}")
     if given >= sum(amounts.values()):
@@ -88,9 +88,14 @@ def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     since = unix(scheduled.last_transition_time) if scheduled is not None else None
     limit = scope.policy.requests.start_minutes * 60
     if since is not None and (age := scope.snapshot.taken_at - since) < limit:
-        return undecided(subject(pod), message=f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}", source=_SOURCE)
+        return undecided(
+            subject(pod),
+            message=f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}",
+            source=_SOURCE,
+            cause="ChangeUnderWay",
+        )
     lack = f"its claim {name} holds {given}" if claim is not None else f"its claim {name} is gone" if name else "no claim was made for it"
     message = (
         f"it asks for {wanted} and is bound to {pod.spec.node_name}, which has none of its own, and {lack}: it holds no device for them"
     )
-    return bad(subject(pod), observed=observed, expected=expected, source=_SOURCE, message=message)
+    return bad(subject(pod), observed=observed, expected=expected, source=_SOURCE, message=message, cause="PodWithoutItsClaim")

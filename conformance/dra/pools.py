@@ -43,7 +43,7 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     count, wanted, generation = len(slices), max(entry.expected_slices for entry in slices), slices[0].generation
     observed = f"{count} of {wanted} slices of generation {generation}, {sum(len(entry.devices) for entry in slices)} devices"
     if unread := next((entry.incomplete for entry in slices if entry.incomplete), ""):
-        return undecided(place, message=f"pool {pool} cannot be read whole: {unread}", source=SLICES)
+        return undecided(place, message=f"pool {pool} cannot be read whole: {unread}", source=SLICES, cause="NotUnderstood")
     problems = []
     if lack := lack_of(slices):
         problems.append(f"pool {pool} has {lack}: nothing of it is allocated")
@@ -67,11 +67,13 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     if problems and not twice and not lost and (doing := next(filter(None, changing), "")):
         return undecided(place, message=f"{listed(problems, 4)}; {doing}", source=f"{SLICES}, pods", cause="ChangeUnderWay")
     if problems:
-        return bad(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods", message=listed(problems, 4))
+        return bad(
+            place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods", message=listed(problems, 4), cause="PoolNotServed"
+        )
     if unsure and scope.kind_of(driver) is DriverKind.OTHER:
         return not_judged(place, message=unsure, source="pods")
     if unsure:
-        return undecided(place, message=unsure, source="pods")
+        return undecided(place, message=unsure, source="pods", cause="NotUnderstood")
     return ok(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods")
 
 
@@ -90,4 +92,11 @@ def _forgotten(scope: Scope, published: dict[str, set[str]], pods: DriverPods) -
                     f"{pod.namespace}/{pod.name} runs there and publishes no slice of {driver}, as it does on {listed(in_order(nodes), 3)}"
                 )
                 expected = f"a ResourceSlice of {driver}"
-                yield bad(Subject("Node", f"{node} {driver}"), observed="no slice", expected=expected, source=SLICES, message=message)
+                yield bad(
+                    Subject("Node", f"{node} {driver}"),
+                    observed="no slice",
+                    expected=expected,
+                    source=SLICES,
+                    message=message,
+                    cause="PoolNotServed",
+                )

@@ -56,12 +56,12 @@ def _reserved(scope: Scope, claim: Json, pods: dict[tuple[str, str], Pod], users
     if not problems:
         if others:
             message = f"it is reserved for {names} ({listed(in_order(set(others)))}), and only pods and PodGroups that were read are judged"
-            return undecided(place, message=message, source=_SOURCE)
+            return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
         return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
     if (recent := just_changed(claim, now)) and not _ended_long_ago(scope, consumers, pods, place.namespace, now):
-        return undecided(place, message=f"{listed(problems, 3)}; {recent}", source=_SOURCE)
+        return undecided(place, message=f"{listed(problems, 3)}; {recent}", source=_SOURCE, cause="ChangeUnderWay")
     message = f"{listed(problems, 3)}: {held} of {_drivers(claim)} stay taken and no other claim gets them"
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="ClaimHeldByNothing")
 
 
 def _gone(consumer: Json, pods: dict[tuple[str, str], Pod], namespace: str) -> str:

@@ -43,6 +43,7 @@ def check_served(scope: Scope, compiles: Compiles) -> Iterator[Finding]:
             expected="a DeviceClass of this name (policy accelerators.deviceClasses)",
             source=CLASSES,
             message=f"DeviceClass {name} does not exist, so claims of it stay unallocated and their pods Pending",
+            cause="ClassMissing",
         )
     for name, known in sorted(scope.claims.classes.items()):
         if name in wanted or any(scope.kind_of(driver) is not DriverKind.OTHER for driver in known.drivers) or not known.drivers:
@@ -57,14 +58,16 @@ def _group(scope: Scope) -> Finding:
     expected = f"{newest or 'v1, or the newest beta'}, with {', '.join(key.rpartition('/')[2] for key in _KINDS)}"
     if lacking:
         message = f"the API server does not serve {listed(lacking)} of {GROUP}, so nobody can claim a device of its DRA drivers"
-        return bad(place, observed=f"without {listed(lacking)}", expected=expected, source="discovery", message=message)
+        return bad(
+            place, observed=f"without {listed(lacking)}", expected=expected, source="discovery", message=message, cause="ClaimsNotServed"
+        )
     served = {snapshot.versions[key] for key in _KINDS if key in snapshot.versions}
     if not served:
         return ok(place, observed="served; the version is not saved", expected=expected, source="the snapshot")
     oldest = min(served, key=_rank)
     if newest and _rank(oldest) < _rank(newest):
         message = f"Kubernetes 1.{minor} has {GROUP}/{newest} and this server only {oldest}: drivers and clients of {newest} find nothing"
-        return bad(place, observed=oldest, expected=expected, source="discovery", message=message)
+        return bad(place, observed=oldest, expected=expected, source="discovery", message=message, cause="ClaimsNotServed")
     return ok(place, observed=oldest, expected=expected, source="discovery")
 
 
@@ -80,10 +83,17 @@ def _compiled(known: DeviceClass, compiles: Compiles) -> Finding:
     answer = compiles(known)
     if answer.yes is None:
         message = f"only the API server can tell whether its selectors compile ({observed}): {answer.words}"
-        return undecided(place, message=message, source=CLASSES)
+        return undecided(place, message=message, source=CLASSES, cause="NotUnderstood")
     if not answer.yes:
         message = f"the API server refuses its selectors, so no claim of {known.name} is ever allocated: {answer.words}"
-        return bad(place, observed=observed, expected=expected, source="answer to a server-side dry-run", message=message)
+        return bad(
+            place,
+            observed=observed,
+            expected=expected,
+            source="answer to a server-side dry-run",
+            message=message,
+            cause="SelectorDoesNotCompile",
+        )
     return ok(place, observed=observed, expected=expected, source="answer to a server-side dry-run")
 
 

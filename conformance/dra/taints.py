@@ -69,14 +69,23 @@ def _without_selector(rule: Json) -> Finding:
     )
     name = text_of(mapping(rule.get("metadata")).get("name"))
     expected = "a deviceSelector"
-    return advised(Subject("DeviceTaintRule", name), observed="no deviceSelector", expected=expected, source=TAINT_RULES, message=message)
+    return advised(
+        Subject("DeviceTaintRule", name),
+        observed="no deviceSelector",
+        expected=expected,
+        source=TAINT_RULES,
+        message=message,
+        cause="TaintRuleTooWide",
+    )
 
 
 def _for_all(rule: TaintRule) -> Finding:
     what = "every pod that uses a device of any driver is evicted" if rule.taint.effect == "NoExecute" else "no claim gets a device"
     message = f"its deviceSelector names no driver, pool or device, so {what}, in all namespaces: was one device meant?"
     place, expected = Subject("DeviceTaintRule", rule.name), "a deviceSelector that names a driver, a pool or a device"
-    return advised(place, observed=f"{rule.taint} on every device", expected=expected, source=TAINT_RULES, message=message)
+    return advised(
+        place, observed=f"{rule.taint} on every device", expected=expected, source=TAINT_RULES, message=message, cause="TaintRuleTooWide"
+    )
 
 
 def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, now: float) -> Finding:
@@ -92,9 +101,11 @@ def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, n
     if wrong or stale:
         whats = [*wrong, *stale]
         tail = "" if not stale else "; nobody removed it, so no claim gets the device, and nothing says that it is being repaired"
-        return bad(place, observed=observed, expected=expected, source=_SOURCE, message=f"{listed(whats, 4)}{tail}")
+        return bad(
+            place, observed=observed, expected=expected, source=_SOURCE, message=f"{listed(whats, 4)}{tail}", cause="DeviceTaintStale"
+        )
     if ageless:
-        return undecided(place, message=f"{listed(ageless, 4)}, and nothing says since when", source=_SOURCE)
+        return undecided(place, message=f"{listed(ageless, 4)}, and nothing says since when", source=_SOURCE, cause="AgeUnknown")
     return ok(place, observed=observed, expected=expected, source=_SOURCE)
 
 

@@ -34,7 +34,7 @@ def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Findin
     named, found = scope.policy.gang.adapters, 0
     for name in sorted(set(named) - {scheduler.name for scheduler in known}):
         message = f"the policy names it and the suite has no adapter of that name; it has {', '.join(one.name for one in known)}"
-        yield undecided(Subject("GangScheduler", name), message=message, source="policy gang.adapters")
+        yield undecided(Subject("GangScheduler", name), message=message, source="policy gang.adapters", cause="GangSchedulerUnknown")
     idle: list[Availability] = []
     claimed: list[Availability] = []
     for scheduler in known:
@@ -55,17 +55,21 @@ def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Findin
 def _judge_installed(name: str, available: Availability) -> Finding:
     place, expected = Subject("GangScheduler", name), "installed and healthy"
     if available.claimed:
-        return undecided(place, message=f"the policy names {name}, and {available.reason}", source=available.source)
+        return undecided(
+            place, message=f"the policy names {name}, and {available.reason}", source=available.source, cause="GangSchedulerUnknown"
+        )
     if not available.installed:
         message = f"the policy names {name} and it is not installed, so gangs given to it never start"
-        return bad(place, observed=available.reason, expected=expected, source=available.source, message=message)
+        return bad(
+            place, observed=available.reason, expected=expected, source=available.source, message=message, cause="GangSchedulerMissing"
+        )
     if available.healthy is None:
         message = f"it is installed, but nothing shows whether it works: {available.reason}"
-        return undecided(place, message=message, source=available.source)
+        return undecided(place, message=message, source=available.source, cause="GangSchedulerUnknown")
     if available.healthy:
         return ok(place, observed=available.reason, expected=expected, source=available.source)
     message = f"{name} is installed and does not work ({available.reason}), so gangs given to it never start"
-    return bad(place, observed=available.reason, expected=expected, source=available.source, message=message)
+    return bad(place, observed=available.reason, expected=expected, source=available.source, message=message, cause="GangSchedulerDown")
 
 
 def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequence[Availability], *, may_probe: bool) -> Iterator[Finding]:
@@ -86,19 +90,26 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequenc
         yield not_judged(place, message=f"{idle[0].reason}: GANG-02 to GANG-04 ask it with gangs of their own", source=idle[0].source)
     elif idle:
         message = f"{idle[0].reason}: a run that only reads cannot tell whether gangs work, GANG-02 can; needed by {why}"
-        yield undecided(place, message=message, source=idle[0].source)
+        yield undecided(place, message=message, source=idle[0].source, cause="GangSchedulerUnknown")
     elif claimed:
-        yield undecided(place, message=f"{claimed[0].reason}; needed by {why}", source=claimed[0].source)
+        yield undecided(place, message=f"{claimed[0].reason}; needed by {why}", source=claimed[0].source, cause="GangSchedulerUnknown")
     elif defined:
         message = f"CRD {defined[0].definition} is there, and no scheduler of it is found in a namespace of the platform; needed by {why}"
-        yield undecided(place, message=message, source="CRDs, Deployments, policy tenants.moreInfrastructure")
+        yield undecided(place, message=message, source="CRDs, Deployments, policy tenants.moreInfrastructure", cause="GangSchedulerUnknown")
     elif others:
         message = f"jobs name scheduler {', '.join(others)}, and whether it is there and places gangs is not known; needed by {why}"
-        yield undecided(place, message=message, source="pod.spec.schedulerName")
+        yield undecided(place, message=message, source="pod.spec.schedulerName", cause="GangSchedulerUnknown")
     else:
         message = f"no gang scheduler is installed although needed: {why}; jobs that get only some of their pods hold devices for ever"
         observed = "no API, Deployment or pod of a known gang scheduler"
-        yield bad(place, observed=observed, expected="one installed and healthy", source="CRDs, Deployments", message=message)
+        yield bad(
+            place,
+            observed=observed,
+            expected="one installed and healthy",
+            source="CRDs, Deployments",
+            message=message,
+            cause="GangSchedulerMissing",
+        )
 
 
 def check_partial(scope: Scope, now: float) -> Iterator[Finding]:
@@ -122,26 +133,26 @@ def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, startin
         return not_judged(job.subject, message=f"{observed}, and {leaving}", source="metadata.deletionTimestamp of it and its pods")
     since = partial_since(job)
     if since is None:
-        return undecided(job.subject, message=f"{observed}, and nothing says since when", source=source)
+        return undecided(job.subject, message=f"{observed}, and nothing says since when", source=source, cause="JobPartlyPlaced")
     age = now - since
     observed += f" for {duration(age)}"
     if age <= limit:
         return ok(job.subject, observed=observed, expected=expected, source=source)
     if job.unsure:
-        return undecided(job.subject, message=f"{observed}; {job.unsure}", source=source)
+        return undecided(job.subject, message=f"{observed}; {job.unsure}", source=source, cause="JobSizeUnknown")
     if 0 < job.enough <= len(bound):
         return not_judged(
             job.subject, message=f"{observed}, and its owner says that {job.enough} are enough ({job.enough_source})", source=source
         )
     if job.held and len(bound) == len(job.pods):
         if age <= starting:
-            return undecided(job.subject, message=f"{observed}: {job.held}, {so_far(age, starting)}", source=source)
+            return undecided(job.subject, message=f"{observed}: {job.held}, {so_far(age, starting)}", source=source, cause="ChangeUnderWay")
         observed += f" ({job.held})"
     holding = [pod for pod in bound if scope.device_demand_of(pod).devices]
     nodes = ", ".join(sorted({pod.spec.node_name for pod in holding if pod.spec.node_name})[:4])
     idle = f"its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
     message = f"{observed}: {idle if holding else 'those that are placed hold no device, and do nothing without the rest'}"
-    return bad(job.subject, observed=observed, expected=expected, source=source, message=message)
+    return bad(job.subject, observed=observed, expected=expected, source=source, message=message, cause="JobPartlyPlaced")
 
 
 def _leaving(job: GangJob, bound: Sequence[Pod], now: float, limit: float) -> str:
@@ -210,15 +221,17 @@ def check_used(scope: Scope) -> Iterator[Finding]:
             yield not_judged(job.subject, message=message, source=source)
         elif unknown:
             message = f"scheduler {', '.join(unknown)} places it, and the suite does not know whether it places gangs"
-            yield undecided(job.subject, message=message, source=source)
+            yield undecided(job.subject, message=message, source=source, cause="GangSchedulerUnknown")
         elif job.unsure and not ignored:
             yield not_judged(job.subject, message=job.unsure, source=source)
         elif ignored and ignored.unclear:
-            yield undecided(job.subject, message=ignored.why, source=source)
+            yield undecided(job.subject, message=ignored.why, source=source, cause="GangSchedulerUnknown")
         else:
             message = f"its {job.needed} pods are placed one by one ({', '.join(schedulers)}), so it can hold devices and never start"
             message += f"; {ignored.why}" if ignored else ""
-            yield bad(job.subject, observed=observed, expected="a gang scheduler", source=source, message=message)
+            yield bad(
+                job.subject, observed=observed, expected="a gang scheduler", source=source, message=message, cause="JobWithoutGangScheduler"
+            )
 
 
 def check_quota_exists(scope: Scope) -> Iterator[Finding]:

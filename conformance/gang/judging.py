@@ -47,14 +47,21 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
     if attempt.without_devices:
         names = listed(attempt.without_devices, 3)
         message = f"{names} of the gang are bound, and no claim holds devices for them: the scheduler ignores claims, so they never start"
-        return bad(subject, observed=observed, expected=f"{expected}, with their claims allocated", source=SOURCE, message=message)
+        return bad(
+            subject,
+            observed=observed,
+            expected=f"{expected}, with their claims allocated",
+            source=SOURCE,
+            message=message,
+            cause="GangIgnoresClaims",
+        )
     if attempt.whole:
         return ok(subject, observed=observed, expected=expected, source=SOURCE)
     if control is not None and not control.whole:
         message = (
             f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit anyway"
         )
-        return undecided(subject, message=message, source=SOURCE)
+        return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
     part = f"is short of {attempt.size - attempt.bound}" if attempt.bound else "does not start at all"
     return bad(
         subject,
@@ -62,6 +69,7 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
         expected=expected,
         source=SOURCE,
         message=f"a gang that fits {part}, while the same pods without a gang are all bound",
+        cause="GangNotWhole",
     )
 
 
@@ -74,20 +82,21 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
             subject,
             message=f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})",
             source=SOURCE,
+            cause="ProbeDisturbed",
         )
     if misfit.most:
         message = (
             f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices, and their job cannot start"
         )
-        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message, cause="GangPlacedInPart")
     if misfit.missing:
         message = f"{misfit.missing} of {misfit.size} pods were removed by somebody while they were watched, and may have been bound before"
-        return undecided(subject, message=message, source=SOURCE)
+        return undecided(subject, message=message, source=SOURCE, cause="ProbeDisturbed")
     if not lowered.whole:
         message = (
             f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"
         )
-        return undecided(subject, message=message, source=SOURCE)
+        return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
     return ok(
         subject,
         observed=f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s",
@@ -107,7 +116,7 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
         message = (
             f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound: there was less room than counted"
         )
-        return undecided(subject, message=message, source=SOURCE)
+        return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
     if not seen.started:
         if any(seen.first):
             message = (
@@ -115,16 +124,17 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
             )
         else:
             message = f"two gangs of {seen.size} pods compete, each of them fits alone, and none starts"
-        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message, cause="GangsBlockEachOther")
     if seen.first == (seen.size, seen.size):
         return undecided(
             subject,
             message=f"both gangs were bound at once, so there was more room than was counted ({plan})",
             source=SOURCE,
+            cause="ProbeDisturbed",
         )
     if min(seen.first) > 0:
         message = f"while one gang runs, the other holds {min(seen.first)} of its {seen.size} pods and waits for the rest"
-        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message, cause="GangsBlockEachOther")
     if not seen.followed:
         return bad(
             subject,
@@ -132,5 +142,6 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
             expected=expected,
             source=SOURCE,
             message="the second gang does not start after the first has ended, although it fits",
+            cause="GangsBlockEachOther",
         )
     return ok(subject, observed=observed, expected=expected, source=SOURCE)

@@ -112,7 +112,7 @@ def _cluster_queue(scope: Scope, queue: Json, work: list[_Work], served: frozens
     elif active.get("status") == "True":
         yield ok(place, observed=f"Active, {len(work)} workloads with devices", expected="Active", source=_SOURCE)
     else:
-        yield undecided(place, message="its status does not say whether it is Active", source=_SOURCE)
+        yield undecided(place, message="its status does not say whether it is Active", source=_SOURCE, cause="NotUnderstood")
 
 
 def _trouble(scope: Scope, queue: Json) -> str:
@@ -148,15 +148,17 @@ def _stopped(scope: Scope, place: Subject, trouble: str, queue: Json, work: list
     stopped = unix(str(active.get("lastTransitionTime"))) if active.get("status") == "False" else None
     created = [one.since for one in waiting if one.since is not None]
     if not created:
-        yield undecided(place, message=f"{trouble}, and nothing says how long its work waits", source=_SOURCE)
+        yield undecided(place, message=f"{trouble}, and nothing says how long its work waits", source=_SOURCE, cause="QueueAdmitsNothing")
         return
     age = now - max(min(created), stopped or 0.0)
     if age <= limit:
-        yield undecided(place, message=f"{trouble}, {so_far(age, limit)}", source=_SOURCE)
+        yield undecided(place, message=f"{trouble}, {so_far(age, limit)}", source=_SOURCE, cause="ChangeUnderWay")
         return
     first = f"{waiting[0].place.namespace}/{waiting[0].place.name}"
     message = f"{trouble}: {len(waiting)} workloads that ask for devices wait for {duration(age)} ({first} first), and none can be admitted"
-    yield bad(place, observed=trouble, expected="Active, or no device work in it", source=_SOURCE, message=message)
+    yield bad(
+        place, observed=trouble, expected="Active, or no device work in it", source=_SOURCE, message=message, cause="QueueAdmitsNothing"
+    )
 
 
 def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: float) -> Iterator[Finding]:
@@ -172,12 +174,16 @@ def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: floa
         if active.get("status") == "True":
             yield ok(place, observed="Active", expected="Active", source=source)
         elif active.get("status") != "False" or since is None:
-            yield undecided(place, message="nothing says whether, or since when, the manager reaches it", source=source)
+            yield undecided(
+                place, message="nothing says whether, or since when, the manager reaches it", source=source, cause="WorkerClusterLost"
+            )
         elif now - since <= limit:
-            yield undecided(place, message=f"not Active: {said(active)}, {so_far(now - since, limit)}", source=source)
+            yield undecided(
+                place, message=f"not Active: {said(active)}, {so_far(now - since, limit)}", source=source, cause="ChangeUnderWay"
+            )
         else:
             message = f"not Active for {duration(now - since)}: {said(active)}: it gets no work, and nobody sees what runs there"
-            yield bad(place, observed=said(active), expected="Active", source=source, message=message)
+            yield bad(place, observed=said(active), expected="Active", source=source, message=message, cause="WorkerClusterLost")
 
 
 def _round(work: _Work) -> Iterator[Finding]:
@@ -197,4 +203,11 @@ def _round(work: _Work) -> Iterator[Finding]:
     reasons = sorted({str(item.get("reason")) for item in evictions})
     last = said(conditions.get("Evicted", {})) or ", ".join(reasons) or "no reason is given"
     message = f"it was admitted and evicted {rounds} times ({last}): each round holds devices that no pod uses for long"
-    yield bad(work.place, observed=observed, expected="admitted for good, or not at all", source=source, message=message)
+    yield bad(
+        work.place,
+        observed=observed,
+        expected="admitted for good, or not at all",
+        source=source,
+        message=message,
+        cause="WorkloadGoesRound",
+    )

@@ -59,7 +59,14 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
         observed, claims = f"{total} in {listed(in_order(amounts))}", counted.get(resource)
         if flavor not in flavors:
             message = f"{listed(in_order(amounts))} name it and there is no such ResourceFlavor: the queue admits nothing"
-            yield bad(place, observed=observed, expected="a ResourceFlavor of that name", source=_SOURCE, message=message)
+            yield bad(
+                place,
+                observed=observed,
+                expected="a ResourceFlavor of that name",
+                source=_SOURCE,
+                message=message,
+                cause="QueueAdmitsNothing",
+            )
             continue
         if claims and claims.doubt:
             yield not_judged(place, message=f"{observed}: {claims.doubt}", source=_SOURCE)
@@ -91,7 +98,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
                 f"{observed}, and its {has.nodes} nodes can allocate {has.most}: it may admit a gang of which only some pods find devices"
             )
             message += f"; topology-aware scheduling counts no claims (Topology {topology})" if topology else ""
-            yield bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+            yield bad(place, observed=observed, expected=expected, source=_SOURCE, message=message, cause="QuotaAboveNodes")
 
 
 def _nominal(scope: Scope, queues: Sequence[Json], devices: frozenset[str]) -> dict[Place, dict[str, int]]:

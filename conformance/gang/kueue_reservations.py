@@ -81,10 +81,12 @@ def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Fi
     if workload.holds("Evicted"):
         age = _age(now, workload.since("Evicted"))
         if age is not None and age <= limit * 60:
-            return undecided(place, message=f"{names} for {duration(age)}: its eviction is under way", source=_SOURCE)
+            return undecided(
+                place, message=f"{names} for {duration(age)}: its eviction is under way", source=_SOURCE, cause="ChangeUnderWay"
+            )
         so_long = f" for {duration(age)}" if age is not None else ""
         message = f"it is {names}{so_long}: the conditions contradict each other, and {_lost(workload)}"
-        return bad(place, observed=names, expected=expected, source=_SOURCE, message=message)
+        return bad(place, observed=names, expected=expected, source=_SOURCE, message=message, cause="QuotaHeldByNothing")
     if elsewhere := _elsewhere(workload.item):
         return not_judged(place, message=elsewhere, source=_SOURCE)
     if not workload.holds("Admitted"):
@@ -99,12 +101,12 @@ def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Fi
     age = _age(now, workload.since("Admitted"))
     if age is None or age <= limit * 60:
         so_long = f"for {duration(age)}" if age is not None else "and nothing says since when"
-        return undecided(place, message=f"{names} {so_long}, and it has no pod yet", source=_SOURCE)
+        return undecided(place, message=f"{names} {so_long}, and it has no pod yet", source=_SOURCE, cause="ChangeUnderWay")
     if stranger := pods.unknown_owner(workload.item):
         message = f"{names} for {duration(age)}, and which pods belong to {stranger} cannot be told"
-        return undecided(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
     message = f"it is {names} for {duration(age)} and has no pod: {_lost(workload)}"
-    return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message)
+    return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message, cause="QuotaHeldByNothing")
 
 
 def _gate_of_all(pods: list[Pod]) -> str:
@@ -134,9 +136,9 @@ def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Fi
         return _checked(scope, workload, names, waiting, now)
     age = _age(now, workload.since("QuotaReserved"))
     if age is None or age <= limit * 60:
-        return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE)
+        return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE, cause="ChangeUnderWay")
     message = f"{names} for {duration(age)}, not admitted, and no admission check holds it: {_lost(workload)}"
-    return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message)
+    return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message, cause="QuotaHeldByNothing")
 
 
 def _checked(scope: Scope, workload: _Workload, names: str, waiting: list[Json], now: float) -> Finding:
@@ -202,12 +204,14 @@ def _usage(scope: Scope, queue: Json, devices: frozenset[str], now: float) -> It
     if not unlike:
         yield ok(place, observed=observed, expected=expected, source=source)
     elif now - changed < _LAG:
-        yield undecided(place, message=f"{observed}; its workloads changed {now - changed:.0f} s ago", source=source)
+        yield undecided(
+            place, message=f"{observed}; its workloads changed {now - changed:.0f} s ago", source=source, cause="ChangeUnderWay"
+        )
     else:
         message = (
             f"{observed}: the queue counts quota that nobody holds, or gives it out twice; restart Kueue's manager so that it counts again"
         )
-        yield bad(place, observed=observed, expected=expected, source=source, message=message)
+        yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="QueueCountsWrong")
 
 
 def _age(now: float, since: float | None) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from conformance.causes import cause_of
 from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
 from conformance.gang.adapters.base import await_gone, delete_pods, start_pod
 from conformance.gang.claimed import claims_there, without_devices
@@ -52,7 +53,9 @@ def _plan(scope: Scope, workspace: Workspace) -> Plan:
 
 
 def _gave_up(adapter: Adapter, error: Inconclusive) -> Finding:
-    return undecided(Subject("GangScheduler", adapter.name), message=f"{error.code}: {error.message}"[:600], source="probe")
+    return undecided(
+        Subject("GangScheduler", adapter.name), message=f"{error.code}: {error.message}"[:600], source="probe", cause=cause_of(error.code)
+    )
 
 
 # -- GANG-02 -------------------------------------------------------------------------------------------

@@ -48,20 +48,27 @@ def _judge_open(scope: Scope, name: str, queue: Json | None, groups: list[Json],
         return ok(place, observed=f"Open, {len(groups)} PodGroups with devices", expected="Open", source=source)
     if queue is not None and state not in _SHUT:
         return undecided(
-            place, message=f"Volcano's controllers have set no state that the suite knows: {state[:60] or 'none'}", source=source
+            place,
+            message=f"Volcano's controllers have set no state that the suite knows: {state[:60] or 'none'}",
+            source=source,
+            cause="NotUnderstood",
         )
     if not waiting:
         return not_judged(place, message=f"{trouble}, and no PodGroup with devices waits in it", source=source)
     created = [moment for group in waiting if (moment := unix(str(mapping(group, "metadata").get("creationTimestamp")))) is not None]
     limit = scope.policy.requests.pending_minutes * 60
     if not created:
-        return undecided(place, message=f"{trouble}, and nothing says how long its PodGroups wait", source=source)
+        return undecided(
+            place, message=f"{trouble}, and nothing says how long its PodGroups wait", source=source, cause="QueueAdmitsNothing"
+        )
     age = now - min(created)
     if age <= limit:
-        return undecided(place, message=f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", source=source)
+        return undecided(
+            place, message=f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", source=source, cause="ChangeUnderWay"
+        )
     first = f"{mapping(waiting[0], 'metadata').get('namespace')}/{name_of(waiting[0])}"
     message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {duration(age)} ({first} first), and none is let in"
-    return bad(place, observed=state or "missing", expected="Open", source=source, message=message)
+    return bad(place, observed=state or "missing", expected="Open", source=source, message=message, cause="QueueAdmitsNothing")
 
 
 def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
@@ -84,11 +91,11 @@ def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
             yield ok(place, observed=f"{phase}, {pods} pods", expected=expected, source=source)
         elif since is None or now - since <= limit:
             age = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
-            yield undecided(place, message=f"{phase} without a pod{age}", source=source)
+            yield undecided(place, message=f"{phase} without a pod{age}", source=source, cause="ChangeUnderWay")
         else:
             queue = spec.get("queue") or DEFAULT_QUEUE
             message = f"it is {phase} for {duration(now - since)} and has no pod: {amounts} of queue {queue} stay taken for it"
-            yield bad(place, observed=f"{phase}, no pod", expected=expected, source=source, message=message)
+            yield bad(place, observed=f"{phase}, no pod", expected=expected, source=source, message=message, cause="QuotaHeldByNothing")
 
 
 def judge_promised(scope: Scope) -> Iterator[Finding]:
@@ -122,7 +129,7 @@ def judge_promised(scope: Scope) -> Iterator[Finding]:
         else:
             names = ", ".join(sorted(amounts)[:5])
             message = f"{names} are guaranteed {sum_}, and nodes can allocate {has}: Volcano cannot keep that, and its scheduler may stop"
-            yield bad(place, observed=observed, expected=expected, source=source, message=message)
+            yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="QuotaAboveNodes")
 
 
 def _devices(scope: Scope, amounts: Json) -> list[tuple[str, int]]:

@@ -69,7 +69,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
     )
     if problems and loose and (unlimited or not template.certain):
         message = f"{listed(problems, 3)}: the API server refuses that in a pod; what pod its controller makes is not known"
-        return undecided(template.place, message=message, source=source)
+        return undecided(template.place, message=message, source=source, cause="NotUnderstood")
     if problems:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
         return bad(
@@ -78,6 +78,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
             expected=expected,
             source=source,
             message=f"{listed(problems, 3)}, so {consequence}",
+            cause="AmountsMalformed",
         )
     amounts = held(template.spec, scope.names_device)
     observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
@@ -100,7 +101,9 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
             if counted(scope, name):
                 yield not_judged(place, message=f"only a scheduler counts {name}: no node offers it", source="status.capacity")
             elif name not in by_claim and (unclear := doubted(scope, name)):
-                yield undecided(place, message=unclear, source="requests of bound pods, annotations and status.capacity of nodes")
+                yield undecided(
+                    place, message=unclear, source="requests of bound pods, annotations and status.capacity of nodes", cause="NotUnderstood"
+                )
             else:
                 yield _committed(scope, node, name, holders, name in by_claim)
 
@@ -122,9 +125,9 @@ def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int
     if not offered and total <= had:
         why = why_none_allocatable(scope, node, name)
         message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; nobody took too many ({holding})"
-        return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
+        return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesWithdrawn")
     message = f"bound pods hold {total} {name} and the node can allocate {offered}: {holding}; some of them fail when the kubelet restarts"
-    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
+    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesOvercommitted")
 
 
 def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
@@ -139,7 +142,7 @@ def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
     if total <= offered:
         return ok(place, observed=f"{total} of {offered} held, by DRA", expected=f"at most {offered}", source=source)
     message = f"bound pods hold {total} {name}, and the slices of the node have {offered} ({served}): some of these pods hold no device"
-    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
+    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesOvercommitted")
 
 
 def _held(pod: Pod, count: int) -> str:
@@ -168,7 +171,7 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
             finding = undecided(subject(pod), message=f"{finding.message}, or {doing}", source=finding.source, cause="ChangeUnderWay")
         if unclear and (finding is None or finding.outcome is Outcome.OK):
             source = "requests of the pending pod, annotations and status.capacity of nodes"
-            yield undecided(subject(pod), message=next(iter(unclear.values())), source=source)
+            yield undecided(subject(pod), message=next(iter(unclear.values())), source=source, cause="NotUnderstood")
         elif finding is not None:
             yield finding
 
@@ -218,22 +221,35 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
                 expected=expected,
                 source=source,
                 message=f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever",
+                cause="AskedForNothingOffered",
             )
         if count > largest:
             message = f"it asks for {count} {name} and the largest node has {largest}: it will stay Pending for ever"
-            return bad(place, observed=observed, expected=expected, source=source, message=message)
+            return bad(place, observed=observed, expected=expected, source=source, message=message, cause="AskedForNothingOffered")
     if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for offer in offers):
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
-        return bad(place, observed=observed, expected=expected, source=source, message=message)
+        return bad(place, observed=observed, expected=expected, source=source, message=message, cause="AskedForNothingOffered")
     if long := too_long(pod.spec):
-        return undecided(place, message=long, source="required node affinity of the pending pod")
+        return undecided(place, message=long, source="required node affinity of the pending pod", cause="NotUnderstood")
     if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
         source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
         message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
         created, limit = unix(pod.metadata.creation_timestamp), scope.policy.requests.pending_minutes
         if created is not None and scope.snapshot.taken_at - created < limit * 60:
-            return undecided(place, message=f"{message}; a node may still come (policy requests.pendingMinutes: {limit:g})", source=source)
-        return bad(place, observed=observed, expected="a node that it admits", source=source, message=f"{message}: it will stay Pending")
+            return undecided(
+                place,
+                message=f"{message}; a node may still come (policy requests.pendingMinutes: {limit:g})",
+                source=source,
+                cause="ChangeUnderWay",
+            )
+        return bad(
+            place,
+            observed=observed,
+            expected="a node that it admits",
+            source=source,
+            message=f"{message}: it will stay Pending",
+            cause="SelectorExcludesDevices",
+        )
     return ok(place, observed=observed, expected=expected, source=source)
 
 
@@ -280,7 +296,7 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         good = matches(name, approved) or (not scope.policy.requests.approved and counted(scope, name))
         if not good and not scope.policy.requests.approved and (unclear := doubted(scope, name)):
             source = "resources of pods, annotations and status.capacity of nodes"
-            yield undecided(Subject("Resource", name), message=unclear, source=source)
+            yield undecided(Subject("Resource", name), message=unclear, source=source, cause="NotUnderstood")
         else:
             yield _approved(Subject("Resource", name), using, good, approved, "resources of templates and pods")
     by_driver = scope.policy.requests.approved or accelerators.drivers
@@ -305,9 +321,5 @@ def _approved(place: Subject, using: list[Template], good: bool, approved: Seque
         )
     message = f"{place.name} is not approved and is asked by {who}: quotas, fences and dashboards for approved names do not cover it"
     return bad(
-        place,
-        observed=f"asked by {who}",
-        expected=f"one of {listed(approved, 8)}",
-        source=source,
-        message=message,
+        place, observed=f"asked by {who}", expected=f"one of {listed(approved, 8)}", source=source, message=message, cause="NameNotApproved"
     )

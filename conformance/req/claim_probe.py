@@ -78,11 +78,12 @@ def _acceptance(place: Subject, case: ClaimCase, answer: Answer) -> Finding:
             expected=expected,
             source=_SOURCE,
             message=message,
+            cause="AmountsNotValidated",
         )
     count = _returned_count(answer)
     if count != 1:
         message = f"the returned claim asks for {'no count' if count is None else count} of devices: nobody can tell what it will be given"
-        return bad(place, observed=f"count {count}", expected=expected, source=_SOURCE, message=message)
+        return bad(place, observed=f"count {count}", expected=expected, source=_SOURCE, message=message, cause="AmountsNotValidated")
     return ok(place, observed=f"{answer.status}, count 1", expected=expected, source=_SOURCE)
 
 

@@ -38,22 +38,25 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
         found = scope.claims.requests_of(entry, pod.namespace, pod.status.resource_claim_statuses or ())
         if found is None and (gone := _gone_for_good(scope, pod)):
             message = f"its {gone}, and all DeviceClasses of the cluster are for accelerators: it will stay Pending until somebody makes it"
-            return bad(place, observed=gone, expected=expected, source=CLAIMS, message=message)
+            return bad(place, observed=gone, expected=expected, source=CLAIMS, message=message, cause="AskedForNothingOffered")
         if found is None:
             return undecided(
                 place,
                 message=f"what it claims is not known: {unknown or 'a claim or template of it does not exist'}",
                 source=CLAIMS,
+                cause="NotUnderstood",
             )
         wanted += found
         if len(wanted) > MAX_REQUESTS:
-            return undecided(place, message=f"whether its claims can be met is not known: {TOO_MANY}", source=CLAIMS)
+            return undecided(place, message=f"whether its claims can be met is not known: {TOO_MANY}", source=CLAIMS, cause="NotUnderstood")
     if why := scope.claims.unread(CLASSES):
-        return undecided(place, message=f"whether its claims can be met is not known: {why}", source=CLASSES)
+        return undecided(place, message=f"whether its claims can be met is not known: {why}", source=CLASSES, cause="NotUnderstood")
     observed = ", ".join(_words(ways) for ways in wanted) or "no request"
     if problem := scope.once(_refusals)(wanted):
         message = f"{problem}: it will stay Pending for ever"
-        return bad(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message)
+        return bad(
+            place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message, cause="AskedForNothingOffered"
+        )
     return ok(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}")
 
 

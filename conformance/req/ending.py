@@ -37,7 +37,10 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
             finding = ok(subject(pod), observed=observed, expected="no crash loop, no deletion that hangs", source=_SOURCE)
         if not held.devices and finding.outcome not in (Outcome.OK, Outcome.NOT_JUDGED):
             finding = undecided(
-                subject(pod), message=f"whether it holds a device is not known: {held.unknown}", source="pod spec and claims"
+                subject(pod),
+                message=f"whether it holds a device is not known: {held.unknown}",
+                source="pod spec and claims",
+                cause="NotUnderstood",
             )
         yield finding
 
@@ -45,16 +48,23 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
 def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
     place, due = subject(pod), unix(pod.metadata.deletion_timestamp)
     if due is None:
-        return undecided(place, message="it is being deleted, and nothing says since when", source=_SOURCE)
+        return undecided(place, message="it is being deleted, and nothing says since when", source=_SOURCE, cause="PodHangsInDeletion")
     over, limit = now - due, scope.policy.requests.end_minutes * 60
     if over <= 0:
         return ok(place, observed=f"being deleted, {duration(-over)} of its grace period left", expected=_ENDS, source=_SOURCE)
     holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
     why = _why_it_stays(scope, pod, events)
     if over < limit:
-        return undecided(place, message=f"it should have been gone {so_far(over, limit)}: {why}", source=_SOURCE)
+        return undecided(place, message=f"it should have been gone {so_far(over, limit)}: {why}", source=_SOURCE, cause="ChangeUnderWay")
     message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
-    return bad(place, observed=f"Terminating {duration(over)} beyond its grace period", expected=_ENDS, source=_SOURCE, message=message)
+    return bad(
+        place,
+        observed=f"Terminating {duration(over)} beyond its grace period",
+        expected=_ENDS,
+        source=_SOURCE,
+        message=message,
+        cause="PodHangsInDeletion",
+    )
 
 
 def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:
@@ -75,15 +85,24 @@ def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
     place, limit = subject(pod), scope.policy.requests.end_minutes * 60
     name = f"its container {loop.container} has restarted {loop.restarts} times{f' ({quoted(loop.reason, 100)})' if loop.reason else ''}"
     if loop.since is None:
-        judge = undecided if loop.at_most else not_judged
-        return judge(place, message=f"{name}, and nothing says since when it crashes", source=_SOURCE)
+        message = f"{name}, and nothing says since when it crashes"
+        if not loop.at_most:
+            return not_judged(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause="CrashLoopHoldsDevices")
     age = now - loop.since
     if age < limit:
         return not_judged(place, message=f"{name} {so_far(age, limit)}", source=_SOURCE)
     holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
     message = f"{name} within {duration(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
     observed = f"{loop.restarts} restarts within {duration(age)}"
-    return advised(place, observed=observed, expected="no crash loop while it holds devices", source=_SOURCE, message=message)
+    return advised(
+        place,
+        observed=observed,
+        expected="no crash loop while it holds devices",
+        source=_SOURCE,
+        message=message,
+        cause="CrashLoopHoldsDevices",
+    )
 
 
 def devices_held(scope: Scope, pod: Pod) -> str:

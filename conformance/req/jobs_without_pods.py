@@ -140,24 +140,30 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
     if wishes.beyond:
         return not_judged(place, message=f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}", source=_SOURCE)
     if long := too_long(template.spec):
-        return undecided(place, message=f"of its pod template, {long}", source=f"{template.path}.affinity")
+        return undecided(place, message=f"of its pod template, {long}", source=f"{template.path}.affinity", cause="NotUnderstood")
     asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
     room, refused = rooms.place(template.spec, wishes), any(event.reason.startswith("FailedCreate") for event in _warnings(events))
     if room is None and not refused:
         return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
     since = _due_since(obj, queued)
     if since is None:
-        return undecided(place, message="it has no pod, and nothing says since when it could have one", source=_SOURCE)
+        return undecided(
+            place, message="it has no pod, and nothing says since when it could have one", source=_SOURCE, cause="PodsNeverMade"
+        )
     age, limit = now - since, scope.policy.requests.pending_minutes * 60
     if age < limit:
-        judge = undecided if _warnings(events) else not_judged
-        return judge(place, message=f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}", source=_SOURCE)
+        message = f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}"
+        if not _warnings(events):
+            return not_judged(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
     if queued is not None and queued.waits:
         told = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
-        return undecided(place, message=f"{told}: only Volcano can weigh what that queue may still use", source=_SOURCE)
+        return undecided(
+            place, message=f"{told}: only Volcano can weigh what that queue may still use", source=_SOURCE, cause="OnlySchedulerCanWeigh"
+        )
     if unread := unread_events(scope.snapshot):
         told = f"it has had no pod for {duration(age)} although devices that fit are free"
-        return undecided(place, message=f"{told}, and what may say why was not read: {unread}", source=_SOURCE)
+        return undecided(place, message=f"{told}, and what may say why was not read: {unread}", source=_SOURCE, cause="EventsUnread")
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
     if queued is not None:
         why = f"its PodGroup {queued.name} in queue {queued.queue} has {f'the phase {queued.phase}' if queued.phase else 'no phase'}; {why}"

@@ -123,19 +123,16 @@ def refusal(wanted: Refusal, answer: Answer) -> Finding:
             expected=expected,
             source=_SOURCE,
             message=message,
+            cause="AmountsNotValidated",
         )
     if answer.status != 422:
         message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
-        return undecided(wanted.place, message=message, source=_SOURCE)
+        return undecided(wanted.place, message=message, source=_SOURCE, cause="RefusedForAnotherReason")
     missing = [field for field, text in wanted.causes if not _has_cause(answer, field, text)]
     if answer.reason != "Invalid" or missing:
         message = f"refused with 422 {answer.reason}, but not for {' and '.join(missing) or 'this'}: {answer.message[:300]}"
         return bad(
-            wanted.place,
-            observed=f"422 {answer.reason}",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
+            wanted.place, observed=f"422 {answer.reason}", expected=expected, source=_SOURCE, message=message, cause="AmountsNotValidated"
         )
     return ok(wanted.place, observed=f"422 Invalid at {fields}", expected=expected, source=_SOURCE)
 
@@ -159,6 +156,7 @@ def _acceptance(case: Case, answer: Answer) -> Finding:
             expected=expected,
             source=_SOURCE,
             message=message,
+            cause="AmountsNotValidated",
         )
     request = _returned_request(answer, case.resource)
     if request != "1":
@@ -169,6 +167,7 @@ def _acceptance(case: Case, answer: Answer) -> Finding:
             expected=expected,
             source=_SOURCE,
             message=message,
+            cause="AmountsNotValidated",
         )
     return ok(_place(case), observed=f"{answer.status}, request {request}", expected=expected, source=_SOURCE)
 

@@ -107,11 +107,7 @@ def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
     if beyond.ok:
         message = f"one device over the quota is accepted: quotas on devices are not enforced here{late}"
         yield bad(
-            refused,
-            observed=f"{beyond.status} accepted",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
+            refused, observed=f"{beyond.status} accepted", expected=expected, source=_SOURCE, message=message, cause="QuotaNotEnforced"
         )
         return
     if not within.ok:
@@ -130,4 +126,5 @@ def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
             refused,
             message=f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}",
             source=_SOURCE,
+            cause="RefusedForAnotherReason",
         )

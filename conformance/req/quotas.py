@@ -91,9 +91,9 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[
                 unsure = unsure or f"whether the quota on {keys[0]} counts pod {pod.name} depends on scopes that are not understood"
                 continue
             message = _why_not(keys[0], pod, named, scoped=bool(answers))
-            return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+            return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message, cause="QuotaMissing")
     if why := unsure or unknown:
-        return undecided(place, message=why, source=_SOURCE)
+        return undecided(place, message=why, source=_SOURCE, cause="NotUnderstood")
     return ok(place, observed=observed, expected=expected, source=_SOURCE)
 
 

@@ -47,7 +47,11 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
         found = refusal(scope, pod)
         if not _has_devices(scope, pod, found):
             if found and (why := scope.device_demand_of(pod).unknown):
-                yield undecided(subject(pod), message=f"its kubelet refused it, and whether it asks for devices is not known: {why}")
+                yield undecided(
+                    subject(pod),
+                    message=f"its kubelet refused it, and whether it asks for devices is not known: {why}",
+                    cause="NotUnderstood",
+                )
             continue
         seen[pod.spec.node_name] = seen.get(pod.spec.node_name, 0) + 1
         if found is None:
@@ -189,7 +193,7 @@ def _doubtful(place: Subject, doubted: list[Refusal]) -> Finding:
         f"{one.node} refused {one.who}{many} with {one.reason}, and a healthy node refuses so a pod that names its node itself: {one.why}; "
         f"kubectl get pod --show-managed-fields shows who wrote spec.nodeName; it says: {quoted(one.message)}"
     )
-    return undecided(place, message=message, source=_SOURCE)
+    return undecided(place, message=message, source=_SOURCE, cause="PlacementUnknown")
 
 
 def _only_told(node: str, told: list[Refusal]) -> Finding:
@@ -199,7 +203,7 @@ def _only_told(node: str, told: list[Refusal]) -> Finding:
         f"events in {listed(spaces, 3)} say that {node} refused {len(told)} device pods that are gone ({quoted(listed(reasons, 3), 100)}), "
         f"and no pod that is still there shows it: whoever may write events there can write this; they say: {quoted(_commonest(told))}"
     )
-    return undecided(Subject("Node", node), message=message, source="events of the kubelet")
+    return undecided(Subject("Node", node), message=message, source="events of the kubelet", cause="PlacementUnknown")
 
 
 def _recent(one: Refusal, now: float, window: float) -> bool:
@@ -224,8 +228,8 @@ def _bad(scope: Scope, place: Subject, counted: list[Refusal], recent: list[Refu
     who = listed([one.who for one in counted], 3)
     message = f"{node} refused {len(counted)} device pods with {reason}{ages} ({who}): {clause}; it says: {quoted(_commonest(counted))}"
     if _a_race(scope, reason, counted):
-        return advised(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+        return advised(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="KubeletRefusesPods")
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="KubeletRefusesPods")
 
 
 def _a_race(scope: Scope, reason: str, counted: list[Refusal]) -> bool:

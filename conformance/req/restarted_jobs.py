@@ -89,4 +89,4 @@ def _judge(scope: Scope, obj: Json, counter: Counter, pods: list[Pod], now: floa
     message = (
         f"it has started all its pods anew {restarts} times within {duration(now - begun)} and holds {devices} devices each time ({lost})"
     )
-    return advised(place, observed=observed, expected=expected, source=source, message=message)
+    return advised(place, observed=observed, expected=expected, source=source, message=message, cause="CrashLoopHoldsDevices")

@@ -28,20 +28,30 @@ _PREPARING = ("", "ContainerCreating", "PodInitializing")
 _LOST_FILE = re.compile(r"""failed to stat CDI host device \\{0,3}"?([^\s"\\:]{1,253})""")
 """What a runtime says of a CDI device whose file on the host is gone."""
 
-_CAUSES: tuple[tuple[re.Pattern[str], str], ...] = (
+_CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
         re.compile(r"""no runtime for \\?"?([\w.-]{1,63})|(?:find |unknown )runtime handler \\?"?([\w.-]{1,63})"""),
         "the node has no runtime {}",
+        "NodeLacksRuntime",
     ),
-    (_LOST_FILE, "the CDI device is known, and the host's file {} that it brings in is gone, which no waiting heals"),
-    (re.compile(r"""unresolvable CDI devices? ([\w./=:-]{1,253})"""), "no CDI specification of the node names {}"),
-    (re.compile(r"DRA driver ([\w.-]{1,253}) is not registered"), "its claim is not prepared, because the driver {} is not registered"),
-    (re.compile(r"FailedPrepareDynamicResources|prepare dynamic resources"), "its claim is not prepared"),
-    (re.compile(r"ErrImage|ImagePullBackOff|InvalidImageName"), "its image cannot be pulled"),
-    (re.compile(r"FailedMount|FailedAttachVolume|MountVolume"), "a volume of it cannot be mounted"),
-    (re.compile(r"CreateContainerConfigError"), "what its containers refer to is not there"),
-    (re.compile(r"nvidia-container-cli|nvml|NVML"), "the device does not come into the container"),
+    (_LOST_FILE, "the CDI device is known, and the host's file {} that it brings in is gone, which no waiting heals", "HostDeviceGone"),
+    (
+        re.compile(r"""unresolvable CDI devices? ([\w./=:-]{1,253})"""),
+        "no CDI specification of the node names {}",
+        "CdiDeviceUnknown",
+    ),
+    (
+        re.compile(r"DRA driver ([\w.-]{1,253}) is not registered"),
+        "its claim is not prepared, because the driver {} is not registered",
+        "ClaimNotPrepared",
+    ),
+    (re.compile(r"FailedPrepareDynamicResources|prepare dynamic resources"), "its claim is not prepared", "ClaimNotPrepared"),
+    (re.compile(r"ErrImage|ImagePullBackOff|InvalidImageName"), "its image cannot be pulled", "PodRefersToWhatIsMissing"),
+    (re.compile(r"FailedMount|FailedAttachVolume|MountVolume"), "a volume of it cannot be mounted", "PodRefersToWhatIsMissing"),
+    (re.compile(r"CreateContainerConfigError"), "what its containers refer to is not there", "PodRefersToWhatIsMissing"),
+    (re.compile(r"nvidia-container-cli|nvml|NVML"), "the device does not come into the container", "DeviceNotBroughtIn"),
 )
+"""What is said of a pod that does not start, in which words it is told, and the cause."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +63,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     words: str
     complaint: bool
     lasting: bool = False
+    cause: str = "PodDoesNotStart"
 
 
 def check_starting(scope: Scope, now: float) -> Iterator[Finding]:
@@ -71,7 +82,12 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     trouble = _trouble(scope, pod, now, events, runtimes)
     since = placed_at(pod)
     if since is None:
-        return undecided(place, message=f"it has not started ({trouble.words}), and nothing says since when it is bound", source=_SOURCE)
+        return undecided(
+            place,
+            message=f"it has not started ({trouble.words}), and nothing says since when it is bound",
+            source=_SOURCE,
+            cause=trouble.cause,
+        )
     age, limit = now - since, scope.policy.requests.start_minutes * 60
     node = scope.snapshot.node_by_name.get(pod.spec.node_name)
     if age < limit and not trouble.lasting:
@@ -80,10 +96,12 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
             return not_judged(place, message=message, source=_SOURCE)
         return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
     if node is not None and (doing := change_under_way(node, scope.policy, now)):
-        return undecided(place, message=f"it has not started for {duration(age)} on {node.name}: {doing}", source=_SOURCE)
+        return undecided(
+            place, message=f"it has not started for {duration(age)} on {node.name}: {doing}", source=_SOURCE, cause="ChangeUnderWay"
+        )
     holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"
     message = f"it was bound to {pod.spec.node_name} {duration(age)} ago, holds {holds} and has not started: {trouble.words}"
-    return bad(place, observed=f"not started for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, observed=f"not started for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message, cause=trouble.cause)
 
 
 def has_started(pod: Pod) -> bool:
@@ -110,12 +128,15 @@ def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: di
     if node is None:
         return Trouble(words=f"the cluster has no node {pod.spec.node_name}", complaint=True)
     if not node.ready:
-        return Trouble(words=f"its node is NotReady; {quoted(said.words)}", complaint=True)
+        return Trouble(words=f"its node is NotReady; {quoted(said.words)}", complaint=True, cause="NodeNotReady")
     if not said.complaint and (peers := _peers(pod, runtimes)):
-        return Trouble(words=f"{peers}; {quoted(said.words)}", complaint=True)
-    cause = _cause(said.words)
-    words = f"{cause} ({quoted(said.words)})" if cause else quoted(said.words)
-    return Trouble(words=words, complaint=said.complaint, lasting=bool(_LOST_FILE.search(said.words)))
+        return Trouble(words=f"{peers}; {quoted(said.words)}", complaint=True, cause="NodeLacksRuntime")
+    for pattern, words, cause in _CAUSES:
+        if found := pattern.search(said.words):
+            told = words.format(next((group for group in found.groups() if group), ""))
+            lasting = cause == "HostDeviceGone"
+            return Trouble(words=f"{told} ({quoted(said.words)})", complaint=said.complaint, lasting=lasting, cause=cause)
+    return Trouble(words=quoted(said.words), complaint=said.complaint)
 
 
 def _of_containers(pod: Pod, now: float) -> Trouble:
@@ -132,14 +153,6 @@ def _of_containers(pod: Pod, now: float) -> Trouble:
         if running and (begun := moment(text_of(running.get("startedAt")))) is not None:
             return Trouble(words=f"its init container {status.name} has run for {duration(now - begun)}", complaint=False)
     return Trouble(words="its containers are being created, and nothing says what that waits for", complaint=False)
-
-
-def _cause(text: str) -> str:
-    """The cause in words, where the text is one that is known."""
-    for pattern, cause in _CAUSES:
-        if found := pattern.search(text):
-            return cause.format(next((group for group in found.groups() if group), ""))
-    return ""
 
 
 def _runtimes(scope: Scope) -> dict[tuple[str, str], int]:

@@ -51,7 +51,7 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
     if reason := _left_out(scope, group, wishes):
         return not_judged(group.subject, message=reason, source=_SOURCE)
     if long := next(filter(None, (too_long(pod.spec) for pod in group.pods)), ""):
-        return undecided(group.subject, message=long, source="required node affinity of the pending pods")
+        return undecided(group.subject, message=long, source="required node affinity of the pending pods", cause="NotUnderstood")
     asked = _amounts(scope, group, wishes)
     places = rooms.place_all([(pod.spec, own) for pod, own in zip(group.pods, wishes, strict=True)])
     if not places and (other := _free_by_class(scope, group, wishes)):
@@ -62,22 +62,29 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
     if reason := _explained(group, wishes, said):
         return not_judged(group.subject, message=reason, source="condition PodScheduled, events")
     if reason := _not_understood(group):
-        return undecided(group.subject, message=reason, source="condition PodScheduled")
+        return undecided(group.subject, message=reason, source="condition PodScheduled", cause="NotUnderstood")
     if group.since is None:
-        return undecided(group.subject, message=f"{asked}, which are free, and nothing says since when it waits", source=_SOURCE)
+        return undecided(
+            group.subject,
+            message=f"{asked}, which are free, and nothing says since when it waits",
+            source=_SOURCE,
+            cause="PodWaitsBesideFreeDevices",
+        )
     age, limit = now - group.since, scope.policy.requests.pending_minutes * 60
     if age < limit:
-        judge = undecided if said else not_judged  # one of which nobody complains is just being placed
-        return judge(group.subject, message=f"devices that fit it are free, and it has waited {so_far(age, limit)}", source=_SOURCE)
+        message = f"devices that fit it are free, and it has waited {so_far(age, limit)}"
+        if not said:  # it is just being placed
+            return not_judged(group.subject, message=message, source=_SOURCE)
+        return undecided(group.subject, message=message, source=_SOURCE, cause="ChangeUnderWay")
     since = [room.free_since for room in places]
     since += [changed_at(scope, room.node, own.requests) for room, own in zip(places, wishes, strict=True) if own.requests]
     free_since = max((at for at in since if at is not None), default=None)
     if free_since is not None and now - free_since < limit:
         message = f"{places[0].node.name} has had room for it {so_far(now - free_since, limit)}"
-        return undecided(group.subject, message=message, source="ends of pods, conditions of nodes")
+        return undecided(group.subject, message=message, source="ends of pods, conditions of nodes", cause="ChangeUnderWay")
     if not said and (unread := unread_events(scope.snapshot)):
         message = f"devices that fit it are free, and what its scheduler may say of it was not read: {unread}"
-        return undecided(group.subject, message=message, source="events")
+        return undecided(group.subject, message=message, source="events", cause="EventsUnread")
     nodes = list(dict.fromkeys(room.node.name for room in places))
     if still and (changed := still(group.pods, nodes)):
         return ok(group.subject, observed=f"{asked}: {changed}", expected=_EXPECTED, source="the cluster, asked again")
@@ -100,7 +107,7 @@ def _bad(scope: Scope, group: Group, wishes: Sequence[Wishes], places: Sequence[
     reason = f"{who} says: {said}" if said else f"{who} has said nothing about it: does it run?"
     message = f"it has waited for {duration(age)} although {where} {what} free, and fits: {reason}"
     observed = f"{_amounts(scope, group, wishes)}, pending for {duration(age)}; {where} {what} free"
-    return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="PodWaitsBesideFreeDevices")
 
 
 def _left_out(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
