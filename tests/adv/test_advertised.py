@@ -180,28 +180,6 @@ def test_a_network_s_dra_driver_neither_excuses_nor_counts_devices() -> None:
     assert verdict(check_arithmetic(alive)) == "passed"
 
 
-def test_devices_of_which_dra_publishes_only_the_slices_are_counted_once_each() -> None:
-    slices = a_slice("gpu-0", 6)
-    slices["spec"]["devices"] += [
-        {"name": f"mig-{index}", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": f"GPU-{index % 2}"}}}
-        for index in range(14)
-    ]
-    node = a_node(capacity={"nvidia.com/gpu": "0"}, labels={COUNT: "8", REPLICAS: "1"})
-    (published_there,) = a_scope(nodes=[node], resourceslices=[slices]).dra_inventory["gpu-0"]
-    assert published_there.whole == 8
-
-
-def test_leave_to_monitor_a_node_is_no_device() -> None:
-    node = a_node(
-        resource="gpu.intel.com/xe",
-        capacity={"gpu.intel.com/monitoring": "1", "gpu.intel.com/millicores": "8000"},
-        labels={"gpu.intel.com/device.count": "8"},
-    )
-    scope = a_scope(nodes=[node])
-    assert scope.device_capacity(node) == {"gpu.intel.com/xe": 8}
-    assert verdict(check_arithmetic(scope)) == "passed"
-
-
 def test_devices_for_virtual_machines_are_offered_by_another_name() -> None:
     labels = {"nvidia.com/gpu.present": "", "nvidia.com/gpu.product": ""}
     kubevirt = a_node(resource="nvidia.com/GA102GL_A10", gpus=2, labels=labels)

@@ -52,17 +52,6 @@ def test_an_incomplete_pool_is_another_requirement_s() -> None:
     assert judged([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, generation=2, slices=2)])["1"] == "not_applicable"
 
 
-def test_devices_that_only_a_missing_class_would_choose_are_lost() -> None:
-    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-9"}}}
-    vfio = {"name": "vfio-8", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-gpu-8"}}}
-    whole = a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'")
-    cut = a_class("mig.nvidia.com", expression="device.attributes['gpu.nvidia.com'].type == 'mig'")
-    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=[whole])["1"] == "failed"
-    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=[whole, cut])["1"] == "passed"
-    own = {**part, "attributes": {**part["attributes"], "parentUUID": {"string": "GPU-gpu-0"}}}
-    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), own])], deviceclasses=[whole])["1"] == "passed"
-
-
 @pytest.mark.parametrize(
     ("health", "word"),
     [({"healthy": {"bool": False}}, "failed"), ({"health": {"string": "Unhealthy"}}, "failed"), ({"healthy": {"bool": True}}, "passed")],

@@ -90,16 +90,6 @@ def test_pods_end_that_a_taint_evicts(taint: Json, pod: Json, request_: Json, ou
     assert (outcome is Outcome.BAD) is ("pod team-a/train-0 goes on using gpu-0 1 h after" in finding.message)
 
 
-def test_a_toleration_of_the_alternative_that_was_chosen_counts() -> None:
-    claim = a_claim("c", device="gpu-0")
-    claim["metadata"]["creationTimestamp"] = "2026-09-21T14:00:00Z"
-    claim["spec"]["devices"]["requests"] = [{"name": "devices", "firstAvailable": [{"name": "big", **TOLERATED}, {"name": "small"}]}]
-    (result,) = claim["status"]["allocation"]["devices"]["results"]
-    for chosen, outcome in (("devices/big", Outcome.OK), ("devices/small", Outcome.BAD)):
-        result["request"] = chosen
-        assert judged(a_taint(HOUR_AGO), resourceclaims=[claim]).outcome is outcome
-
-
 def test_a_rule_without_a_selector_is_told() -> None:
     rule = a_rule("example.com/all")
     del rule["spec"]["deviceSelector"]

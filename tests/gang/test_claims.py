@@ -9,7 +9,7 @@ import pytest
 from conformance.gang.adapters.kueue import Kueue
 from conformance.gang.claimed import without_devices
 from conformance.gang.judging import Attempt, judge_fit
-from conformance.gang.plan import gang_of, make_plan
+from conformance.gang.plan import make_plan
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Inconclusive, Outcome, Subject
 from tests.builders import a_cpu_node, a_scope
@@ -22,17 +22,6 @@ CLASS = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 def plan_of(**items: Any) -> Any:
     known = {"deviceclasses": [a_class()], "resourceslices": [a_slice("gpu-0", devices=4), a_slice("gpu-1", devices=4)], **items}
     return make_plan(a_scope(nodes=[a_cpu_node("gpu-0"), a_cpu_node("gpu-1")], **known))
-
-
-def test_a_gang_is_planned_on_the_devices_of_slices_and_says_how_it_asks() -> None:
-    plan = plan_of()
-    assert (plan.slots, plan.unit, plan.resource, plan.by_dra) == (2, 4, CLASS, True)
-    assert "asked by ResourceClaim of DeviceClass gpu.nvidia.com" in str(plan)
-    extended = plan_of(deviceclasses=[a_class(extended="nvidia.com/gpu")])
-    assert (extended.resource, extended.by_dra) == ("nvidia.com/gpu", True)
-    gang = gang_of(a_scope(nodes=[a_cpu_node()]), plan, "g", 2)
-    assert gang.by_dra
-    assert all(pod["spec"]["resourceClaims"] for pod in gang.pods)
 
 
 def member(name: str, *claims: str, extended: str = "") -> Json:

@@ -86,16 +86,6 @@ def test_kai_without_its_scheduler_or_its_binder_places_nothing(numbers: tuple[i
     assert "0/1 available" in finding.message
 
 
-def test_coscheduling_is_known_too() -> None:
-    own = [
-        deployment("scheduler-plugins-scheduler", 1, "scheduler-plugins"),
-        deployment("scheduler-plugins-controller", 1, "scheduler-plugins"),
-    ]
-    policy = a_policy(gang={"required": True}, tenants={"moreInfrastructure": ["scheduler-plugins"]})
-    finding = only(scope_of(policy=policy, apps__deployments=own))
-    assert (finding.subject.name, finding.outcome) == ("coscheduling", Outcome.OK)
-
-
 def test_a_tenants_deployment_of_that_name_is_no_scheduler() -> None:
     lookalikes = of_kai("kai-scheduler-default", namespace="team-a")
     assert only(scope_of(policy=NEEDED, apps__deployments=lookalikes)).outcome is Outcome.BAD

@@ -227,14 +227,3 @@ def test_slices_that_dra_offers_are_not_the_plugin_s(check: Callable[[Scope], It
     pool = {"name": "gpu-0", "generation": 1, "resourceSliceCount": 1}
     slices = [{"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-0", "pool": pool, "devices": devices}}]
     assert verdict(check(a_scope(nodes=[node], resourceslices=slices))) == "not_applicable"
-
-
-def test_the_operator_may_live_in_a_namespace_of_any_name() -> None:
-    policy = {
-        "metadata": {"name": "p"},
-        "spec": {"migManager": {"config": {"name": "ours"}}},
-        "status": {"namespace": "gpus", "state": "ready"},
-    }
-    odd = "version: v1\nmig-configs:\n  all-1g:\n    - {devices: all, mig-enabled: true, mig-devices: {2g.20gb: 3}}\n"
-    scope = a_scope(nodes=[single()], configmaps=[parted(odd, "ours", "gpus")], clusterpolicies=[policy])
-    assert verdict(check_applied(scope)) == "failed"

@@ -96,16 +96,6 @@ def test_weak_evidence_proves_nothing_of_any_kind(kind: str, name: str) -> None:
     assert result.verdict == "undecidable"
 
 
-def test_fields_that_the_api_server_refused() -> None:
-    causes = inspect("api-refusal", sample("pod-invalid-1")).facts["causes"]
-    assert isinstance(causes, list)
-    assert [cause["field"] for cause in causes] == [
-        "spec.containers[0].resources.limits[nvidia.com/gpu]",
-        "spec.containers[0].resources.requests[nvidia.com/gpu]",
-    ]
-    assert all(cause["what"] == "Invalid value" and "must be an integer" in cause["detail"] for cause in causes)
-
-
 @pytest.mark.parametrize(
     ("number", "busbw", "size", "average"),
     [

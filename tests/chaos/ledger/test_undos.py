@@ -48,22 +48,6 @@ def test_a_map_of_a_node_gets_back_what_was_removed_set_and_overwritten(tmp_path
         assert put_back(undo.name, cluster, args) == ""  # again: nothing to do
 
 
-def test_a_label_that_somebody_else_changed_is_left_and_the_rest_restored(tmp_path: Path) -> None:
-    undo = NodeLabels()
-    with world(tmp_path) as (cluster, _):
-        args = undo.args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None, "x": "ours"})
-        patch_node(cluster, {"metadata": {"labels": {PRODUCT: "B200", "x": "ours"}}})
-        with pytest.raises(UndoRefused) as caught:
-            undo.undo(cluster, args, soon())
-        assert (caught.value.reason, caught.value.prior, caught.value.current) == (
-            "changed by another",
-            {PRODUCT: "H100"},
-            {PRODUCT: "B200"},
-        )
-        labels = fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
-        assert (labels[PRODUCT], "x" in labels) == ("B200", False)
-
-
 def test_another_node_of_the_same_name_is_left_alone_and_the_same_machine_is_not_another(tmp_path: Path) -> None:
     undo = NodeLabels()
     with world(tmp_path) as (cluster, store):
