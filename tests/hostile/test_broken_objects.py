@@ -27,7 +27,7 @@ from tests.judging import judge
 from tests.req.test_templates import SHAPES
 from tests.requirements_offline import scope_of
 
-WILD: tuple[object, ...] = (None, True, -1, 10**40, "\x00", [], [[]], {}, {"": {}}, [None], ["x"], [{"name": 7}], {"a": [{"b": None}]})
+WILD: tuple[object, ...] = (None, True, -1, 10**40, "\x00", [[]], {"": {}}, [None], ["x"], [{"name": 7}], {"a": [{"b": None}]})
 SOURCES = ("showcase", "kueue-inference", "dra", "amd", "mig-rdma")
 TAINTED = a_device(
     "gpu-0",
@@ -42,9 +42,20 @@ DRA: dict[str, Json] = {
     "resource.k8s.io/resourceclaimtemplates": a_template("t"),
     "resource.k8s.io/devicetaintrules": {"metadata": {"name": "r"}, "spec": RULE},
 }
+ANY_SPEC: Json = {
+    "minMember": 2,
+    "subGroups": [{"name": "a", "minMember": 1}],
+    "parentName": "all",
+    "resourceGroups": [{"flavors": [{"name": "f", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "8"}]}]}],
+    "podGroups": [{"name": "g", "policy": {"gang": {"minCount": 2}}}],
+    "tfReplicaSpecs": {"Worker": {"replicas": 2, "template": SHAPES["apps/deployments"][0]["template"]}},
+    "rayClusterSpec": SHAPES["ray.io/rayclusters"][0],
+}
+"""What kinds say that no scenario has an object of: groups of pods, cohorts, jobs."""
+ANY_STATUS: Json = {"phase": "Running", "state": "ready", "conditions": [{"type": "Ready", "status": "True"}], "rayClusterName": "x"}
 GROUPS = ("ray.io/cluster", "leaderworkerset.sigs.k8s.io/name", "volcano.sh/job-name", "jobset.sigs.k8s.io/jobset-name")
 LABELS = dict.fromkeys((*GROUPS, "training.kubeflow.org/job-name", "grove.io/podclique", "kueue.x-k8s.io/queue-name"), "x")
-PARTS = 12
+PARTS = 40
 """Broken objects at a time, beside a whole one: each of them is one of a cluster's many."""
 
 
@@ -60,6 +71,9 @@ def whole() -> dict[str, Json]:
             for item in snapshot.listing(key).items[:1]:
                 if isinstance(item, dict):
                     found.setdefault(key, item)
+    for key, kind in KINDS.items():
+        if kind.shape == Json:
+            found.setdefault(key, a_workload(kind.kind, "x", ANY_SPEC, status=ANY_STATUS))
     return {**found, **DRA}
 
 
