@@ -267,18 +267,14 @@ def subject_sentence(subject: SubjectResult, limit: int = 400) -> str:
 
 
 def subject_detail(subject: SubjectResult, limit: int = 400) -> str:
-    """What was observed and expected of a subject, the message and the source, on one line."""
-    parts = []
-    if subject.observed:
-        parts.append(f"observed {one_line(subject.observed, limit)}")
-    if subject.expected:
-        parts.append(f"expected {one_line(subject.expected, limit)}")
-    detail = ", ".join(parts)
+    """What was found of a subject, on one line: its message behind what was observed, which is not said twice, else what was expected."""
+    if subject.message and (not subject.observed or subject.observed in subject.message):
+        return one_line(subject.message, limit)
     if subject.message:
-        detail = f"{detail}: {one_line(subject.message, limit)}" if detail else one_line(subject.message, limit)
-    if subject.source:
-        detail = f"{detail} [{one_line(subject.source, limit)}]" if detail else f"[{one_line(subject.source, limit)}]"
-    return detail
+        return f"{one_line(subject.observed, limit)}: {one_line(subject.message, limit)}"
+    found = [one_line(subject.observed, limit)] if subject.observed else []
+    found += [f"expected {one_line(subject.expected, limit)}"] if subject.expected else []
+    return "; ".join(found)
 
 
 SKEW = timedelta(hours=1)

@@ -49,9 +49,9 @@ def notes(scope: Scope) -> Iterator[str]:
     left = _tenants_left(scope)
     if swallowed := _swallowed(scope):
         if left:
-            yield f"no rule for tenants was applied where a pattern makes a namespace the platform's: {swallowed}"
+            yield f"Tenant rules were skipped where a pattern of the policy makes a namespace the platform's: {swallowed}"
     elif left and (passed := _passed_over(scope)):
-        yield f"no rule for tenants was applied where devices or pods of tenants are: {passed}"
+        yield f"Tenant rules were skipped where pods run or ask for devices: {passed}"
     elif not left and (named := _taken(scope)):
         yield f"no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name {listed(named)}"
 

@@ -46,7 +46,7 @@ def ask_admin_access(workspace: Workspace, scope: Scope) -> list[Asked]:
     """
     device_class = commonest_class(scope)
     if not device_class:
-        raise NotApplicable("NoDeviceClass", "no DeviceClass selects an accelerator, so nobody can claim one")
+        raise NotApplicable("NoDeviceClass", "no DeviceClass selects an accelerator, so none can be claimed")
     outside = workspace.namespace()
     inside, without = "", ""
     try:
@@ -85,7 +85,7 @@ def judge_admin_access(asked: list[Asked]) -> Iterator[Finding]:
     if all(one.inside is not None and one.inside.ok and not granted(one.inside, one.key) for one in asked) and not any(
         granted(one.outside, one.key) for one in asked
     ):
-        text = "the API server leaves adminAccess out of every claim: the feature is off, and nobody gets admin access"
+        text = "the API server leaves adminAccess out of every claim: the feature is off"
         raise NotApplicable("AdminAccessOff", text)
     for one in asked:
         yield _refusal(one)

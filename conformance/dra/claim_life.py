@@ -149,7 +149,7 @@ def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Find
     if not life.pod_uid:
         return undecided(place, message="somebody deleted the pod while it was watched", source=_SOURCE, cause="ProbeDisturbed")
     if life.claim is None:
-        return wrong(f"nobody made a claim of the pod's template: is the resource claim controller running? ({why})")
+        return wrong(f"no claim was made of the pod's template: is the resource claim controller running? ({why})")
     if not results:
         return undecided(
             place,
@@ -161,18 +161,18 @@ def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Find
         return wrong(f"the device was allocated, and the kubelet could not prepare it: {life.unprepared}")
     users = [text_of(item.get("uid")) for item in mappings(mapping(life.claim, "status").get("reservedFor"))]
     if life.pod_uid not in users:
-        return wrong(f"the claim is reserved for {', '.join(users) or 'nobody'}, not for its pod {life.pod_uid}")
+        return wrong(f"the claim is reserved for {', '.join(users) or 'no pod'}, not for its pod {life.pod_uid}")
     if why:
         return undecided(place, message=f"the device was allocated, and the pod did not run: {why}", source=_SOURCE, cause="ProbeDidNotRun")
     seen = _compared(life, names, devices)
     if isinstance(seen, Finding) and (seen.outcome is Outcome.BAD or not life.kept):
         return seen
     if life.kept and not life.lingers:
-        return wrong(f"its pod is gone, and the claim still holds the device after {life.waited:g} s: nobody else gets it")
+        return wrong(f"its pod is gone, and the claim still holds the device after {life.waited:g} s: no other pod gets it")
     if life.kept:
         return undecided(
             place,
-            message="its pod hangs in its deletion, so that nobody could see the claim released",
+            message="its pod hangs in its deletion, so that its claim was not seen released",
             source=_SOURCE,
             cause="PodHangsInDeletion",
         )

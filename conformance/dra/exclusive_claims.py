@@ -116,7 +116,7 @@ def judge_pair(pair: Sequence[Given], devices: Mapping[DeviceId, SliceDevice]) -
             message = f"its claim got no device, which another pod may have taken meanwhile: {one.trouble or 'not allocated'}"
             yield undecided(one.pod, message=message, source=_SOURCE, cause="ProbeDisturbed")
         elif len(one.devices) > 1:
-            message = f"its claim asks for one device and was given {len(one.devices)}: nobody else gets the rest"
+            message = f"its claim asks for one device and was given {len(one.devices)}: no other claim gets the rest"
             yield bad(one.pod, observed=observed, expected="one device", source=_SOURCE, message=message, cause="DeviceInTwoClaims")
         elif one.shares:
             yield not_judged(one.pod, message="it was given a share of a device that several claims may have", source=_SOURCE)

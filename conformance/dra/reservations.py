@@ -49,10 +49,10 @@ def _reserved(scope: Scope, claim: Json, pods: dict[tuple[str, str], Pod], users
     problems = [text for item in consumers if text_of(item.get("resource")) == "pods" and (text := _gone(item, pods, place.namespace))]
     problems += [text for item in consumers if groups is not None and (text := _group_gone(item, groups))]
     if not consumers and (place.namespace, place.name) not in users:
-        problems.append("it is reserved for nobody, and no pod names it")
+        problems.append("it is reserved for no pod, and no pod names it")
     if (age := _deleted_for(claim, now)) > scope.policy.requests.end_minutes * 60:
         problems.append(f"it was deleted {duration(age)} ago and still holds them")
-    observed = f"holds {held}; reserved for {names or 'nobody'}"
+    observed = f"holds {held}; reserved for {names or 'no pod'}"
     if not problems:
         if others:
             message = f"it is reserved for {names} ({listed(in_order(set(others)))}), and only pods and PodGroups that were read are judged"

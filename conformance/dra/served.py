@@ -57,7 +57,7 @@ def _group(scope: Scope) -> Finding:
     newest = next((version for least, version in _NEWEST if minor is not None and minor >= least), "")
     expected = f"{newest or 'v1, or the newest beta'}, with {', '.join(key.rpartition('/')[2] for key in _KINDS)}"
     if lacking:
-        message = f"the API server does not serve {listed(lacking)} of {GROUP}, so nobody can claim a device of its DRA drivers"
+        message = f"the API server does not serve {listed(lacking)} of {GROUP}, so no device can be claimed of its DRA drivers"
         return bad(
             place, observed=f"without {listed(lacking)}", expected=expected, source="discovery", message=message, cause="ClaimsNotServed"
         )

@@ -100,7 +100,7 @@ def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, n
     wrong += [text for one in held for text in _not_evicted(scope, one, given.get(one.device.id, ()), now)]
     if wrong or stale:
         whats = [*wrong, *stale]
-        tail = "" if not stale else "; nobody removed it, so no claim gets the device, and nothing says that it is being repaired"
+        tail = "" if not stale else "; it was not removed, so no claim gets the device, and nothing says that it is being repaired"
         return bad(
             place, observed=observed, expected=expected, source=_SOURCE, message=f"{listed(whats, 4)}{tail}", cause="DeviceTaintStale"
         )

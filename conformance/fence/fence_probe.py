@@ -54,7 +54,7 @@ def targets(scope: Scope) -> list[Node]:
         raise NotApplicable("SingleNode", scope.unfenced_box)
     reachable = [node for node in scope.usable_nodes if not foreign_taints(scope, node)]
     if not reachable:
-        raise Inconclusive("NoUsableNode", "every accelerator node is cordoned, NotReady or tainted away")
+        raise Inconclusive("NoUsableNode", "every accelerator node is cordoned, NotReady or has a taint that probes do not tolerate")
     by_fence = [sorted(nodes, key=lambda node: (len(hard_taints(scope, node)), node.name)) for nodes in pools(scope, reachable).values()]
     chosen = [nodes[0] for nodes in by_fence]
     others = [node for nodes in by_fence for node in nodes[1:]]

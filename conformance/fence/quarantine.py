@@ -87,5 +87,5 @@ def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
         return undecided(subject(node), message=state, source=_SOURCE, cause="AgeUnknown")
     if is_young(scope, hold.since):
         return undecided(subject(node), message=f"{state}: {again(scope, hold.since)}", source=_SOURCE, cause=CHANGE_UNDER_WAY)
-    message = f"{state}: nobody put it back into service"
+    message = f"{state}: it was not put back into service"
     return bad(subject(node), cause="HeldTooLong", observed=str(hold), expected=_EXPECTED, source=_SOURCE, message=message)

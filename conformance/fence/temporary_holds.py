@@ -45,7 +45,7 @@ def _judge(scope: Scope, hold: Hold, expected: str) -> Finding:
     words = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}"
     if is_young(scope, hold.since):
         return undecided(place, message=f"{words}: {again(scope, hold.since)}", source=_SOURCE, cause=CHANGE_UNDER_WAY)
-    message = f"{words}: no new pod gets its devices, and whoever holds the node has left or forgotten it"
+    message = f"{words}: no new pod gets its devices, and the hold was left or forgotten"
     return bad(place, cause="HeldTooLong", observed=str(hold), expected=expected, source=_SOURCE, message=message)
 
 

@@ -182,7 +182,7 @@ def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: floa
                 place, message=f"not Active: {said(active)}, {so_far(now - since, limit)}", source=source, cause="ChangeUnderWay"
             )
         else:
-            message = f"not Active for {duration(now - since)}: {said(active)}: it gets no work, and nobody sees what runs there"
+            message = f"not Active for {duration(now - since)}: {said(active)}: it gets no work, and what runs there is not known"
             yield bad(place, observed=said(active), expected="Active", source=source, message=message, cause="WorkerClusterLost")
 
 

@@ -79,7 +79,7 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
                 observed=observed,
                 expected=expected,
                 source=_SOURCE,
-                message=f"{config!r} is requested and {why}: nobody knows whether it is applied",
+                message=f"{config!r} is requested and {why}: whether it is applied is not known",
             )
 
 

@@ -295,7 +295,7 @@ def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
         return undecided(
             subject,
             cause="LogIncomplete",
-            message="the output lists no ranks, so nobody knows how many took part",
+            message="the output lists no ranks: how many took part is not known",
             source=TABLE,
         )
     observed = f"{len(set(seen))} ranks in {len(seen)} lines"

@@ -50,7 +50,7 @@ def _judge(scope: Scope, node: Node, words: list[Word], out_of_service: bool) ->
         settle, age = scope.policy.nodes.quarantine_minutes * 60, oldest.since.age(scope.snapshot.taken_at)
         if not out_of_service and age is not None and age <= settle:
             return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{state}: {ask_again(age, settle)}", source=source)
-        what = "the node is out of service and nobody repairs it" if out_of_service else "the node goes on taking device pods"
+        what = "the node is out of service and is not being repaired" if out_of_service else "the node goes on taking device pods"
         return bad(
             place,
             cause=("HeldTooLong" if out_of_service else "FaultInService"),

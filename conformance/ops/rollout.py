@@ -140,7 +140,7 @@ def _complete(agent: Agent, observed: str) -> Finding:
     place, status = subject(agent.daemonset), agent.daemonset.status
     old = status.desired_number_scheduled - status.updated_number_scheduled
     if old > 0:
-        message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: whoever upgrades it has not finished"
+        message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: the upgrade has not ended"
         return advised(place, cause="AgentOfOlderTemplate", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
     return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
 

@@ -61,7 +61,7 @@ def _unsettled(claim: Json) -> str:
         return "it has no device yet"
     if deleted:
         return f"it was deleted at {deleted[:40]} and still holds devices"
-    return "" if mapping(claim.get("status")).get("reservedFor") else "it holds devices and is reserved for nobody"
+    return "" if mapping(claim.get("status")).get("reservedFor") else "it holds devices and is reserved for no pod"
 
 
 def _not_ready(claim: Json) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _words(state: tuple[str, ...]) -> str:
         return "it was deleted and still holds devices" if "allocated" in state else "it was deleted and is still there"
     if "allocated" not in state:
         return "it has no device yet"
-    return "" if "reserved" in state else "it holds devices and is reserved for nobody"
+    return "" if "reserved" in state else "it holds devices and is reserved for no pod"
 
 
 def _twice(claims: list[Json]) -> Iterator[tuple[str, list[str]]]:

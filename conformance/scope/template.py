@@ -95,7 +95,7 @@ def bounded(found: Iterator[Template]) -> Iterator[Template]:
     """The first templates of one object, and one with ``trouble`` in place of the others."""
     for count, template in enumerate(found):
         if count == MAX_TEMPLATES:
-            why = f"the object holds more than {MAX_TEMPLATES} pod templates, and no more of them were looked at"
+            why = f"the object holds more than {MAX_TEMPLATES} pod templates, and no more of them were read"
             yield unreadable(template.subject, template.path, template.key, why)
             return
         yield template

@@ -169,7 +169,7 @@ def _findings(rows: list[Found], colour: bool) -> Table:
 
 
 def _explanation(one: Found) -> list[str]:
-    lines, sentences = [one_line(one.title, NAME_LIMIT)], one.sentences(160)
+    lines, sentences = [one_line(one.title, NAME_LIMIT)], one.sentences(400)
     lines += [f"- {sentence}" for sentence in sentences[: one.most_shown]]
     if len(sentences) > one.most_shown:
         lines.append(f"- and {len(sentences) - one.most_shown} more")

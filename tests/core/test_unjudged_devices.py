@@ -382,7 +382,9 @@ def test_what_the_owner_calls_the_platforms_is_a_note() -> None:
     assert list(unmatched_patterns.notes(named)) == [said]
     one_left = a_scope(a_policy(tenants={"moreInfrastructure": ["team-*"]}), namespaces=EVERYWHERE, pods=[TRAINING])
     (told,) = unmatched_patterns.notes(one_left)
-    assert told.startswith("no rule for tenants was applied where a pattern makes a namespace the platform's: tenants.moreInfrastructure")
+    assert told.startswith(
+        "Tenant rules were skipped where a pattern of the policy makes a namespace the platform's: tenants.moreInfrastructure"
+    )
 
 
 def test_patterns_that_match_are_not_named() -> None:

@@ -50,8 +50,8 @@ def test_a_claim_that_went_through_all_steps_conforms() -> None:
 @pytest.mark.parametrize(
     ("life", "words"),
     [
-        (a_life(claim=None, trouble="Pending"), "nobody made a claim"),
-        (a_life(users=()), "reserved for nobody"),
+        (a_life(claim=None, trouble="Pending"), "no claim was made"),
+        (a_life(users=()), "reserved for no pod"),
         (a_life(users=("of an earlier pod",)), "reserved for of an earlier pod, not for its pod"),
         (a_life(trouble="Pending", unprepared="DRA driver gpu.nvidia.com is not registered"), "could not prepare it: DRA driver"),
         (a_life(log(OTHER)), "it uses what others may be given"),

@@ -33,7 +33,7 @@ def judged(claim: Json, **items: Any) -> Finding:
 @pytest.mark.parametrize(("claim", "word"), [
     (reserved("gone"), "pod gone, which does not exist"),
     (reserved(uid="uid-of-yesterday"), "an earlier pod train-0"),
-    (reserved(""), "reserved for nobody"),
+    (reserved(""), "reserved for no pod"),
     (reserved(deletionTimestamp="2026-09-21T03:00:00Z"), "it was deleted 11 h"),
 ])  # fmt: skip
 def test_a_claim_that_holds_for_nobody_is_found(claim: Json, word: str) -> None:

@@ -37,7 +37,7 @@ fabric-x                            fabric.example.com          rack-1   2d
 @pytest.mark.parametrize(("text", "code", "facts", "words"), [
     (CLAIMS, "TABLE", {"claims": 1, "allocated": 1}, "names no device"),
     (SPREAD, "UNSETTLED", {"claims": 3, "allocated": 2}, "team-a/one: it was deleted and still holds devices"),
-    (f"{HEAD}shared   allocated   3d\n", "UNSETTLED", {"claims": 1, "allocated": 1}, "shared: it holds devices and is reserved for nobody"),
+    (f"{HEAD}shared   allocated   3d\n", "UNSETTLED", {"claims": 1, "allocated": 1}, "shared: it holds devices and is reserved for no pod"),
     (f"{HEAD}gone   deleted   3d\n", "UNSETTLED", {"claims": 1, "allocated": 0}, "gone: it was deleted and is still there"),
 ])  # fmt: skip
 def test_a_table_of_claims_tells_states_and_no_device(text: str, code: str, facts: Json, words: str) -> None:

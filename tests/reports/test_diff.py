@@ -83,7 +83,7 @@ def test_render_names_both_runs_and_buckets() -> None:
     assert "Kubernetes v1.37.0, Not conformant (1 judged), exit code 1" in lines[1]
     assert "NOTE: the cluster UIDs differ; these may be two different clusters." in lines
     assert "new failure (1)" in lines
-    assert "  A-1 MUST node a (passed -> failed): observed seen" in lines
+    assert "  A-1 MUST node a (passed -> failed): seen" in lines
     assert lines[-1] == "1 regression"
 
 

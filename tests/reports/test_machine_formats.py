@@ -85,7 +85,7 @@ def test_junit_properties_and_failure_text() -> None:
     }
     failure = case.find("failure")
     assert failure is not None
-    assert "node gpu-003: observed no taint, expected a taint" in (failure.text or "")
+    assert "node gpu-003: no taint: any pod" in (failure.text or "")
     assert "What to do: kubectl taint nodes" in (failure.text or "")
     assert "waived until 2026-12-31" in (cases(sample_report())["REQ-02"].findtext("system-out") or "")
 

@@ -68,7 +68,7 @@ def test_results_are_what_did_not_pass_and_point_at_their_rule() -> None:
         ("FENCE-10", "fail", "warning", "node/gpu-002"),
         ("REQ-02", "fail", "note", "Job/team-a/trainer"),
     ]
-    assert "observed no taint, expected a taint" in found[1]["message"]["text"]
+    assert "no taint: any pod" in found[1]["message"]["text"]
     assert found[1]["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "node gpu-003"
     assert found[1]["properties"]["source"] == "node.spec.taints"
 

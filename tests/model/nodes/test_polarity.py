@@ -172,4 +172,4 @@ def test_a_condition_of_the_nodes_life_says_nothing_of_its_health(kind: str, sta
 def test_one_that_tells_a_fault_of_a_device_as_its_cause_is_unsure(reason: str, message: str) -> None:
     reading = read_condition(a_condition("MaintenancePlanned", "True", reason=reason, message=message), a_node())
     assert (reading.health, reading.devices) == (Health.UNSURE, True)
-    assert reading.why == "work on the node is announced, and its words tell of a fault"
+    assert reading.why == "work on the node is announced, and its text names a fault"
