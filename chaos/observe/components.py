@@ -39,6 +39,7 @@ from fixtures.model.platform.components import (
     DEPLOYMENTS,
     KNOWN,
     PLUGIN,
+    VENDORS,
     Component,
     effect_of,
     has_image,
@@ -260,7 +261,9 @@ def _foreign_plugin(view: View, component: Component) -> str:
         if runs.vendor and (runs.vendor != "NVIDIA" or splits(runs)):
             here = f"experiments know NVIDIA's own device plugin only, and here DaemonSet {full_name(item)}"
             return f"{here} {_SHARES}" if runs.vendor == "NVIDIA" else f"{here} registers devices of {runs.vendor}"
-    return ""
+    others = tuple(f"{domain}/" for vendor, domain, _ in VENDORS if vendor != "NVIDIA")
+    seen = effect_of(Component(name=PLUGIN, resources=others), view.select("nodes"))
+    return f"experiments know NVIDIA's own device plugin only, and here {seen}" if seen else ""
 
 
 def _proven(view: View, component: Component, standing: PlatformWorkloads) -> InstalledComponent | None:

@@ -77,14 +77,12 @@ def test_a_part_whose_effect_shows_is_not_called_absent(component: str, shows: J
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
-        (
-            daemon("amdgpu-device-plugin-daemonset", "docker.io/rocm/k8s-device-plugin", {}, folder=FOLDER),
-            "devices of AMD",
-        ),
+        (daemon("amdgpu-device-plugin-daemonset", "docker.io/rocm/k8s-device-plugin", {}, folder=FOLDER), "devices of AMD"),
+        (daemon("default-device-plugin", "docker.io/rocm/k8s-device-plugin:1.31", {}, folder=FOLDER), "devices of AMD"),
         (daemon("intel-gpu-plugin", "intel/intel-gpu-plugin:0.34", {"app": "intel-gpu-plugin"}, folder=FOLDER), "devices of Intel"),
         (daemon("hami-device-plugin", "projecthami/hami:v2.5", {"app": "hami"}, folder=FOLDER), "shares NVIDIA's devices out"),
     ],
-    ids=["AMD", "Intel", "HAMi"],
+    ids=["AMD", "AMD's operator", "Intel", "HAMi"],
 )
 def test_another_makers_plugin_is_named_and_not_taken(plugin: Json, words: str) -> None:
     found = find(plugin, nodes=[node("a" if "hami" in str(plugin) else "cpu", gpus=8 if "hami" in str(plugin) else 0)])
