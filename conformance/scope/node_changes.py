@@ -1,6 +1,6 @@
 """Changes of a node that are under way, by the node's own labels and age: what differs meanwhile is not yet a fault.
 
-Facts: docs/facts/mig.md#mig-manager, docs/facts/labels.md#operator-labels.
+Facts: docs/facts/mig.md#mig-manager, docs/facts/labels.md#operator-labels, docs/facts/nodes.md#reboots.
 """
 
 from __future__ import annotations
