@@ -50,7 +50,10 @@ _EXPECTED = "pods, or no devices free that fit"
 
 
 def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per unfinished device job that has no pod. Raises :class:`Inconclusive` where jobs could not be listed."""
+    """One finding per unfinished device job that has no pod, or whose further pods the API server refuses.
+
+    Raises :class:`Inconclusive` where jobs could not be listed.
+    """
     known = _with_pods(scope)
     rooms = Rooms(scope, now)
     events = _events(scope)
@@ -65,6 +68,8 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
             meta = mapping(obj, "metadata")
             identity = _identity(obj)
             if (identity[0], text_of(meta.get("uid"))) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
+                if refused := _refused_now(scope, obj, events.get((KINDS[key].kind, *identity), []), now):
+                    yield from _further_pods(scope, key, obj, refused, now)
                 continue
             if key == _RAY_JOBS and _has_cluster(obj, known_or_cluster):
                 continue
@@ -73,6 +78,32 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
                 yield _judge(scope, obj, wanting[0], events.get((KINDS[key].kind, *identity), []), queued.of(obj), now, rooms)
+
+
+def _refused_now(scope: Scope, obj: Json, events: list[Event], now: float) -> list[Event]:
+    """Refusals of further pods of a job that has not ended, newest first, where they go on and are no matter of a quota."""
+    if _has_ended(obj) or mapping(obj, "metadata").get("deletionTimestamp"):
+        return []
+    limit = scope.policy.requests.pending_minutes * 60
+    found = [event for event in _warnings(events) if event.reason.startswith("FailedCreate") and not names_quota(event.text)]
+    found.sort(key=lambda event: unix(event.last) or 0.0, reverse=True)
+    return found if found and now - (unix(found[0].last) or 0.0) <= limit else []
+
+
+def _further_pods(scope: Scope, key: str, obj: Json, refused: list[Event], now: float) -> Iterator[Finding]:
+    limit = scope.policy.requests.pending_minutes * 60
+    first = min((at for event in refused if (at := unix(event.first)) is not None), default=None)
+    wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
+    if not wanting or first is None:
+        return
+    place, age = wanting[0].subject, now - first
+    if age < limit:
+        message = f"further pods of it are refused {so_far(age, limit)}: {quoted(refused[0].text)}"
+        yield undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
+    else:
+        message = f"further pods of it are refused for {duration(age)}: {quoted(refused[0].text)}"
+        observed = f"pods refused for {duration(age)}"
+        yield bad(place, observed=observed, expected="all its pods", source=_SOURCE, message=message, cause="PodsRefused")
 
 
 def _events(scope: Scope) -> dict[tuple[str, str, str], list[Event]]:
@@ -110,7 +141,7 @@ def _has_cluster(job: Json, known: set[tuple[str, str]]) -> bool:
 def _over(obj: Json) -> bool:
     """Whether a job has ended, has had pods, or is being changed: then it is no job that waits for its first pod."""
     status = mapping(obj, "status")
-    if any(text_of(item.get("type")) in _ENDED and item.get("status") == "True" for item in mappings(status.get("conditions"))):
+    if _has_ended(obj):
         return True
     phase = text_of(mapping(status, "state").get("phase"))
     parts = [status, *map(mapping, mapping(status, "replicaStatuses").values())]  # Kubeflow counts by role
@@ -119,7 +150,13 @@ def _over(obj: Json) -> bool:
     none = 0 in (spec.get(field) for field in ("parallelism", "replicas"))
     manager = text_of(spec.get("managedBy") or mapping(spec, "runPolicy").get("managedBy"))
     elsewhere = bool(manager) and manager not in _OWN_CONTROLLERS
-    return counted or none or elsewhere or phase in _PHASES_ENDED | _PHASES_AT_WORK
+    return counted or none or elsewhere or phase in _PHASES_AT_WORK
+
+
+def _has_ended(obj: Json) -> bool:
+    status = mapping(obj, "status")
+    ended = any(text_of(item.get("type")) in _ENDED and item.get("status") == "True" for item in mappings(status.get("conditions")))
+    return ended or text_of(mapping(status, "state").get("phase")) in _PHASES_ENDED
 
 
 def _wants_devices(scope: Scope, template: Template) -> bool:

@@ -115,6 +115,24 @@ def test_a_job_whose_pods_are_refused_is_bad_in_a_full_cluster() -> None:
     assert finding.outcome is Outcome.OK
 
 
+def test_further_pods_of_a_job_that_are_refused_are_missed_until_they_come_or_it_ends() -> None:
+    job = a_workload("Job", "chat", {"parallelism": 2, "template": {"spec": a_spec(devices=1)}}, status={"active": 1})
+    job["metadata"] |= {"uid": "uid-chat", "creationTimestamp": ago(9 * HOUR)}
+    items: dict[str, Any] = {
+        "nodes": [a_node()],
+        "pods": [a_pod("chat-0", node="gpu-0", devices=1, owner="Job/chat")],
+        "batch__jobs": [job],
+    }
+
+    def outcomes(*events: Event) -> list[Outcome]:
+        return [finding.outcome for finding in check_jobs_without_pods(a_scope(**items, events=list(events)), NOW)]
+
+    assert outcomes(refusals("Job")) == [Outcome.BAD]
+    assert outcomes() == outcomes(refusals("Job", QUOTA)) == []
+    job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
+    assert outcomes(refusals("Job")) == []
+
+
 # -- roll-outs: defilantech/LLMKube#192, bayesimpact/bayes-platform#776, BasedHardware/omi#7967 --
 
 
