@@ -22,6 +22,12 @@ def steps(work: Callable[[], object]) -> int:
     return count
 
 
+def growth(work_on: Callable[[int], Callable[[], object]], few: int) -> float:
+    """How many times as much work four times as many things are: 4 where each costs the same, 16 where each is held against all."""
+    work_on(few)()  # what is imported or kept for good is not counted
+    return steps(work_on(4 * few)) / steps(work_on(few))
+
+
 def calls(function: Callable[..., object], work: Callable[[], object]) -> int:
     """Calls of one function of Python among them, under whatever name a module knows it."""
     code, count = function.__code__, 0

@@ -28,8 +28,8 @@ from fixtures.kubernetes.models import Event, Json, OwnerReference
 from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
 from fixtures.verdict.record import Level
 from tests.builders import a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload
-from tests.counted_work import calls_of, growth
 from tests.dra import DRIVER, a_claim, a_class, a_slice, claim_spec
+from tests.steps import growth, steps
 
 PYTORCH = "kubeflow.org/pytorchjobs"
 LONG = "W" * 100_000
@@ -128,7 +128,7 @@ def a_scope_with_claims(pods: int, comparisons: int) -> Scope:
 def test_a_claim_s_selectors_are_read_once_however_many_pods_name_it(check: Callable[[Scope], Iterator[Finding]]) -> None:
     def more_pods(comparisons: int) -> int:
         few, many = a_scope_with_claims(5, comparisons), a_scope_with_claims(25, comparisons)
-        return calls_of(lambda: list(check(many))) - calls_of(lambda: list(check(few)))
+        return steps(lambda: list(check(many))) - steps(lambda: list(check(few)))
 
     more_pods(1)
     assert more_pods(150) < 2 * more_pods(1)

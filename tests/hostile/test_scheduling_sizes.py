@@ -16,7 +16,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import FENCE, H100, a_container, a_node, a_pod, a_scope
-from tests.counted_work import calls_of
+from tests.steps import steps
 
 HARD = "nvidia.com/gpu:NoSchedule"
 SECRET: Json = {"secretRef": {"name": "s"}}
@@ -49,7 +49,7 @@ def growth_with_nodes(check: Check, **more: Any) -> int:
     """How many calls fifteen further nodes cost."""
 
     def calls(nodes: int) -> int:
-        return calls_of(lambda: list(check(cluster(nodes, **more))))
+        return steps(lambda: list(check(cluster(nodes, **more))))
 
     return calls(20) - calls(5)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from conformance.net.advertising import check_advertised, check_attachments, fabric_nodes, fabric_resources, offering_nodes
+from conformance.net.advertising import check_advertised, check_attachments, fabric_nodes
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_cpu_node, a_daemonset, a_node, a_policy, a_scope
+from tests.builders import a_cpu_node, a_daemonset, a_node, a_scope
 
 NFD = "feature.node.kubernetes.io/pci-15b3.present"
 
@@ -89,15 +89,6 @@ def test_affinity_that_only_excludes_chooses_nobody() -> None:
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
     scope = a_scope(nodes=[a_cpu_node(), an_rdma_node(a="8")], nicclusterpolicies=[a_nic_policy("rdma/a", affinity=affinity)])
     assert [entry.node.name for entry in fabric_nodes(scope)] == ["gpu-0"]
-
-
-def test_fabric_resources_are_those_of_the_policy_cr_and_of_the_owners_globs() -> None:
-    nodes = [a_node(capacity={"vpc.amazonaws.com/efa": "32", "example.com/roce": "4", "nvidia.com/hostdev": "0"})]
-    scope = a_scope(
-        a_policy(network={"resources": ["vpc.amazonaws.com/*"]}), nodes=nodes, nicclusterpolicies=[a_nic_policy("example.com/roce")]
-    )
-    assert fabric_resources(scope) == ("example.com/roce", "vpc.amazonaws.com/efa")
-    assert [node.name for node in offering_nodes(scope)] == ["gpu-0"]
 
 
 # -- attachments --

@@ -55,12 +55,3 @@ def test_claims_may_bring_fabric_devices() -> None:
 def test_zero_units_are_no_request() -> None:
     pods = [a_member(index, {**BARE, RDMA: "0"}, f"gpu-{index}") for index in range(2)]
     assert [finding.outcome for finding in judged(*pods)] == [Outcome.BAD]
-
-
-def test_pods_that_have_ended_or_are_being_deleted_ask_for_nothing_any_more() -> None:
-    small = {"nvidia.com/gpu": "4"}
-    failed = [a_member(index, small, "gpu-0", phase="Failed") for index in range(2, 9)]
-    assert judged(a_member(0, small, "gpu-0"), a_member(1, small, "gpu-0"), *failed) == []
-    leaving = a_member(9, small, "gpu-1")
-    leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
-    assert judged(a_member(0, small, "gpu-0"), a_member(1, small, "gpu-0"), leaving) == []

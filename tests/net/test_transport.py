@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.net.judging import judge_transport
 from conformance.net.two_node_run import FabricRun
@@ -132,16 +128,6 @@ def test_ranks_that_were_not_asked_for_are_undecided() -> None:
 def test_the_order_of_ranks_follows_the_hosts_in_the_log() -> None:
     run = a_run(nccl_log(1, host="net-fabric-0"), nccl_log(0, host="net-fabric-1"))
     assert {finding.outcome for finding in judged(run)} == {Outcome.OK}
-
-
-@given(
-    st.lists(
-        st.sampled_from(nccl_log(0).splitlines() + nccl_log(1).splitlines() + ["", "Channel 99 : 9[x] -> via", "\x1b[31m"]), max_size=30
-    )
-)
-def test_shuffled_and_cut_logs_end_in_findings(lines: list[str]) -> None:
-    with contextlib.suppress(Inconclusive):
-        assert judged(a_run("\n".join(lines), nccl_log(1)))
 
 
 @pytest.mark.parametrize("strange", ["NET/IB/0/GDRDMA/HOSTMEM", "WARP/0/GDRDMA"])

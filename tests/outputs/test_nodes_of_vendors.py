@@ -174,15 +174,6 @@ def test_what_the_text_does_not_hold_is_not_judged() -> None:
     assert judged("Name:  cpu-1\nLabels:  kubernetes.io/os=linux\nCapacity:\n  cpu:  4\n") == ("undecidable", "NO_DEVICES")
 
 
-def test_the_worst_node_of_a_list_counts() -> None:
-    items = [json.loads(node(labels, capacity)) for _, labels, capacity in NODES]
-    assert judged(json.dumps({"kind": "List", "items": items})) == ("good", "CONSISTENT")
-    items[4]["status"]["allocatable"]["habana.ai/gaudi"] = "7"
-    result = inspect("node", json.dumps({"kind": "NodeList", "items": items}))
-    assert result.verdict == "bad"
-    assert result.message.startswith("n-1: allocatable habana.ai/gaudi 7, expected 8")
-
-
 def test_sections_of_a_description_do_not_leak_into_each_other() -> None:
     (view,) = node_text.parse_nodes(describe(AMD, {"amd.com/gpu": "8"}))
     assert view.capacity == {"amd.com/gpu": "8"}

@@ -62,15 +62,6 @@ def test_a_pod_that_is_placed_and_does_not_start(reason: str, message: str, what
     assert judged(again) == ("bad", "START_FAILED"), "in whatever order they are listed"
 
 
-def test_it_started_in_the_end() -> None:
-    failed = ("Warning", "Failed", "2m (x3 over 3m)", CDI)
-    assert judged(described(SCHEDULED, failed, STARTED)) == ("good", "PLACED")
-    later = ("Warning", "Failed", "5s (x3 over 3m)", CDI)
-    assert judged(described(SCHEDULED, STARTED, later)) == ("bad", "START_FAILED")
-    listed = f"2m  Warning  Failed  pod/a  {CDI}\n10s  Normal  Started  pod/b  Started container x\n"
-    assert judged(listed) == ("bad", "START_FAILED"), "another pod's start starts nothing here"
-
-
 def test_a_program_that_ends_again_and_again_is_not_well_for_having_started() -> None:
     crash = ("Warning", "BackOff", "1m (x9 over 10m)", "Back-off restarting failed container cuda in pod train-0")
     assert judged(described(SCHEDULED, crash, STARTED)) == ("bad", "START_FAILED")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conformance.cli.inspect import KINDS, inspect, to_json, to_text
-from conformance.outputs import events, mig_geometry, nccl_log, nccl_tests, node_labels, perftest
+from conformance.outputs import events, nccl_log, nccl_tests, node_labels, perftest
 from conformance.outputs.inspection import Inspection
 from conformance.outputs.log_wrappers import unwrapped
 from conformance.outputs.unreadable import Unreadable
@@ -208,15 +208,6 @@ def test_any_labels(labels: dict[str, str]) -> None:
     found = node_labels.inconsistencies(node_labels.advertisement(labels, expected, expected))
     bounded = [item for item in found if item.what.startswith(("capacity", "allocatable")) and item.what.partition(" ")[2] in expected]
     assert bounded == [], "what the labels predict is consistent with them"
-
-
-@given(st.text(max_size=60))
-def test_any_product_and_profile(text: str) -> None:
-    assert node_labels.parse_product(text).text == text
-    mig_geometry.geometry_of(text)
-    assert mig_geometry.fits("NVIDIA-H100-80GB-HBM3", {text: 1})[0] is (text in mig_geometry.H100_80.maxima)
-    mig_geometry.config_layout("NVIDIA-H100-80GB-HBM3", f"all-{text}")
-    mig_geometry.profile_of(text)
 
 
 @given(st.text(max_size=120))
