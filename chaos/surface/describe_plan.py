@@ -9,6 +9,7 @@ from chaos.model.experiment import Experiment
 from chaos.model.levels import Level
 from chaos.model.plan import Plan
 from chaos.plan.planning import NotApplicable, PlanRefused
+from chaos.plan.selectors import TargetUnclear
 from chaos.safety.admission import gate_results
 from chaos.safety.required_rights import writes
 from fixtures.cluster.client import Cluster
@@ -24,6 +25,8 @@ def describe_plan(setup: CampaignSetup, experiment: Experiment) -> tuple[list[st
         plan = plan_now(setup, experiment)
     except NotApplicable as error:
         return [*lines, f"  not applicable: {error.code}: {error.message}"], False
+    except TargetUnclear as error:
+        return [*lines, f"  undecided: {error.code}: {error.message}"], False
     except PlanRefused as error:
         return [*lines, f"  refused: {error.code}: {error.message}"], False
     lines += list(_lines(setup.cluster, experiment, plan))

@@ -13,6 +13,7 @@ from chaos.observe.components import find_components, standing_of
 from chaos.observe.compute_domains import COMPONENT
 from chaos.observe.view import View
 from chaos.plan.selectors import TargetUnclear
+from chaos.surface.describe_plan import describe_plan
 from conformance.policy.model import Tenants
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
@@ -56,6 +57,7 @@ def test_an_experiment_is_not_inapplicable_because_a_list_has_no_answer(
     silent.add(resource)
     with pytest.raises(TargetUnclear, match="no answer in 30 s"):
         plan_now(on.where(tmp_path), EXPERIMENTS[id_])
+    assert describe_plan(on.where(tmp_path), EXPERIMENTS[id_])[0][1].startswith("  undecided: ")
 
 
 @pytest.mark.parametrize(("resource", "id_"), [("daemonsets", "A8c"), ("deployments", "A1"), ("workloads", "S2")])
