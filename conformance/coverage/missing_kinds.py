@@ -18,7 +18,7 @@ from fixtures.snapshot.state import Snapshot
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import MAX_NAMED, is_judged
 from fixtures.verdict.findings import REST, WAIVABLE, Evidence, Finding, Judgement, NotApplicable, Outcome, Subject, Waiving
-from fixtures.verdict.record import Access, Result, Verdict
+from fixtures.verdict.record import Access, Cause, Coverage, Result, Verdict
 
 CODE = "NotInSnapshot"
 CAUSE = "KindNotInSnapshot"
@@ -213,6 +213,23 @@ def doubted_time(snapshot: Snapshot) -> Iterator[str]:
     elif snapshot.time_doubt:
         until = datetime.fromtimestamp(snapshot.taken_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         yield f"{snapshot.time_doubt}: the snapshot was judged as one of {until}"
+
+
+def too_many_unjudged(
+    coverage: Coverage, results: Iterable[Result], catalogue: Mapping[str, Requirement], scope: Scope, most: float
+) -> Iterator[str]:
+    """A sentence when a saved snapshot leaves more than a share of the requirements, 0 to 1, without a judged subject for missing kinds.
+
+    Not counted is one that lacks only kinds of which nothing in the snapshot shows that the cluster uses them.
+    """
+    judged = {result.id for result in results if result.judged}
+    lacking = [one.id for one in coverage.not_judged if one.cause is Cause.NOT_IN_SNAPSHOT]
+    counted = {id_: gaps(catalogue[id_], scope) for id_ in lacking if id_ not in judged}
+    ids = [id_ for id_, found in counted.items() if found.needed or found.added]
+    answerable = coverage.judged + len(lacking)
+    if len(ids) > most * answerable:
+        words = f"{len(ids)} of {answerable} requirements judged nothing, because the snapshot lacks kinds that they read"
+        yield f"{words} ({listed(ids, MAX_NAMED)}), and gate.maxNotInSnapshot allows {most:.0%}"
 
 
 def one_namespace(snapshot: Snapshot) -> Iterator[str]:

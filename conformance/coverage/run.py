@@ -36,6 +36,7 @@ def coverage_of_run(
         sentences = [
             _as_read(unmatched_patterns.shortfalls(scope)),
             _as_read(unjudged_devices.snapshot_gaps(scope, found, catalogue)),
+            missing_kinds.too_many_unjudged(found, results, catalogue.by_id, scope, floor.not_in_snapshot),
             missing_kinds.one_namespace(scope.snapshot),
             missing_kinds.unsaved_namespaces(scope.snapshot),
             missing_kinds.unread_hints(catalogue.by_id, results, scope.snapshot),

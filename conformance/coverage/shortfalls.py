@@ -20,7 +20,6 @@ def shortfalls(coverage: Coverage, results: Iterable[Result], floor: Floor) -> I
     yield from _left_out(coverage, floor)
     yield from _missing_rights(found)
     yield from missed(found, floor)
-    yield from _not_in_snapshot(coverage, found, floor)
 
 
 def _cut_short(coverage: Coverage) -> Iterator[str]:
@@ -41,14 +40,3 @@ def _missing_rights(results: Iterable[Result]) -> Iterator[str]:
     for result in results:
         if result.verdict is Verdict.INCONCLUSIVE and result.reason_code == FORBIDDEN:
             yield f"{result.id} was refused: {result.message}"
-
-
-def _not_in_snapshot(coverage: Coverage, results: list[Result], floor: Floor) -> Iterator[str]:
-    """A requirement that judged some of its subjects is not counted: the scope names it among those that were not judged."""
-    nothing = {result.id for result in results if not result.judged}
-    lacking = [one.id for one in coverage.not_judged if one.cause is Cause.NOT_IN_SNAPSHOT]
-    ids, answerable = [id_ for id_ in lacking if id_ in nothing], coverage.judged + len(lacking)
-    if len(ids) > floor.not_in_snapshot * answerable:
-        share = f"gate.maxNotInSnapshot allows {floor.not_in_snapshot:.0%}"
-        words = f"{len(ids)} of {answerable} requirements judged nothing, because the snapshot lacks kinds that they read"
-        yield f"{words} ({listed(ids, MAX_NAMED)}), and {share}"

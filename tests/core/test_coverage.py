@@ -162,12 +162,3 @@ def test_an_option_overrides_the_policys_gate() -> None:
         ),
         required=("NET-01",),
     )
-
-
-@pytest.mark.parametrize(("lacking", "share", "short"), [(2, 0.25, True), (1, 0.25, False), (2, 0.5, False), (7, 1.0, False)])
-def test_a_snapshot_that_lacks_too_many_kinds_is_a_shortfall(lacking: int, share: float, short: bool) -> None:
-    results = [silent(id_, "NotInSnapshot") for id_ in IDS[:lacking]]
-    said = list(shortfalls(measured(*results), results, floor_of(Gate(max_not_in_snapshot=share))))
-    assert ["gate.maxNotInSnapshot" in sentence for sentence in said] == [True] * short
-    partly = [result(one.id, Verdict.NOT_APPLICABLE, [subject("node-1")], reason_code="NotInSnapshot") for one in results]
-    assert list(shortfalls(measured(*partly), partly, floor_of(Gate(max_not_in_snapshot=share)))) == []

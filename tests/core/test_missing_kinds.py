@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 from conformance.coverage.missing_kinds import notes, one_namespace, unsaved_namespaces
+from conformance.coverage.run import coverage_of_run
 from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.kubernetes.models import Condition, Json, Node, Pod
 from fixtures.simulator.builder import build
@@ -21,7 +23,8 @@ from fixtures.simulator.config.scenario import defect_names, load_defect, load_s
 from fixtures.simulator.simulated_cluster import with_defects
 from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Listing, Object, Snapshot
-from fixtures.verdict.record import Result, Verdict
+from fixtures.verdict.floor import Floor
+from fixtures.verdict.record import Access, Result, Verdict
 from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge
 from tests.requirements_offline import NOW, scope_of
@@ -251,6 +254,25 @@ def test_a_list_with_definitions_says_which_custom_kinds_are_not_served(tmp_path
     saved_objects["items"] = [one for one in saved_objects["items"] if one["metadata"]["name"] != "clusterpolicies.nvidia.com"]
     (tmp_path / "part.json").write_text(json.dumps(saved_objects))
     assert load_files(tmp_path / "part.json").lacks("amd.com/deviceconfigs")  # a ClusterPolicy shows that definitions are missing
+
+
+@pytest.mark.parametrize(
+    ("without", "share", "short"),
+    [
+        ((), 0.25, False),
+        (set(KINDS) - {"nodes", "pods", "namespaces", "apps/daemonsets"}, 0.25, True),
+        (set(KINDS) - {"nodes"}, 1.0, False),
+    ],
+    ids=["all kinds that have objects", "four kinds", "no bound"],
+)
+def test_a_snapshot_that_leaves_too_much_unjudged_is_a_shortfall(
+    tmp_path: Path, without: Collection[str], share: float, short: bool
+) -> None:
+    snapshot, policy = in_one_list(tmp_path / "all.json", "healthy", without=without)
+    results = list(judge(snapshot, policy).values())
+    scope, floor = Scope(snapshot, policy), Floor(not_in_snapshot=share)
+    said = coverage_of_run(CATALOGUE, results, {}, access=Access.READ, floor=floor, scope=scope).shortfalls
+    assert any("gate.maxNotInSnapshot" in sentence for sentence in said) is short
 
 
 def test_a_good_subject_that_depends_on_no_missing_kind_is_judged() -> None:

@@ -145,7 +145,7 @@ def test_a_run_that_judges_less_than_its_baseline_fails_unless_that_is_accepted(
     done = run_for_record(tmp_path, *worse)
     assert done.code == 1, done.output
     assert done.report is not None
-    assert done.report.regressions == ["no longer judged: INV-01 MUST (passed -> none): left out by --only MIG"]
+    assert done.report.regressions == ["no longer judged: INV-01 MUST (passed before, no result now): left out by --only MIG"]
     assert "no longer judged" in done.output  # told once, by UPG-05
     assert "INV-01" in done.output
     assert run_for_record(tmp_path, *worse, "--accept-not-judged", "INV-01").code == 0
