@@ -17,7 +17,7 @@ from typing import Any
 from chaos.catalogue.extension_rules import KnownNames, mistakes
 from chaos.model.experiment import Experiment
 from chaos.model.extension_decoding import ExperimentError, decode_extension, unknown_name
-from fixtures.text import yaml_text
+from fixtures.text import users_files, yaml_text
 from fixtures.text.yaml_text import NotYaml, RepeatedKey
 
 _TOP = {"version", "title", "description", "tags", "contributions", "configuration", "extensions", "steady-state-hypothesis", "method"} | {
@@ -31,7 +31,7 @@ _UNRESOLVED = re.compile(r"\$\{([^}]*)\}")
 def load_experiment(path: Path, known: KnownNames) -> Experiment:
     """Read one experiment. Raises :class:`ExperimentError` with everything that is wrong with it."""
     try:
-        document = yaml_text.load(path.read_text(encoding="utf-8"), unique=True)
+        document = yaml_text.load(users_files.read(path).decode("utf-8"), unique=True)
     except OSError as error:
         raise ExperimentError(f"{path}: {error.strerror or error}") from None
     except RepeatedKey as error:

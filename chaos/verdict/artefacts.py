@@ -31,7 +31,7 @@ from chaos.model.extension_decoding import ExperimentError, extension_of
 from chaos.model.ledger_lines import Line
 from chaos.model.plan import Plan
 from chaos.observe.sample import Sample
-from fixtures.text import typed
+from fixtures.text import typed, users_files
 from fixtures.verdict.record import Verdict
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Artefacts:
         try:
             if path.stat().st_size > MAX_FILE:
                 raise ArtefactError("ArtefactGarbled", f"{name}: larger than {MAX_FILE >> 20} MiB")
-            return path.read_bytes()
+            return users_files.read(path)
         except FileNotFoundError:
             raise ArtefactError("ArtefactMissing", f"{name} is missing") from None
         except OSError as error:
