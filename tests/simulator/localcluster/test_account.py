@@ -40,7 +40,7 @@ def read_only(plane: ControlPlane) -> Cluster:
     cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "read-only"))
     unbind(plane, "full")
     unbind(plane, "full")
-    assert until(cluster, "/api/v1/services", 403), "which only the full role may list"
+    assert until(cluster, "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical", 403), "which only the full role may get"
     return cluster
 
 
