@@ -13,7 +13,7 @@ from conformance.scope.node_changes import change_under_way
 from conformance.scope.rollouts import max_unavailable, replaces_by_itself
 from conformance.scope.scope import subject
 from conformance.scope.settling import still_moving, unless_settling
-from fixtures.kubernetes.models import Node, Pod
+from fixtures.kubernetes.models import ContainerStatus, Node, Pod
 from fixtures.verdict.findings import Finding, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 
@@ -119,6 +119,24 @@ def test_a_pod_that_is_fifteen_seconds_old_is_a_roll_out_under_way_and_an_old_on
     assert young.outcome.value == "undecided"
     assert "ask again in 15 min" in young.message
     assert rolled(*others(), plugin("gpu-3", age=40, ready=False), status=SHORT).outcome.value == "bad"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "container", "expected"),
+    [
+        (2, {"restartCount": 1}, "undecided"),
+        (40, {"restartCount": 1}, "bad"),
+        (2, {"restartCount": 9}, "bad"),
+        (2, {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}, "bad"),
+    ],
+)
+def test_a_pod_that_became_unready_a_moment_ago_is_asked_again_unless_it_crashes_all_the_time(
+    minutes: float, container: dict[str, Any], expected: str
+) -> None:
+    pod = plugin("gpu-3", ready=False)
+    pod.status.conditions[0].last_transition_time = ago(minutes, NOW)  # type: ignore[index]
+    pod.status.container_statuses = [msgspec.convert({"name": "main", **container}, ContainerStatus)]
+    assert rolled(*others(), pod, status=SHORT).outcome.value == expected
 
 
 def test_agents_of_a_node_that_reboots_wait_and_those_of_one_that_never_came_back_do_not() -> None:
