@@ -114,6 +114,7 @@ def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> 
     assert [key for key in written if "selfsubjectaccessreviews" not in key] == []
 
 
+@pytest.mark.test_all
 def test_workers_give_the_verdicts_of_a_single_process_from_one_snapshot(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()

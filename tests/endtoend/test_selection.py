@@ -139,6 +139,7 @@ def test_only_restricts_what_is_read_and_created(tmp_path: Path, workers: list[s
     assert {key for key in asked if key.startswith("list ")} <= {f"list {key}" for key in needed}
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("arguments", [["--only", "FENCE-05", "--level", "must", "-k", "REQ-02"], ["-m", "fence-01"]], ids=" ".join)
 def test_a_selection_that_leaves_nothing_is_exit_code_5(tmp_path: Path, arguments: list[str]) -> None:
     assert run_for_record(tmp_path, *HEALTHY, "--read-only", *arguments).code == 5

@@ -207,6 +207,7 @@ def run_elsewhere(folder: Path, *arguments: str) -> Finished:
 OTHERS = "tests/core/test_gate.py"
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [

@@ -37,6 +37,8 @@ from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger,
 from tests.chaos.shipped import EXPERIMENTS
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 Json = dict[str, Any]
 TERMS = Terms.of(list(EXPERIMENTS.values()), Policy())
 POLICY_UID = "uid-cluster-policy"

@@ -38,6 +38,8 @@ from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger
 from tests.chaos.shipped import EXPERIMENTS
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 ANOTHER = "20261121-130000-beef"
 PRODUCT = "nvidia.com/gpu.product"
 

@@ -21,6 +21,8 @@ from fixtures.simulator.process.embedded import EmbeddedCluster, EmbeddedError
 from fixtures.simulator.process.forked import ForkedSimulator
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
