@@ -227,7 +227,7 @@ def reset_in_use() -> dict[str, Any]:
         else:
             done = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
             refused = done.exit_code != 0 and "in use" in done.output.lower()
-            result = {"attempted": True, "clients": len(clients), "refused": refused, "said": done.output.strip()[-300:]}
+            result = {"attempted": True, "clients": len(clients), "refused": refused, "said": " ".join(done.output.split())[:300]}
         fault.applied({"node": target.name, "uuid": uuid, **result})
     return {**target_record(target), "uuid": uuid, **result}
 
