@@ -24,6 +24,8 @@ _NVIDIA = "gpu.nvidia.com"
 _DRIVER = "nvidia.com/cuda.driver-version.full"
 _VERSIONS = frozenset({"driverversion", "cudadriverversion"})
 _OF_PRODUCT = frozenset({"architecture", "family", "brand", "cudacomputecapability"})
+_PRODUCT = "nvidia.com/gpu.product"
+_NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d{1,9}")
 
 _TOLERANCE = Fraction(2, 100)
@@ -67,6 +69,9 @@ class Usual:
             yield Unlike(f"{name} has {plain} {value}, and {counted[usual]} of {counted.total()} of its product have {usual}", confirmed)
         if (said := _label(node, device)) and _differ(said, device):
             yield Unlike(f"{name} has driverVersion {device.body.attribute('driverVersion')}, and the node's label {_DRIVER} says {said}")
+        labelled = node.metadata.label.get(_PRODUCT, "") if _whole(device) else ""
+        if labelled and device.product and not _words(labelled).startswith(_words(device.product)):
+            yield Unlike(f"{name} has productName {device.product}, and the node's label {_PRODUCT} says {labelled}")
         memory = device_memory(node)
         published = _memory(device)
         if memory.known and published and _whole(device) and not _near(published, Fraction(memory.units) * 2**20, 3):
@@ -102,6 +107,11 @@ def _label(node: Node, device: InventoryDevice) -> str:
 def _differ(label: str, device: InventoryDevice) -> bool:
     """Whether a label names another version of the driver: ``580.95.05`` is ``580.95.5``, which is how slices write it."""
     return _numbers(label) != _numbers(device.body.attribute("driverVersion"))
+
+
+def _words(product: str) -> str:
+    """A product's name as a label can hold it, which may have a suffix: ``NVIDIA H100 80GB HBM3``, ``NVIDIA-H100-80GB-HBM3-SHARED``."""
+    return _NOT_IN_LABELS.sub("-", product.lower()).strip("-")
 
 
 def _numbers(version: str) -> list[int]:

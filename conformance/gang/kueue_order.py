@@ -30,6 +30,8 @@ STRICT = "StrictFIFO"
 _SOURCE = "clusterqueue.spec.queueingStrategy, spec.resourceGroups, workload.spec.podSets, status.admission, resourceflavor.spec.nodeLabels"
 _AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
+_NO_FLAVOR = "(none that it may be given)"
+
 _Place = tuple[str, str]
 """A flavor and a resource."""
 
@@ -145,8 +147,10 @@ class _Rest:
         """Flavors and resources of which too little is left for a workload, among all that it may be given; empty where one has all."""
         found: set[_Place] = set()
         for group, flavors, wanted in self._choices(waiting):
-            if group and not any(self._enough(flavor, wanted) for flavor in flavors):
-                found |= {(flavor, name) for flavor in flavors for name, amount in wanted.items() if self._of(flavor, name) < amount}
+            if group and any(self._enough(flavor, wanted) for flavor in flavors):
+                continue
+            choices = flavors or [_NO_FLAVOR]
+            found |= {(flavor, name) for flavor in choices for name, amount in wanted.items() if self._of(flavor, name) < amount}
         return frozenset(found)
 
     def taken(self, waiting: _Waiting) -> dict[_Place, Fraction]:

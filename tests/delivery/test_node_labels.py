@@ -27,6 +27,7 @@ from conformance.delivery.node_labels import (
     until,
     verdicts,
 )
+from fixtures.simulator.config.scenario import load_scenario
 from fixtures.verdict.record import (
     AreaCoverage,
     Cause,
@@ -47,7 +48,9 @@ from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
+from tests.judging import judge
 from tests.reports.sample_report import report, result, subject
+from tests.requirements_offline import healthy, policy_over, snapshot_of
 from tests.served import served
 
 NOW = 1_800_000_000
@@ -92,7 +95,9 @@ UNSURE_POD = SubjectResult(kind="Pod", namespace="team-a", name="train-0", verdi
     ("pods", "code", "expected"),
     [
         ([msgspec.structs.replace(UNSURE_POD, node="gpu-0")], "Undecided", {"gpu-0": "unknown", "gpu-1": "passed"}),
-        ([msgspec.structs.replace(UNSURE_POD, node="gpu-0"), UNSURE_POD], "Undecided", {"gpu-0": "unknown", "gpu-1": "unknown"}),
+        ([msgspec.structs.replace(UNSURE_POD, node="gpu-0"), UNSURE_POD], "Undecided", {"gpu-0": "unknown", "gpu-1": "passed"}),
+        ([msgspec.structs.replace(UNSURE_POD, kind="Resource")], "Undecided", {"gpu-0": "passed", "gpu-1": "passed"}),
+        ([msgspec.structs.replace(UNSURE_POD, kind="Request")], "Undecided", {"gpu-0": "unknown", "gpu-1": "unknown"}),
         ([msgspec.structs.replace(UNSURE_POD, node="gpu-0")], "Forbidden", {"gpu-0": "unknown", "gpu-1": "unknown"}),
         ([msgspec.structs.replace(UNSURE_POD, node="gpu-0")] * 500, "Undecided", {"gpu-0": "unknown", "gpu-1": "unknown"}),
     ],
@@ -100,6 +105,23 @@ UNSURE_POD = SubjectResult(kind="Pod", namespace="team-a", name="train-0", verdi
 def test_a_pod_that_could_not_be_judged_costs_its_own_node_only(pods: list[SubjectResult], code: str, expected: dict[str, str]) -> None:
     unsure = result("FENCE-02", Verdict.INCONCLUSIVE, pods, reason_code=code)
     assert verdicts(a_report(GOOD, unsure, exit_code=10)) == expected
+
+
+@pytest.mark.parametrize("amount", ["nvidia.com/gpumem", "nvidia.com/priority", "amd.com/gpu", "koordinator.sh/gpu-core"])
+def test_one_tenants_odd_pod_leaves_the_other_nodes_their_verdict(amount: str) -> None:
+    """A pod that names its node and asks for what only another cluster's scheduler counts."""
+    scenario = load_scenario("healthy")
+    limits = {"requests": {amount: "1"}, "limits": {amount: "1"}}
+    tolerates = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    spec = {"nodeName": "h100-0", "containers": [{"name": "main", "image": "x.io/a:1", "resources": limits}], "tolerations": tolerates}
+    odd = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd", "namespace": "team-vision"}, "spec": spec}
+    snapshot = snapshot_of([*healthy(scenario), {**odd, "status": {"phase": "Running"}}], scenario.kubernetes_version)
+    results = judge(
+        snapshot, policy_over(snapshot, scenario.policy), ("FENCE-01", "FENCE-02", "REQ-03", "REQ-05", "ADV-01"), may_probe=True
+    )
+    code = 1 if any(one.verdict is Verdict.FAILED for one in results.values()) else 10
+    made = verdicts(a_report(*results.values(), exit_code=code, nodes=("h100-0", "h100-1", "h100-2")))
+    assert (made["h100-1"], made["h100-2"]) == (NodeVerdict.PASSED, NodeVerdict.PASSED)
 
 
 def test_a_selection_passes_no_node_and_may_fail_one() -> None:

@@ -237,6 +237,7 @@ RUNS = queued("runs", held="a")
         ([queued("head", pool="a"), queued("one", pool="b")], {"busy": 4}, Outcome.OK),  # the devices of its flavor are not idle
         ([queued("head", pool="a"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),
         ([queued("head", pool="b"), queued("one", pool="a")], {}, Outcome.OK),  # the head is what can run
+        ([queued("head", pool="gone"), queued("one", pool="b")], {}, Outcome.BAD),  # no flavor is for the head at all
         ([queued("late", pool="a", minutes=60, priority=100), queued("one", pool="b")], {}, Outcome.BAD),
         ([queued("head", devices=0, cpu="64"), queued("one", pool="b", minutes=100)], {"cpu": "8"}, Outcome.BAD),
         ([queued("head", devices=0, cpu="64"), queued("one", pool="b", cpu="1", minutes=100)], {"cpu": "8"}, Outcome.OK),
