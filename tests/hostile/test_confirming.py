@@ -65,7 +65,7 @@ def test_a_plan_that_changes_nothing_needs_nobody(cluster: Cluster) -> None:
 
 
 def test_a_cluster_that_does_not_say_which_it_is_is_not_touched(tmp_path: Path) -> None:
-    refused = Trouble("get", "namespaces", 403)
+    refused = Trouble("list", "namespaces", 403)
     with served(tmp_path, [KUBE_SYSTEM], troubles=[refused]) as (cluster, _), pytest.raises(ApiTrouble):
         confirm(cluster, PLAN, Consent(allowed=("", UID), yes=True))
 

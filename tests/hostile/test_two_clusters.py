@@ -27,16 +27,16 @@ pytestmark = pytest.mark.test_all
 PRODUCT = "nvidia.com/gpu.product"
 
 
-def another(skip: int = 0, verb: str = "get") -> list[Fault]:
+def another(skip: int = 0) -> list[Fault]:
     """Another cluster's kube-system after some requests."""
     change = effects.rewritten(effects.another_uid)
-    return [Fault(name="another", verb=verb, resource="namespaces", effect=change, skip=skip, times=ALWAYS)]
+    return [Fault(name="another", verb="list", resource="namespaces", effect=change, skip=skip, times=ALWAYS)]
 
 
 @pytest.mark.parametrize("defects", [[], ["fence-untainted-gpu-node"]], ids=["healthy", "defect"])
 def test_a_run_that_ends_at_another_cluster_has_no_verdict(tmp_path: Path, defects: list[str]) -> None:
     objects = initial_objects(load_scenario("healthy"), [load_defect(name) for name in defects], datetime.now(UTC))
-    with served(tmp_path, objects), through(tmp_path / "kubeconfig", tmp_path / "proxied", another(1, "list")):
+    with served(tmp_path, objects), through(tmp_path / "kubeconfig", tmp_path / "proxied", another(1)):
         done = run_suite(tmp_path, "--kubeconfig", str(tmp_path / "proxied"), "--read-only")
     assert done.code == 10, done.output
     assert done.report is not None

@@ -99,7 +99,7 @@ def test_a_file_of_a_snapshot_that_may_not_be_read_is_named(snapshot: Path, monk
     def refused(file: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(file))
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", refused)
+    monkeypatch.setattr("fixtures.text.users_files.read", refused)
     with pytest.raises(SnapshotError, match=r"nodes\.json: Permission denied"):
         load_files(snapshot)
 
