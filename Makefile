@@ -37,7 +37,7 @@ conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (m
 test: $(STAMP) ## before each commit: lint, the embedded cluster, unit tests, a defect for each requirement (ARGS go to pytest)
 	@$(BIN)/python -m tests.development.tiers test $(ARGS)
 
-test-all: $(STAMP) ## make test, then tests that take long: the whole matrix, real Kubernetes, chaos, hostile clusters, browsers
+test-all: $(STAMP) ## make test, then tests that take long: every defect, real Kubernetes, chaos, hostile clusters, browsers
 	@$(BIN)/python -m tests.development.tiers test-all $(ARGS)
 
 quick: $(STAMP) ## the part of make test that your change against main can reach
