@@ -6,7 +6,7 @@ what excuses the wait, and never the gate itself (docs/facts/gangs.md#scheduling
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -137,16 +137,19 @@ def _of_grove(scope: Scope, pod: Pod) -> _Gate:
     base = pod.metadata.label.get(_BASE_GANG, "")
     if not base:
         return _Gate("Grove did not take it away: it goes once all pods of its PodGang are made")
-    waiting = [one for one in _members(scope, pod.namespace, base) if not _ready(one)]
+    waiting = [one for one in scope.once(_members).get((pod.namespace, base), ()) if not _ready(one)]
     if waiting:
         return _Gate(f"{len(waiting)} pods of its base PodGang {quoted(base, 80)} are not ready", excused=True)
     return _Gate(f"all pods of its base PodGang {quoted(base, 80)} are ready, and Grove did not take it away")
 
 
-def _members(scope: Scope, namespace: str, gang: str) -> Iterator[Pod]:
+def _members(scope: Scope) -> dict[tuple[str, str], list[Pod]]:
+    """Unfinished pods by namespace and PodGang of Grove."""
+    found: dict[tuple[str, str], list[Pod]] = {}
     for pod in scope.snapshot.pods:
-        if pod.namespace == namespace and not pod.finished and pod.metadata.label.get(_GANG) == gang:
-            yield pod
+        if not pod.finished and (gang := pod.metadata.label.get(_GANG, "")):
+            found.setdefault((pod.namespace, gang), []).append(pod)
+    return found
 
 
 def _ready(pod: Pod) -> bool:

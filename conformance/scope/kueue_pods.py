@@ -38,6 +38,8 @@ class KueuePods:
             for reference in mappings(meta.get("ownerReferences")):
                 self._owned.setdefault((namespace, str(reference.get("uid"))), []).append(item)
 
+        self._spaces = {namespace for namespace, _ in self._workloads}
+
     def of(self, workload: Json) -> list[Pod]:
         """Pods of a workload: those that name it, those that own it (plain pods), and those of its owner."""
         meta = mapping(workload, "metadata")
@@ -65,4 +67,4 @@ class KueuePods:
         owner = pod.controller
         if owner is None or owner.kind in _PLAIN:
             return ""
-        return owner.kind if any(namespace == pod.namespace for namespace, _ in self._workloads) else ""
+        return owner.kind if pod.namespace in self._spaces else ""
