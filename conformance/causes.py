@@ -113,7 +113,6 @@ _OF_REASONS = {
     **dict.fromkeys(("PodsStay", "GangStays", "GroupLinkDropped"), "ProbeDidNotRun"),
     **dict.fromkeys(("ClaimsNotCounted", "ClaimsNotServed", "PodsNotManaged", "QueueNotActive", "QueueNotOpen"), "QueueNotUsable"),
     "ConfigurationUnreadable": NOT_UNDERSTOOD,
-    "AgentsUnproven": NOT_UNDERSTOOD,
     "AnotherCluster": "AddressOfAnotherCluster",
 }
 _OF_THE_SERVER = "ApiTrouble"

@@ -119,7 +119,7 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
             elif can < have:
                 why = why_none_allocatable(scope, node, resource)
                 message = (
-                    f"{have - can} of {have} {resource} are unhealthy: they stay in capacity and no pod gets them until the plugin restarts"
+                    f"{have - can} of {have} {resource} are unhealthy: they stay in capacity and no pod gets them"
                     if can
                     else f"none of {have} {resource} is allocatable: {why}"
                 ) + faults_of_devices(scope, node)

@@ -12,6 +12,7 @@ from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
 from conformance.devices.scheduler_amounts import USUAL, may_give_alone, of_owner
 from conformance.devices.unlisted_offers import unlisted_offers
+from conformance.devices.vendors import vendors_of
 from conformance.fence.daemons import Daemons
 from conformance.scope.agents import agents, missing_agents
 from conformance.scope.node_affinity import Choice, selects, too_long
@@ -29,7 +30,9 @@ HARD = ("NoSchedule", "NoExecute")
 """Effects that keep pods away. PreferNoSchedule is a wish."""
 
 _USUAL_KEY = "nvidia.com/gpu"
-"""The key that a command of the cause names."""
+"""The key that a command of the cause names: pods of another vendor's devices do not tolerate it."""
+
+_USUAL_VENDOR = _USUAL_KEY.partition("/")[0]
 
 _OF_KUBERNETES = "node.kubernetes.io/"
 """Taints that Kubernetes sets for a state of the node: they go with it."""
@@ -72,15 +75,13 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
             message = f"none of its taints ({observed}) has an allowed key: pods that tolerate them for other reasons land on it"
         else:
             message = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods"
-        wanted = shared or scope.policy.fence.taint_keys[0]
-        cause = "NodeNotFenced" if wanted == _USUAL_KEY else "NodeNotFencedAsItsPool"
+        usual = shared == _USUAL_KEY or (not shared and scope.policy.fence.taint_keys[0] == _USUAL_KEY and not unknown)
+        cause = "NodeNotFenced" if usual and vendors_of(node, scope) <= {_USUAL_VENDOR} else "FenceKeyMissing"
         return bad(subject(node), cause=cause, observed=observed, expected=expected, source="node.spec.taints", message=message)
     if shared not in {taint.key for taint in hard}:
         others = f"{counts[shared]} nodes of {product} are fenced by {shared}"
         message = f"fenced by {hard[0].key} while {others}: one toleration does not reach the whole pool"
-        return bad(
-            subject(node), cause="NodeNotFencedAsItsPool", observed=observed, expected=expected, source="node.spec.taints", message=message
-        )
+        return bad(subject(node), cause="FenceKeyMissing", observed=observed, expected=expected, source="node.spec.taints", message=message)
     return ok(
         subject(node),
         observed=", ".join(str(taint) for taint in hard),

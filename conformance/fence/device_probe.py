@@ -194,7 +194,7 @@ def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
             cause="ProbeDidNotRun",
         )
     if pod is None:
-        return undecided(place, message="another program deleted the probe pod", source=_SOURCE, cause="ProbeDidNotRun")
+        return undecided(place, message="another program deleted the probe pod", source=_SOURCE, cause="ProbeDisturbed")
     if reason := disturbance(pod):
         return undecided(place, message=f"{pod.name} did not run, and {reason}", source=_SOURCE, cause="ProbeDidNotRun")
     message = f"a pod with toleration, affinity and one {plan.resource} does not run on {plan.product}: {why}"

@@ -171,7 +171,7 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
                 place,
                 message="another program deleted the probe pod while it was watched",
                 source=_SOURCE,
-                cause="ProbeDidNotRun",
+                cause="ProbeDisturbed",
             )
         else:
             yield _pending(attempt, victim)

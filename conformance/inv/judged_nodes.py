@@ -67,7 +67,7 @@ def _lost(scope: Scope) -> Iterator[Finding]:
                 f"{pod.namespace}/{pod.name} of DRA driver {driver} runs here, and nothing else calls it an accelerator node: "
                 f"its devices are lost, or it never had any; if that is intended, name the node in {_ALLOW}"
             )
-            found = undecided(Subject("Node", name), message=message, source="pods, ResourceSlices")
+            found = undecided(Subject("Node", name), message=message, source="pods, ResourceSlices", cause="DevicesNotOffered")
             yield _unless_allowed(scope, name, f"it offers no device to {driver}", found)
 
 
@@ -111,6 +111,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
             place,
             message=f"{reason}; if that is intended, name the node in accelerators.allowNotJudged",
             source=_STATE,
+            cause="DevicesNotOffered",
         )
     if probing and (taints := foreign_taints(scope, node)):
         reason = f"has the taint {', '.join(taints)}, which probes do not tolerate"

@@ -1,4 +1,4 @@
-"""OBS-10: what the platform says about the health of its nodes is heard.
+"""OBS-10: no node has a fault that the platform reports and nothing was done about.
 
 Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#health-labels.
 """
@@ -32,13 +32,14 @@ def check_heard(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     held = held_nodes(scope, fields)
     for node in scope.accelerator_nodes:
         if said[node.name]:
-            yield _judge(scope, node, said[node.name], bool(held.get(node.name)) or not node.ready)
+            yield _judge(scope, node, said[node.name], bool(held.get(node.name)))
         else:
             yield not_judged(subject(node), message="no condition or label says anything about its health", source="node.status.conditions")
 
 
-def _judge(scope: Scope, node: Node, words: list[Word], out_of_service: bool) -> Finding:
+def _judge(scope: Scope, node: Node, words: list[Word], held: bool) -> Finding:
     place, source = subject(node), "node.status.conditions, node labels"
+    out_of_service = held or not node.ready
     faults, unsure, notices = (of(words, health) for health in (Health.FAULT, Health.UNSURE, Health.NOTICE))
     if faults:
         oldest = min(faults, key=lambda word: word.since.latest if word.since.latest is not None else float("inf"))
@@ -50,10 +51,10 @@ def _judge(scope: Scope, node: Node, words: list[Word], out_of_service: bool) ->
         settle, age = scope.policy.nodes.quarantine_minutes * 60, oldest.since.age(scope.snapshot.taken_at)
         if not out_of_service and age is not None and age <= settle:
             return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{state}: {ask_again(age, settle)}", source=source)
-        what = "the node is out of service and is not being repaired" if out_of_service else "the node goes on taking device pods"
+        what = "the node is out of service for too long" if out_of_service else "the node goes on taking device pods"
         return bad(
             place,
-            cause=("HeldTooLong" if out_of_service else "FaultInService"),
+            cause="HeldTooLong" if held else "NodeNotReady" if out_of_service else "FaultInService",
             observed=observed,
             expected=_EXPECTED,
             source=source,

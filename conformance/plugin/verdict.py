@@ -17,7 +17,7 @@ from fixtures.text import limits
 from fixtures.text.sentences import cut
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.coverage import beyond_access
-from fixtures.verdict.findings import ADVISED, AT_THE_END, REST, Evidence, Inconclusive, NotApplicable, undecided
+from fixtures.verdict.findings import ADVISED, AT_THE_END, REST, Evidence, Inconclusive, Judgement, NotApplicable, undecided
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
 
 _PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
@@ -87,7 +87,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         _name_nodes(judgement.subjects, state.snapshot)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:
         judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
-    cause = causes.cause_of(judgement.reason_code) if judgement.verdict is Verdict.INCONCLUSIVE and isinstance(error, Inconclusive) else ""
+    cause = _cause_of_all(judgement, error)
     found = causes.met([*(subject.cause for subject in judgement.subjects), cause])
     return msgspec.structs.replace(
         unjudged(requirement),
@@ -104,6 +104,15 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         tallies=judgement.tallies,
         waivers=evidence.waivers.uses() if evidence.waivers else [],
     )
+
+
+def _cause_of_all(judgement: Judgement, error: BaseException | None) -> str:
+    """The cause of a requirement that was judged of no subject, by its code; empty where subjects have the causes."""
+    if judgement.verdict is Verdict.INCONCLUSIVE and isinstance(error, Inconclusive):
+        return causes.cause_of(judgement.reason_code)
+    if judgement.verdict is Verdict.FAILED and not any(one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in judgement.subjects):
+        return "RequiredNotJudged"
+    return ""
 
 
 def _name_nodes(subjects: list[SubjectResult], snapshot: Snapshot) -> None:

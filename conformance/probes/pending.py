@@ -92,7 +92,7 @@ def judge_pending(waited: PendingPod, resource: str, why: str, control: str, *, 
             cause="PositiveControlFailed",
         )
     if waited.gone:
-        return undecided(waited.subject, message="another program deleted it while it was watched", source=source, cause="ProbeDidNotRun")
+        return undecided(waited.subject, message="another program deleted it while it was watched", source=source, cause="ProbeDisturbed")
     if waited.reason != "Unschedulable" or (words or resource) not in waited.message:
         text = f"{waited.reason}: {waited.message}".strip(": ") or "the scheduler has said nothing about it"
         return undecided(

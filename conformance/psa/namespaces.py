@@ -46,10 +46,11 @@ def _judge(scope: Scope, namespace: Namespace) -> Finding:
     if required is Level.PRIVILEGED:
         return Finding(about, Outcome.OK, observed, "nothing: the policy asks for privileged, which forbids nothing", SOURCE)
     expected = f"{PREFIX}enforce={required} or stricter"
+    cause = "PodSecurityTooWeak" if required is Level.RESTRICTED else "BaselineNotEnforced"  # the command of the first says restricted
     wrong = [error for error in errors if error.label == f"{PREFIX}enforce"]
     if wrong:
         message = f"enforce={wrong[0].value!r} is no level ({wrong[0].detail}), so the API server enforces another level than was meant"
-        return bad(about, cause="PodSecurityTooWeak", observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
     if effective.enforce.level is Level.PRIVILEGED and matches(namespace.name, scope.policy.tenants.ipc_lock):
         message = f"the policy lets its RDMA pods add IPC_LOCK, which only privileged admits; PSA-02 holds its device pods to {required}"
         return allowed(about, message=message, source="policy tenants.ipcLock")
@@ -62,17 +63,17 @@ def _judge(scope: Scope, namespace: Namespace) -> Finding:
     if f"{PREFIX}enforce" not in labels:
         message = "no enforce label, so the API server's default applies (privileged unless its configuration says otherwise)"
         message += scope.platform.advice(namespace.name)
-        return bad(about, cause="PodSecurityTooWeak", observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
     if effective.enforce.level.strictness < required.strictness:
         message = f"it enforces {effective.enforce.level} where the policy asks {required}, so pods beyond {required} are admitted"
         message += scope.platform.advice(namespace.name)
-        return bad(about, cause="PodSecurityTooWeak", observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
     gap = let_through(required, effective.enforce, server_minor(scope))
     if gap.old:
         message = (
             f"{effective.enforce} admits pods that {required} refuses today ({listed(gap.old, 8)}): a pinned version keeps its old rules"
         )
-        return bad(about, cause="PodSecurityTooWeak", observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
     advice = _advice(labels, [error.label for error in errors], gap.new)
     return Finding(about, Outcome.OK, observed, expected, SOURCE, "; ".join(advice))
 

@@ -124,8 +124,10 @@ def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int
         return undecided(place, message=message, source=source, cause="ChangeUnderWay")
     if not offered and total <= had:
         why = why_none_allocatable(scope, node, name)
-        message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; nobody took too many ({holding})"
-        return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesWithdrawn")
+        message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; no pod took too many ({holding})"
+        return bad(
+            place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesNotRegistered"
+        )
     message = f"bound pods hold {total} {name} and the node can allocate {offered}: {holding}; some of them fail when the kubelet restarts"
     return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesOvercommitted")
 

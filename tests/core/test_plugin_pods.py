@@ -67,4 +67,4 @@ def test_devices_held_while_the_plugin_is_away_are_not_called_overcommitted() ->
     assert finding.outcome is Outcome.BAD
     assert "hold 4 of its 8 nvidia.com/gpu and the node can allocate none" in finding.message
     assert "is not Ready (CrashLoopBackOff)" in finding.message
-    assert "nobody took too many" in finding.message
+    assert "no pod took too many" in finding.message

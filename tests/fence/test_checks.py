@@ -28,6 +28,12 @@ def test_what_does_not_fence_fails_with_its_reason(taints: tuple[str, ...], word
     assert word in messages(findings)
 
 
+def test_a_command_for_the_usual_key_is_offered_only_where_device_pods_tolerate_it() -> None:
+    nodes = [a_node("bare", taints=()), a_node("amd", taints=(), resource="amd.com/gpu"), a_node("own", taints=["team=ml:NoSchedule"])]
+    causes = {finding.subject.name: finding.cause for finding in check_fenced(a_scope(nodes=nodes))}
+    assert causes == {"bare": "NodeNotFenced", "amd": "FenceKeyMissing", "own": "FenceKeyMissing"}
+
+
 def test_one_key_per_product_and_another_for_another_product() -> None:
     nodes = [a_node("gpu-0"), a_node("gpu-1"), a_node("gpu-2", taints=["sku=gpu:NoSchedule"])]
     findings = list(check_fenced(a_scope(nodes=nodes)))

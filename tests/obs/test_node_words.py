@@ -23,7 +23,7 @@ def test_a_fault_of_a_node_in_repair_is_undecided_until_the_repair_takes_too_lon
     assert "ask again in 22 h" in finding.message
     finding = only(told(a_condition("GPUMissing", age=9 * DAY), cordoned=9 * DAY))
     assert finding.outcome is Outcome.BAD
-    assert "is not being repaired" in finding.message
+    assert finding.cause == "HeldTooLong"
 
 
 def test_a_fault_that_was_just_told_is_undecided() -> None:
