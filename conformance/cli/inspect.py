@@ -92,7 +92,8 @@ def inspect(kind: str, text: str) -> Inspection:
         return Inspection(kind, Judged.UNDECIDABLE, "EMPTY_LIST", "the list holds no object: there is nothing to judge", {}, [])
     except Unreadable as error:
         raise Unreadable(_other_kind(kind, text) or str(error)) from None
-    if result.verdict is not Judged.UNDECIDABLE and kind not in judged_kinds(text) and (other := _other_kind(kind, text)):
+    decided = result.verdict is not Judged.UNDECIDABLE or result.reason_code == "NO_EVIDENCE"
+    if decided and kind not in judged_kinds(text) and (other := _other_kind(kind, text)):
         raise Unreadable(other)
     if result.verdict is Judged.GOOD:  # what leaves the whole good is a note
         notes = [msgspec.structs.replace(f, verdict=Judged.NOTE) if f.verdict is Judged.UNDECIDABLE else f for f in result.findings]
