@@ -55,7 +55,7 @@ ANY_SPEC: Json = {
 ANY_STATUS: Json = {"phase": "Running", "state": "ready", "conditions": [{"type": "Ready", "status": "True"}], "rayClusterName": "x"}
 GROUPS = ("ray.io/cluster", "leaderworkerset.sigs.k8s.io/name", "volcano.sh/job-name", "jobset.sigs.k8s.io/jobset-name")
 LABELS = dict.fromkeys((*GROUPS, "training.kubeflow.org/job-name", "grove.io/podclique", "kueue.x-k8s.io/queue-name"), "x")
-PARTS = 40
+PARTS = 150
 """Broken objects at a time, beside a whole one: each of them is one of a cluster's many."""
 
 
