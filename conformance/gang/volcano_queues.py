@@ -129,7 +129,7 @@ def judge_promised(scope: Scope) -> Iterator[Finding]:
         else:
             names = ", ".join(sorted(amounts)[:5])
             message = f"{names} are guaranteed {sum_}, and nodes can allocate {has}: Volcano cannot keep that, and its scheduler may stop"
-            yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="QuotaAboveNodes")
+            yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="GuaranteesAboveNodes")
 
 
 def _devices(scope: Scope, amounts: Json) -> list[tuple[str, int]]:
