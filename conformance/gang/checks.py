@@ -149,7 +149,7 @@ def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, startin
             return undecided(job.subject, message=f"{observed}: {job.held}, {so_far(age, starting)}", source=source, cause="ChangeUnderWay")
         observed += f" ({job.held})"
     holding = [pod for pod in bound if scope.device_demand_of(pod).devices]
-    nodes = ", ".join(sorted({pod.spec.node_name for pod in holding if pod.spec.node_name})[:4])
+    nodes = ", ".join(in_order({pod.spec.node_name for pod in holding if pod.spec.node_name})[:4])
     idle = f"its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
     message = f"{observed}: {idle if holding else 'those that are placed hold no device, and do nothing without the rest'}"
     return bad(job.subject, observed=observed, expected=expected, source=source, message=message, cause="JobPartlyPlaced")

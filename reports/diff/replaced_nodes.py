@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from fixtures.text.sentences import in_order
 from fixtures.verdict.record import InventoryRow, Report, Result, Verdict
 
 _WORST_FIRST = (Verdict.FAILED, Verdict.WARNED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WAIVED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
@@ -40,7 +41,7 @@ def other_nodes(old: Report, new: Report, replaced: Sequence[Replaced]) -> tuple
     """Accelerator nodes that only the later run has, and those that only the earlier one had, without replaced ones."""
     before, after = ({row.node for row in made.inventory} for made in (old, new))
     known = {name for kind in replaced for name in (*kind.gone, *kind.new)}
-    return tuple(sorted(after - before - known)), tuple(sorted(before - after - known))
+    return tuple(in_order(after - before - known)), tuple(in_order(before - after - known))
 
 
 def renamed(old: Result, new: Result, replaced: Sequence[Replaced]) -> Result:

@@ -16,6 +16,7 @@ from chaos.observe.view import NoData, View, dig, labels_of, name_of, node_of, n
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.cordons import Kind
 from fixtures.model.nodes.work import NodeWork, Why
+from fixtures.text.sentences import in_order
 
 
 class NotApplicable(Exception):
@@ -176,7 +177,7 @@ class PlanningView(msgspec.Struct, kw_only=True):
             raise PlanRefused("UnhealthyTarget", f"--chaos-target {self.named}: {reason}")
 
     def _names(self) -> str:
-        return ", ".join(sorted(name_of(node) for node in self.gpu_nodes())) or "none"
+        return ", ".join(in_order(name_of(node) for node in self.gpu_nodes())) or "none"
 
     def node_target(self, node: Json, facts: dict[str, Any] | None = None) -> Target:
         """A node as a target."""
