@@ -1,7 +1,7 @@
 """All causes of findings: the ``causes.yaml`` of every area folder and of this one, checked when they are read.
 
-What to do belongs to a cause and never to a requirement: one requirement finds a node that somebody repairs and one that nobody
-does, and what mends the second harms the first.
+What to do belongs to a cause and never to a requirement: one requirement finds a node in repair and one that its owner
+forgot, and what mends the second harms the first.
 """
 
 from __future__ import annotations

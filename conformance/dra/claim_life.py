@@ -147,7 +147,7 @@ def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Find
         return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="ClaimNotCarriedOut")
 
     if not life.pod_uid:
-        return undecided(place, message="somebody deleted the pod while it was watched", source=_SOURCE, cause="ProbeDisturbed")
+        return undecided(place, message="another program deleted the pod while it was watched", source=_SOURCE, cause="ProbeDisturbed")
     if life.claim is None:
         return wrong(f"no claim was made of the pod's template: is the resource claim controller running? ({why})")
     if not results:

@@ -1,6 +1,6 @@
-"""REQ-12 for pods behind scheduling gates: the object of whoever set the gate waits for something now, or nothing takes the gate away.
+"""REQ-12 for pods behind scheduling gates: the object of the gate's owner waits for something now, or nothing takes the gate away.
 
-A pod with a gate is shown to no scheduler, however much is free. Only whoever set the gate knows when to take it away, so its object is
+A pod with a gate is shown to no scheduler, however much is free. Only the gate's owner knows when to take it away, so its object is
 what excuses the wait, and never the gate itself (docs/facts/gangs.md#scheduling-gates).
 """
 
@@ -25,7 +25,7 @@ from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged, undecided
 
-_SOURCE = "pod.spec.schedulingGates, objects of whoever set the gate"
+_SOURCE = "pod.spec.schedulingGates, objects of the gate's owner"
 _EXPECTED = "no scheduling gate, or one whose owner waits for something"
 _VOLCANO = "scheduling.volcano.sh/"
 _GROVE = "grove.io/"
