@@ -103,7 +103,7 @@ def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Fi
         so_long = f"for {duration(age)}" if age is not None else "and nothing says since when"
         return undecided(place, message=f"{names} {so_long}, and it has no pod yet", source=_SOURCE, cause="ChangeUnderWay")
     if stranger := pods.unknown_owner(workload.item):
-        message = f"{names} for {duration(age)}, and which pods belong to {stranger} cannot be told"
+        message = f"{names} for {duration(age)}, and which pods belong to {stranger} is not known"
         return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
     message = f"it is {names} for {duration(age)} and has no pod: {_lost(workload)}"
     return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message, cause="QuotaHeldByNothing")

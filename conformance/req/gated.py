@@ -106,7 +106,7 @@ def _of_kueue(scope: Scope, pod: Pod) -> _Gate:
         why = f"Workload {name_of(workload)} is admitted, and Kueue did not take the gate away"
         return _Gate(why, since=unix(text_of(admitted.get("lastTransitionTime"))))
     if hidden := known.hidden_owner(pod):
-        return _Gate(f"which Workload is of its {hidden} cannot be told", excused=None)
+        return _Gate(f"which Workload is of its {hidden} is not known", excused=None)
     return _Gate("Kueue has no Workload of it")
 
 

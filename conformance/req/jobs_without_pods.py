@@ -1,4 +1,4 @@
-"""REQ-12 for jobs that have no pod yet: nobody made their pods, although devices that fit are free."""
+"""REQ-12 for jobs that have no pod yet: their pods were not made, although devices that fit are free."""
 
 from __future__ import annotations
 
@@ -194,13 +194,13 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
             return not_judged(place, message=message, source=_SOURCE)
         return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
     if queued is not None and queued.waits:
-        told = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
+        clause = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
         return undecided(
-            place, message=f"{told}: only Volcano can weigh what that queue may still use", source=_SOURCE, cause="OnlySchedulerCanWeigh"
+            place, message=f"{clause}: only Volcano can weigh what that queue may still use", source=_SOURCE, cause="OnlySchedulerCanWeigh"
         )
     if unread := unread_events(scope.snapshot):
-        told = f"it has had no pod for {duration(age)} although devices that fit are free"
-        return undecided(place, message=f"{told}, and what may say why was not read: {unread}", source=_SOURCE, cause="EventsUnread")
+        clause = f"it has had no pod for {duration(age)} although devices that fit are free"
+        return undecided(place, message=f"{clause}, and what may say why was not read: {unread}", source=_SOURCE, cause="EventsUnread")
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
     if queued is not None:
         why = f"its PodGroup {queued.name} in queue {queued.queue} has {f'the phase {queued.phase}' if queued.phase else 'no phase'}; {why}"

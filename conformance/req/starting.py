@@ -51,7 +51,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"CreateContainerConfigError"), "what its containers refer to is not there", "PodRefersToWhatIsMissing"),
     (re.compile(r"nvidia-container-cli|nvml|NVML"), "the device does not come into the container", "DeviceNotBroughtIn"),
 )
-"""What is said of a pod that does not start, in which words it is told, and the cause."""
+"""A pattern in the words about a pod that does not start, what it means, and the cause."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,9 +133,9 @@ def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: di
         return Trouble(words=f"{peers}; {quoted(said.words)}", complaint=True, cause="NodeLacksRuntime")
     for pattern, words, cause in _CAUSES:
         if found := pattern.search(said.words):
-            told = words.format(next((group for group in found.groups() if group), ""))
+            meaning = words.format(next((group for group in found.groups() if group), ""))
             lasting = cause == "HostDeviceGone"
-            return Trouble(words=f"{told} ({quoted(said.words)})", complaint=said.complaint, lasting=lasting, cause=cause)
+            return Trouble(words=f"{meaning} ({quoted(said.words)})", complaint=said.complaint, lasting=lasting, cause=cause)
     return Trouble(words=quoted(said.words), complaint=said.complaint)
 
 
