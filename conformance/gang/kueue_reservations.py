@@ -208,7 +208,7 @@ def _usage(scope: Scope, queue: Json, devices: frozenset[str], now: float) -> It
             place, message=f"{observed}; its workloads changed {now - changed:.0f} s ago", source=source, cause="ChangeUnderWay"
         )
     else:
-        message = f"{observed}: the queue counts quota that is free, or gives it out twice; restart Kueue's manager so that it counts again"
+        message = f"{observed}: the queue counts quota that is free, or gives it out twice"
         yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="QueueCountsWrong")
 
 
