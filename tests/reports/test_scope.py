@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Level, Report, Verdict, decode_report, encode_report
+from fixtures.verdict.record import Level, Report, Target, TargetKind, Verdict, decode_report, encode_report
+from reports import phrases
 from reports.formats import ctrf, html, junit, markdown, openmetrics
+from reports.page.matrix import matrix
 from reports.terminal import summary
 from tests.reports.sample_report import report, result, sample_report, subject
 from tests.reports.test_html import Document
@@ -129,3 +132,20 @@ def test_a_record_of_schema_1_0_tells_of_its_results_alone() -> None:
     read = decode_report(json.dumps(document | {"schemaVersion": "1.0"}).encode())
     assert "10 of the 14 requirements in this record judged" in last_line(read)
     assert "10 of the 14 requirements in this record judged" in Document(html.render(read)).words
+
+
+def test_a_simulated_cluster_that_a_kubeconfig_leads_to_tells_neither_scenario_nor_defects() -> None:
+    target = Target(kind=TargetKind.SIMULATED, server="http://127.0.0.1:1")
+    assert phrases.simulation(target) == "scenario and defects not known"
+    assert phrases.simulation(msgspec.structs.replace(target, scenario="healthy")) == "scenario healthy, defects none"
+
+
+def test_the_matrix_shows_the_nodes_of_pods_that_are_good() -> None:
+    """A requirement about pods fails on one node and passes on another: both cells are shown."""
+    pods = [msgspec.structs.replace(subject(f"p-{node}", verdict, kind="Pod"), node=node) for node, verdict in NODES_OF_PODS]
+    found = matrix(report([result("A-01", Verdict.FAILED, pods)]))
+    assert found is not None
+    assert {node: [verdict] for node, verdict in NODES_OF_PODS}.items() <= {row.nodes[0]: row.cells for row in found.rows}.items()
+
+
+NODES_OF_PODS = (("gpu-0", Verdict.FAILED), ("gpu-1", Verdict.PASSED))
