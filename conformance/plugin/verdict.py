@@ -110,6 +110,8 @@ def _cause_of_all(judgement: Judgement, error: BaseException | None) -> str:
     """The cause of a requirement that was judged of no subject, by its code; empty where subjects have the causes."""
     if judgement.verdict is Verdict.INCONCLUSIVE and isinstance(error, Inconclusive):
         return causes.cause_of(judgement.reason_code)
+    if judgement.verdict is Verdict.INCONCLUSIVE and judgement.reason_code == missing_kinds.CODE:
+        return missing_kinds.CAUSE
     if judgement.verdict is Verdict.FAILED and not any(one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in judgement.subjects):
         return "RequiredNotJudged"
     return ""

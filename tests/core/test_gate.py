@@ -9,7 +9,7 @@ from conformance.plugin.options import Options
 from conformance.plugin.session import State
 from conformance.plugin.verdict import ExitCode, conclude, decide, summarise, worse_of
 from conformance.policy.model import Policy
-from fixtures.verdict.findings import REST, Evidence, Inconclusive, Subject, bad
+from fixtures.verdict.findings import REST, Evidence, Inconclusive, NotApplicable, Subject, advised, bad
 from fixtures.verdict.record import Access, Level, Result, Target, TargetKind, Verdict
 
 
@@ -94,6 +94,17 @@ def test_of_two_results_of_one_requirement_the_worse_counts(verdict: Verdict) ->
 
 def test_a_cluster_that_could_not_be_read_is_inconclusive_and_not_an_empty_selection() -> None:
     assert code(pytest_exit=10) == ExitCode.INCONCLUSIVE
+
+
+def test_what_fails_without_a_bad_subject_has_a_cause_too() -> None:
+    requirement, target = load_catalogue().by_id["FENCE-01"], Target(kind=TargetKind.LIVE)
+    state, warned = State(load_catalogue(), Options(require=("FENCE-01",), strict=True), "r1"), Evidence()
+    state.opened = OpenTarget(target, None, Policy(), WorkerHandover(target=target, run_id="r1"))
+    assert conclude(requirement, Evidence(), NotApplicable("NoNodes", "none"), 0.0, state).cause == "RequiredNotJudged"
+    assert conclude(requirement, Evidence(), None, 0.0, state).cause == "RequiredNotJudged"
+    warned(advised(Subject("Node", "gpu-0"), observed="x", expected="y", cause="VersionsDifferInPool"))
+    found = conclude(requirement, warned, None, 0.0, state)
+    assert (found.verdict, found.cause) == (Verdict.FAILED, "")
 
 
 @pytest.mark.parametrize(("level", "verdict"), [(Level.MUST, Verdict.FAILED), (Level.SHOULD, Verdict.WARNED)])
