@@ -30,7 +30,6 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     level: Level
     access: Access
     rationale: str
-    remediation: str = ""  # what to do about what is found belongs to its causes
     references: list[str]
     causes: list[str] = []  # codes of what it can find in an area; causes that all areas share go without saying
     reads: list[str] = []

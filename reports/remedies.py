@@ -56,13 +56,13 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     does: str = ""
 
 
-def parts(remediation: str) -> list[tuple[str, bool]]:
+def parts(advice: str) -> list[tuple[str, bool]]:
     """The text in pieces, each with whether it is a command."""
     found, at = [], 0
-    for match in _CODE.finditer(remediation):
-        found += [(remediation[at : match.start()], False), (match.group(1), True)]
+    for match in _CODE.finditer(advice):
+        found += [(advice[at : match.start()], False), (match.group(1), True)]
         at = match.end()
-    found.append((remediation[at:], False))
+    found.append((advice[at:], False))
     return [piece for piece in found if piece[0]]
 
 
@@ -73,9 +73,6 @@ def commands(report: Report, result: Result) -> list[Commands]:
         if one.verdict is not Verdict.WAIVED:
             by_cause.setdefault(one.cause, []).append(one)
     found = [one for cause in report.causes for one in of_cause(report, cause, by_cause.get(cause.code, ()))]
-    if not report.causes:
-        texts = [text for text, is_code in parts(result.remediation) if is_code and _PLACE.search(text)]
-        found = _filled(report, texts, by_cause.get("", ()))
     return sorted(found, key=lambda one: bool(one.does))
 
 

@@ -62,8 +62,6 @@ def main(argv: Sequence[str]) -> int:
     show(f"{requirement.id}  {requirement.title}")
     show(f"{requirement.level}, access {requirement.access}\n")
     show(f"why:\n{_block(requirement.rationale)}\n")
-    if requirement.remediation:
-        show(f"what to do:\n{_block(requirement.remediation)}\n")
     if requirement.causes:
         show("what it finds, and what to do:")
     for cause in met(requirement.causes):

@@ -72,7 +72,6 @@ def page(catalogue: Catalogue) -> str:
                 "",
                 " ".join(requirement.rationale.split()),
                 "",
-                *([f"**Remediation.** {' '.join(requirement.remediation.split())}", ""] if requirement.remediation else []),
                 *[f"- **{cause.title}.** {cause.text}" for cause in met(requirement.causes)],
                 *([""] if requirement.causes else []),
                 "References: " + "; ".join(requirement.references),

@@ -101,7 +101,7 @@ def group(config: pytest.Config, title: str) -> None:
 
 
 def hold_back(config: pytest.Config, told: Callable[[pytest.TestReport], bool]) -> None:
-    """Let pytest not print the failures that the summary tells: each is told once, with its remediation."""
+    """Let pytest not print the failures that the summary tells: it says each once, with what to do."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         failed = reporter.stats.pop("failed", [])

@@ -92,7 +92,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     return msgspec.structs.replace(
         unjudged(requirement),
         cause=cause,
-        remediation=" ".join(one.text for one in found) or requirement.remediation,
+        remediation=" ".join(one.text for one in found),
         verdict=judgement.verdict,
         reason_code=judgement.reason_code,
         message=judgement.message,
@@ -142,7 +142,6 @@ def unjudged(requirement: Requirement) -> Result:
         access=requirement.access,
         verdict=Verdict.NOT_APPLICABLE,
         rationale=requirement.rationale,
-        remediation=requirement.remediation,
         references=requirement.references,
     )
 
@@ -153,7 +152,7 @@ def failure_text(result: Result) -> str:
 
     lines = [f"{result.id} {result.title}", f"{result.verdict} {result.reason_code}: {result.message}"]
     lines += [f"  {_line(subject)}" for subject in result.subjects[:10] if subject.verdict in _PRINTED]
-    lines.append(f"remediation: {result.remediation}")
+    lines.append(f"what to do: {result.remediation}")
     return "\n".join(line[: len(line) - len(line.lstrip())] + one_line(line) for line in lines)
 
 

@@ -19,7 +19,6 @@ requirements:
     level: MUST
     access: read
     rationale: Without a fence any pod may land there.
-    remediation: Put a fence around it with a taint.
     references: [none]
     reads: {reads}
     optional_reads: {optional}

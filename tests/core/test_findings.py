@@ -42,17 +42,17 @@ def test_nothing_judged_fails_when_the_policy_requires_it() -> None:
 
 
 def test_what_is_only_recommended_warns_whatever_the_level_and_hides_nothing_worse() -> None:
-    advice = advised(NODE, observed="kernel 6.5", expected="kernel 6.8")
+    advice = advised(NODE, cause="NodeNotFenced", observed="kernel 6.5", expected="kernel 6.8")
     assert judged(ok(NODE), advice) == (Verdict.WARNED, "Advised", 2, 2)
     assert judged(advice, level=Level.SHOULD)[0] is Verdict.WARNED
     assert judged(advice, strict=True)[0] is Verdict.FAILED
     assert judged(advice, undecided(NODE, message="?"))[0] is Verdict.INCONCLUSIVE
-    assert judged(advice, bad(NODE, observed="7", expected="8"))[0] is Verdict.FAILED
+    assert judged(advice, bad(NODE, cause="NodeNotFenced", observed="7", expected="8"))[0] is Verdict.FAILED
     assert judged(advice, allowed(NODE, message="by the policy"))[0] is Verdict.WARNED
 
 
 def test_a_should_warns_unless_strict_or_required() -> None:
-    finding = bad(NODE, observed="x", expected="y")
+    finding = bad(NODE, cause="NodeNotFenced", observed="x", expected="y")
     assert judged(finding, level=Level.SHOULD)[0] is Verdict.WARNED
     assert judged(finding, level=Level.SHOULD, strict=True)[0] is Verdict.FAILED
     assert judged(finding, level=Level.SHOULD, required=True)[0] is Verdict.FAILED
@@ -69,7 +69,9 @@ def test_what_the_policy_allows_to_leave_out_waives_and_never_passes() -> None:
 
 
 def test_what_was_missed_fails_and_is_not_judged() -> None:
-    assert judged(ok(NODE), missed(NODE, observed="cordoned", expected="schedulable"), allowed(NODE, message="busy")) == (
+    assert judged(
+        ok(NODE), missed(NODE, cause="NodeNotFenced", observed="cordoned", expected="schedulable"), allowed(NODE, message="busy")
+    ) == (
         Verdict.FAILED,
         "NotAllJudged",
         1,
@@ -100,7 +102,7 @@ LONG = "x" * 900_000
 
 def test_what_a_finding_says_is_cut_and_what_was_left_out_is_counted() -> None:
     evidence = Evidence()
-    evidence(bad(Subject("Pod", LONG, "a"), observed=LONG, expected=LONG, source=LONG, message=LONG))
+    evidence(bad(Subject("Pod", LONG, "a"), cause="NodeNotFenced", observed=LONG, expected=LONG, source=LONG, message=LONG))
     judgement = evidence.judgement(Level.MUST)
     [one] = judgement.subjects
     assert max(map(len, (one.name, one.observed, one.expected, one.source, one.message))) < limits.FINDING_CHARACTERS + 100
@@ -110,7 +112,7 @@ def test_what_a_finding_says_is_cut_and_what_was_left_out_is_counted() -> None:
 
 def test_long_names_that_begin_alike_stay_two_subjects() -> None:
     evidence = Evidence()
-    evidence(bad(Subject("Pod", LONG + end), observed="1", expected="2") for end in ("a", "b"))
+    evidence(bad(Subject("Pod", LONG + end), cause="NodeNotFenced", observed="1", expected="2") for end in ("a", "b"))
     first, second = evidence.judgement(Level.MUST).subjects
     assert first.name != second.name
 

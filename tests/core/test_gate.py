@@ -113,7 +113,7 @@ def test_what_a_check_did_not_come_to_is_told_beside_what_it_found_bad(level: Le
     target = Target(kind=TargetKind.LIVE)
     state, evidence = State(load_catalogue(), Options(), "r1"), Evidence()
     state.opened = OpenTarget(target, None, Policy(), WorkerHandover(target=target, run_id="r1"))
-    evidence(bad(Subject("Node", "gpu-0"), observed="x", expected="y"))
+    evidence(bad(Subject("Node", "gpu-0"), cause="NodeNotFenced", observed="x", expected="y"))
     found = conclude(requirement, evidence, Inconclusive("Forbidden", "no more pods"), 0.0, state)
     assert (found.verdict, found.judged, found.total) == (verdict, 1, 2)
     assert [(one.name, one.verdict, one.message) for one in found.subjects if one.kind == REST.kind] == [

@@ -138,6 +138,7 @@ def test_the_worst_of_a_node_decides_and_names_its_pod() -> None:
             place,
             bad(
                 Subject("Pod", "b"),
+                cause="NodeNotFenced",
                 observed="two",
                 expected="one",
                 source="log",
@@ -154,7 +155,7 @@ def test_what_was_found_before_trouble_stays_found() -> None:
     scope = a_scope(nodes=[a_node("a"), a_node("b", product=L4)])
 
     def asked() -> Iterator[PlaceFinding]:
-        yield usable_places(scope)[0], bad(Subject("Pod", "p"), observed="x", expected="y")
+        yield usable_places(scope)[0], bad(Subject("Pod", "p"), cause="NodeNotFenced", observed="x", expected="y")
         raise Inconclusive("Forbidden", "no more pods")
 
     evidence = Evidence()

@@ -45,8 +45,12 @@ def node(name: str, outcome: Outcome = Outcome.BAD) -> Finding:
     if outcome is Outcome.OK:
         return ok(subject)
     if outcome is Outcome.MISSED:
-        return missed(subject, observed="NotReady", expected="Ready")
-    return bad(subject, observed="no taint", expected="a taint") if outcome is Outcome.BAD else undecided(subject, message="not known")
+        return missed(subject, cause="NodeNotFenced", observed="NotReady", expected="Ready")
+    return (
+        bad(subject, cause="NodeNotFenced", observed="no taint", expected="a taint")
+        if outcome is Outcome.BAD
+        else undecided(subject, message="not known")
+    )
 
 
 def judged(file: WaiverFile, *findings: Finding, access: Access = Access.READ, required: bool = False) -> Result:

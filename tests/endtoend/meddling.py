@@ -37,7 +37,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         pyfuncitem.stash[TRIED] = True
         judge = pyfuncitem.funcargs["judge"]
         assert isinstance(judge, Evidence)
-        judge(bad(Subject("Node", "gpu-9"), observed="a device given twice", expected="once", source="probe"))
+        judge(bad(Subject("Node", "gpu-9"), cause="NodeNotFenced", observed="a device given twice", expected="once", source="probe"))
     return done
 
 

@@ -201,7 +201,7 @@ def flooded(*names: str) -> Result:
     evidence = Evidence()
     for name in (*(f"team-x/p-{n}" for n in range(MAX_OTHERS_KEPT)), *names):
         namespace, _, pod = name.partition("/")
-        evidence(bad(Subject("Pod", pod, namespace), observed="a", expected="b"))
+        evidence(bad(Subject("Pod", pod, namespace), cause="NodeNotFenced", observed="a", expected="b"))
     judged = evidence.judgement(Level.MUST)
     return result(
         "FENCE-03",
