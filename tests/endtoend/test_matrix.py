@@ -30,11 +30,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 LIVE = {id_ for id_, one in load_catalogue().by_id.items() if one.access is not Access.READ} | UNREAD
 
 
-def rows() -> list[str]:
-    """Defects that objects at rest do not show; ``tests/core/test_scenarios_and_defects.py`` has the others, ``make matrix`` all."""
-    return [name for name, plan in DEFECTS.items() if plan.behaviour or plan.denied or LIVE & set(plan.trips)]
-
-
 def representatives() -> set[str]:
     """A defect for each requirement that objects at rest do not show red."""
     found = set()
@@ -45,7 +40,7 @@ def representatives() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in representatives() else pytest.mark.test_all) for name in rows()])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in representatives() else pytest.mark.test_all) for name in DEFECTS])
 def test_a_defect_turns_exactly_its_requirements_red(run: Runner, name: str) -> None:
     row = defect_row(run, name)
     assert row.red == row.expected, f"could not be judged: {row.undecided}"
