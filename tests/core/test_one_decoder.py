@@ -43,6 +43,7 @@ READERS = {
     "deploy/image/oci.py": ("json.load", "the layout that the build wrote"),
     "deploy/sbom.py": ("json.loads", "the list that the build wrote"),
     "fixtures/cluster/watch.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "fixtures/kubernetes/protobuf.py": ("json.loads", "the fields of kinds in the package"),
     "fixtures/ownership/proof_record.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/snapshot/collect.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/snapshot/custom_kinds.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
