@@ -5,7 +5,6 @@ import pytest
 from conformance.outputs import nccl_tests, perftest
 from conformance.outputs.nccl_tests import NcclTestsCode
 from conformance.outputs.perftest import Memory
-from conformance.outputs.unreadable import Unreadable
 from tests.outputs.lookalikes import lookalike
 
 NEW = lookalike("nccl-tests-new")
@@ -95,11 +94,3 @@ def test_failures_and_units() -> None:
     assert (failed.code, failed.good) == ("FAILED", False)
     mebi = perftest.parse(" #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 8 5 1000.0 1000.0 0.1\n")
     assert mebi.rows[0].average == pytest.approx(8.388608)
-
-
-@pytest.mark.parametrize("text", ["", "hello", "1 2 3 4"])
-def test_unreadable(text: str) -> None:
-    with pytest.raises(Unreadable):
-        nccl_tests.parse(text)
-    with pytest.raises(Unreadable):
-        perftest.parse(text)

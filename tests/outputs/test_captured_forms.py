@@ -41,12 +41,6 @@ def test_encodings_of_windows(name: str, mark: bytes, encoding: str, tmp_path: P
     assert json.loads(capsys.readouterr().out)["reasonCode"] == code
 
 
-@pytest.mark.parametrize("data", [b"\x7fELF\0\0\1", b"\0" * 64, bytes(range(128, 256)) * 20, b"a\0b", codecs.BOM_UTF16_LE + b"a\0\0\0" * 9])
-def test_binary_data_is_no_text(data: bytes) -> None:
-    with pytest.raises(Unreadable):
-        decoded(data)
-
-
 def as_json_file(text: str) -> str:
     return "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "2026-01-01T00:00:00Z"}) for line in text.splitlines())
 

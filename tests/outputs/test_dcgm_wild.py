@@ -58,6 +58,8 @@ def test_the_exporters_health_status() -> None:
         ("FI_DEV_FABRIC_MANAGER_STATUS", 2, ("bad", "FABRIC_NOT_READY")),
         ("FI_DEV_FABRIC_MANAGER_STATUS", 9, ("undecidable", "FABRIC_NOT_READY")),
         ("FI_DEV_XID_ERRORS", 79, ("bad", "XID_FATAL")),
+        ("FI_DEV_XID_ERRORS", 9999, ("undecidable", "XID_UNKNOWN")),
+        ("FI_DEV_ROW_REMAP_FAILURE", 1, ("bad", "ROW_REMAP_FAILED")),
     ],
 )
 @pytest.mark.parametrize("gpu", [0, 1])

@@ -5,7 +5,6 @@ import pytest
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm, job_log, nvidia_smi, xid
 from conformance.outputs.nvidia_smi import Action
-from conformance.outputs.unreadable import Unreadable
 from fixtures.model.devices import xid_catalogue
 from fixtures.model.devices.xid_catalogue import XidClass
 from tests.outputs.lookalikes import lookalike
@@ -50,25 +49,6 @@ def test_xml_entities_are_not_expanded() -> None:
 
 def test_missing_gpu_is_noticed() -> None:
     assert inspect("nvidia-smi", "Attached GPUs : 2\nGPU 00000000:1B:00.0\n    GPU Recovery Action : None\n").verdict == "undecidable"
-
-
-@pytest.mark.parametrize(
-    ("series", "verdict", "code"),
-    [
-        ("DCGM_FI_DEV_XID_ERRORS", "bad", "XID_FATAL"),
-        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "bad", "ROW_REMAP_FAILED"),
-    ],
-)
-def test_dcgm_faults(series: str, verdict: str, code: str) -> None:
-    value = 79 if "XID" in series else 1
-    result = inspect("dcgm-metrics", f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-a"}} 5\n{series}{{gpu="0",UUID="GPU-a"}} {value}\n')
-    assert (result.verdict, result.reason_code) == (verdict, code)
-
-
-def test_dcgm_undecidable() -> None:
-    assert inspect("dcgm-metrics", 'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a"} 5\n').reason_code == "NO_ACTIVITY"
-    text = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 5\nDCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a"} 9999\n'
-    assert inspect("dcgm-metrics", text).reason_code == "XID_UNKNOWN"
 
 
 def test_label_escapes_and_exported_names() -> None:
@@ -127,21 +107,3 @@ def test_job_logs() -> None:
     failed = "Changing the 'nvidia.com/mig.config.state' node label to 'failed'"
     assert inspect("mig-manager-log", f'time="x" level=error msg="bad"\n{failed}').verdict == "bad"
     assert inspect("mig-manager-log", "Walking MigConfig for MIG config").verdict == "undecidable"
-
-
-@pytest.mark.parametrize(
-    "reader",
-    [
-        nvidia_smi.parse_listing,
-        nvidia_smi.parse_query,
-        dcgm.parse,
-        xid.parse_kernel_log,
-        job_log.parse_vector_add,
-        job_log.parse_mig_manager,
-    ],
-)
-@pytest.mark.parametrize("text", ["", "\n\n", "hello world", "<nvidia_smi_log>", "\0"])
-def test_unreadable(reader: object, text: str) -> None:
-    assert callable(reader)
-    with pytest.raises(Unreadable):
-        reader(text)

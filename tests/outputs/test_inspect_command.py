@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import sys
@@ -48,7 +49,14 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert "GDR_ENGAGED" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF\0\0\1", bytes(range(128, 256)) * 20, b"nothing of the kind"])
+UNREADABLE = [
+    *(b"", b"   \n\n", b"\x7fELF\0\0\1", b"\0" * 64, b"a\0b", codecs.BOM_UTF16_LE + b"a\0\0\0" * 9, bytes(range(128, 256)) * 20),
+    *(b"nothing of the kind", b"hello\nworld", b"1 2 3 4", b"via NET/IB/0/GDRDMA", b"\0NCCL INFO x", b"<nvidia_smi_log>"),
+    *(b"{", b"a: [b", b"- - -", b"kind: List\nitems:\n- x"),
+]
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_unreadable_files_are_four_with_one_line(kind: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"

@@ -4,7 +4,6 @@ import pytest
 
 from conformance.outputs import nccl_log
 from conformance.outputs.nccl_log import NcclCode
-from conformance.outputs.unreadable import Unreadable
 from tests.outputs.lookalikes import lookalike
 
 PREFIX = "h1:1:2 [0] NCCL INFO "
@@ -113,9 +112,3 @@ def test_prefixes_and_marks_are_stripped(decoration: str) -> None:
 def test_ring_lists_and_quoted_commands_are_no_channels() -> None:
     log = nccl_log.parse(PREFIX + "Channel 00/16 :    0   7   6\n$ grep 'via NET/Socket' log\n" + PREFIX + "Trees [0] 1/-1/-1->0->-1")
     assert log.channels == ()
-
-
-@pytest.mark.parametrize("text", ["", "   \n", "hello\nworld", "\0NCCL INFO x", "via NET/IB/0/GDRDMA"])
-def test_unreadable(text: str) -> None:
-    with pytest.raises(Unreadable):
-        nccl_log.parse(text)

@@ -7,7 +7,6 @@ import pytest
 from conformance.cli.inspect import inspect
 from conformance.outputs import events, volcano
 from conformance.outputs.events import ReasonKind
-from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.volcano import GangState
 from tests.outputs.lookalikes import lookalike
 
@@ -200,10 +199,3 @@ def test_a_pod_group_of_another_scheduler_is_not_judged_by_volcanos_phases() -> 
         assert (result.verdict, result.reason_code) == ("undecidable", "OTHER_SCHEDULER")
     volcano_group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "status": {"phase": "Unknown"}}
     assert inspect("podgroup", json.dumps(volcano_group)).verdict == "bad"
-
-
-@pytest.mark.parametrize("kind", ["events", "resourceslice", "podgroup", "psa-rejection"])
-@pytest.mark.parametrize("text", ["", "hello", "{", "a: [b", "- - -", "kind: List\nitems:\n- x", "\0"])
-def test_unreadable(kind: str, text: str) -> None:
-    with pytest.raises(Unreadable):
-        inspect(kind, text)
