@@ -59,16 +59,6 @@ def test_two_runs_that_judged_nothing_in_common_open_no_gate() -> None:
         assert (decision.code, decision.reasons) == (GateCode.NOT_KNOWN, ["no requirement was judged in both runs"])
 
 
-def test_a_failure_that_the_earlier_run_left_out_closes_the_gate() -> None:
-    before, after = a_run({"a": OK}), a_run({"a": OK})
-    left_out = NotJudged(id="NET-01", title="t", area="NET", level=Level.MUST, cause=Cause.SELECTION, because="left out by --only ADV-01")
-    before.scope, after.scope = Coverage(requirements=2, judged=1, not_judged=[left_out]), Coverage(requirements=2, judged=2)
-    after.results.append(result("NET-01", BAD, [subject("a", BAD, kind="Node")]))
-    decision = decided(before, after)
-    assert decision.code is GateCode.WORSE
-    assert decision.reasons[0].startswith("new failure: NET-01 MUST Node a (none -> failed): not judged before (left out by --only ADV-01)")
-
-
 def test_a_later_run_of_experiments_alone_closes_the_gate_and_is_no_worse_than_its_baseline() -> None:
     before, after, ran = a_run({"a": OK}), report([]), chaos(experiment())
     after.target.cluster_uid = "uid-1"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.verdict.record import Report
+from fixtures.verdict.record import Report, Verdict
 from reports.formats import markdown, step_summary
 from tests.reports.chaos_samples import mixed_chaos
-from tests.reports.sample_report import hostile_report, large_report, sample_report
+from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
 
 LIMIT = 1 << 20
 
@@ -60,7 +60,10 @@ def test_a_summary_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("room", [1_000, 2_000, 4_000, 64_000])
 def test_markdown_keeps_within_any_bound_and_says_what_is_missing(room: int) -> None:
-    for made in (sample_report(), hostile_report(), large_report(300, 3)):
+    long = report([result(f"A-{n}", Verdict.FAILED, area=f"{n}" * 90, message="m" * 400) for n in range(500)])
+    huge = "|" * 1_000_000
+    wide = report([result("A-1", Verdict.FAILED, [subject(huge, Verdict.FAILED)], title=huge, area=huge, message=huge, remediation=huge)])
+    for made in (sample_report(), hostile_report(), large_report(300, 3), large_report(2_000, 3), long, wide):
         text = markdown.render(made, max_bytes=room)
         assert len(text.encode()) <= room
         assert text.startswith("## ")

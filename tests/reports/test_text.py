@@ -22,11 +22,6 @@ def test_controls_are_spelled_out() -> None:
     assert safe_text.visible("שלום") == "שלום"
 
 
-def test_clip_counts_what_it_leaves_out() -> None:
-    assert safe_text.clip("abcdef", 3) == "abc… (3 more characters)"
-    assert safe_text.clip("abc", 3) == "abc"
-
-
 def test_credentials_are_redacted() -> None:
     token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
     assert redact(f"token {token} used") == "token [redacted token] used"
@@ -81,16 +76,6 @@ def test_a_credential_is_known_before_its_end_is_cut_off(kept: int) -> None:
     for shown in (safe_text.visible(text, 312), safe_text.one_line(text, 312)):
         assert "hunter" not in shown
         assert re.search(r"… \([0-9,]+ more characters\)", shown)
-
-
-def test_link_parts_find_http_addresses_only() -> None:
-    assert safe_text.link_parts("see https://a.example/x, and javascript:x") == [
-        ("see ", ""),
-        ("https://a.example/x", "https://a.example/x"),
-        (", and javascript:x", ""),
-    ]
-    assert safe_text.link_parts("https://") == [("https://", "")]
-    assert safe_text.link_parts("") == []
 
 
 def test_xml_legal_drops_what_xml_cannot_carry() -> None:
