@@ -25,19 +25,6 @@ def strip(cluster: Cluster) -> ValueArgs:
     return NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None})
 
 
-def test_a_fault_is_armed_done_and_applied(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        does = acting(tmp_path, cluster, book)
-        with does.as_current(), current().fault("node.labels", strip(cluster)) as fault:
-            assert book.state(fault.seq) is State.ARMED
-            cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}})
-            fault.applied({"node": "gpu-1"})
-        assert (book.state(fault.seq), book.detail(fault.seq)) == (State.APPLIED, {"node": "gpu-1"})
-        assert does.restore(5) == []
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
-
-
 def test_a_fault_that_is_not_confirmed_did_not_land(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         book = ledger(tmp_path, cluster)

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.catalogue.extension_rules import KnownNames
 from chaos.catalogue.loading import check_document, load_experiment
-from chaos.catalogue.selection import SelectionError, known_names, load_all, select_experiments
+from chaos.catalogue.selection import SelectionError, select_experiments
 from chaos.model.extension_decoding import ExperimentError
 from tests.chaos.catalogue.documents import MODULE, MODULES, activity, document
 
@@ -165,9 +165,3 @@ def test_selection_says_what_there_is() -> None:
         select_experiments(experiments, ("N1",), Level(1))
     with pytest.raises(SelectionError, match="level 0 or below"):
         select_experiments(experiments, (), Level(0))
-
-
-def test_the_experiment_of_these_tests_is_one_of_ones_own() -> None:
-    assert [one.id for one in load_all(Path(__file__).resolve().parents[1] / "engine" / "experiments", known_names())] == ["X1"]
-    with pytest.raises(SelectionError, match="no such folder"):
-        load_all(Path(__file__).with_name("nowhere"), known_names())

@@ -30,15 +30,6 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
-def test_a_fault_is_injected_seen_undone_and_judged(on: Stage, tmp_path: Path) -> None:
-    with on.campaign(tmp_path) as campaign:
-        result = campaign.carry_out(load(document()))
-    assert result.verdict is Verdict.PASSED, result.message
-    assert [mark.name for mark in result.marks] == ["inject", "detect", "contained", "recovered"]
-    assert not campaign.residue
-    assert on.labelled() == []
-
-
 class _Alarm(BaseException):
     pass
 

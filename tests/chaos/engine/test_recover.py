@@ -73,16 +73,6 @@ def test_the_instants_are_all_that_there_are(tmp_path: Path) -> None:
         assert recover(cluster, folder, seconds=PATIENCE).clean
 
 
-def test_a_killed_run_keeps_the_next_from_starting_until_it_is_recovered(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        killed(tmp_path, 8)
-        assert status(cluster).runs == (RUN,)
-        assert "kubectl" in "\n".join(status(cluster).lines)
-        assert child(tmp_path, 0, tmp_path / "second") == 1  # refused, before anything
-        assert recover(cluster, seconds=PATIENCE).restored == 3
-        assert status(cluster).runs == ()
-
-
 def test_a_torn_ledger_is_recovered_and_reported(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         folder = killed(tmp_path, 5)
@@ -187,6 +177,7 @@ def test_residue_is_told_with_a_command_and_can_be_accepted(tmp_path: Path) -> N
         assert (done.clean, left.reason) == (False, Reason.CHANGED)
         assert "by hand: kubectl label node gpu-1" in str(left)
         assert len(status(cluster).open_entries) == 1  # it stays open, and in the way
+        assert "kubectl" in "\n".join(status(cluster).lines)
         assert f"entry {RUN}/A1/1" in str(left)
         accepted = recover(cluster, seconds=PATIENCE, accept={accepted_entry(f"{RUN}/A1/1")})
         assert (accepted.clean, status(cluster).open_entries) == (True, ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ from chaos.model.engine_record import Ending
 
 READY = "import sys; print('ready', flush=True); "
 ORDERLY = "import signal, sys, threading; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7)); " + READY + "threading.Event().wait(60)"
-DEAF = "import signal, threading; signal.signal(signal.SIGUSR1, signal.SIG_IGN); " + READY + "threading.Event().wait(60)"
 
 
 @pytest.fixture
@@ -33,20 +31,9 @@ def child(code: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_a_child_that_ends_by_itself_is_not_disturbed(stop: Stop) -> None:
-    ending = supervise(child(READY), stop, seconds=30, grace=1)
-    assert ending.undisturbed
-    assert not ending.deadline_passed
-
-
 def test_a_child_beyond_its_deadline_is_asked_first(stop: Stop) -> None:
     ending = supervise(child(ORDERLY), stop, seconds=0.1, grace=30)
     assert (ending.code, [sent.signal for sent in ending.sent], ending.deadline_passed) == (7, ["SIGUSR1"], True)
-
-
-def test_a_child_that_does_not_listen_is_killed(stop: Stop) -> None:
-    ending = supervise(child(DEAF), stop, seconds=0.1, grace=0.2)
-    assert (ending.code, [sent.signal for sent in ending.sent]) == (-signal.SIGKILL, ["SIGUSR1", "SIGKILL"])
 
 
 def test_a_request_to_stop_ends_the_wait_and_keeps_its_first_reason(stop: Stop) -> None:

@@ -8,7 +8,6 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import change, must_be_alone
-from chaos.activities.nodes import cordon
 from chaos.ledger.undos.nodes import NodeUnschedulable
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
@@ -35,16 +34,6 @@ def test_a_cordon_of_somebody_else_is_not_taken_for_the_experiments(tmp_path: Pa
     with world(tmp_path) as (cluster, _), acting(tmp_path, cluster, ledger(tmp_path)).as_current():
         with pytest.raises(ActivityFailed, match="somebody else has just changed the value"):
             try_cordon(cluster, OURS)
-
-
-def test_a_cordon_is_undone_to_what_was_there(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        made = acting(tmp_path, cluster, ledger(tmp_path))
-        with made.as_current():
-            cordon()
-        assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
-        assert made.restore(5.0) == []
-        assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
 
 
 def test_a_node_that_somebody_has_begun_to_use_is_left_alone(tmp_path: Path) -> None:

@@ -120,8 +120,3 @@ def test_a_malformed_copy_is_an_error(tmp_path: Path, data: dict[str, str]) -> N
         cluster.patch("configmaps", NAME, {"data": data}, namespaces.SHARED)
         with pytest.raises(LedgerError):
             config_maps.parse_run(fetch(cluster, "configmaps", NAME, namespaces.SHARED))
-
-
-def test_numbers_and_ranges_are_each_others_inverse() -> None:
-    for numbers in ({1}, {1, 2, 3}, {1, 3, 4, 9}, set(), set(range(1, 200, 2))):
-        assert config_maps.parse_ranges(config_maps.format_ranges(numbers)) == numbers

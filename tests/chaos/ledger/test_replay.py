@@ -129,12 +129,3 @@ def test_a_full_disk_does_not_keep_anything_from_being_put_back(tmp_path: Path) 
         (left,) = replay(book, cluster, soon(1))
         assert labels(cluster)[PRODUCT] == "H100"
         assert "restored, but the ledger cannot say so" in left.message
-
-
-def test_some_entries_can_be_restored_alone(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        first, second = strip_label(cluster, book, "gpu-1"), strip_label(cluster, book, "gpu-2")
-        assert replay(book, cluster, soon(), entries=[entry for entry in book.entries() if entry.seq == first]) == []
-        assert (labels(cluster)[PRODUCT], PRODUCT in labels(cluster, "gpu-2")) == ("H100", False)
-        assert [entry.seq for entry in book.open_entries()] == [second]

@@ -223,19 +223,6 @@ def test_what_a_finalizer_holds_is_told(tmp_path: Path) -> None:
         assert put_back("object.absent", cluster, args) == "it is still there, held by example.com/hold"
 
 
-def test_a_deleted_object_is_created_again_without_what_the_server_writes(tmp_path: Path) -> None:
-    undo = ObjectPresent()
-    with world(tmp_path) as (cluster, _):
-        before = fetch(cluster, "configmaps", "operand", "gpu-operator")
-        args = undo.args("configmaps", before)
-        cluster.delete("configmaps", "operand", "gpu-operator")
-        assert undo.verify(cluster, args, soon(0)) == "it is missing"
-        assert put_back("object.present", cluster, args) == ""
-        after = fetch(cluster, "configmaps", "operand", "gpu-operator")
-        assert (after["data"], after["metadata"]["labels"]) == (before["data"], before["metadata"]["labels"])
-        assert after["metadata"]["uid"] != before["metadata"]["uid"]
-
-
 def test_an_object_that_its_operator_has_made_again_is_left_alone(tmp_path: Path) -> None:
     undo = ObjectPresent()
     with world(tmp_path) as (cluster, store):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ from chaos.model.allocations import AFTER, BEFORE, Allocations, AllocationSnapsh
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
 from chaos.observe import dra_inventory
 from chaos.observe.components import Components
-from chaos.observe.dra_inventory import CLAIMS, RESOURCE
+from chaos.observe.dra_inventory import RESOURCE
 from chaos.observe.sample import NoData
 from chaos.observe.signals.registry import SIGNALS
 from chaos.plan.selectors import PlanRefused
@@ -326,21 +325,3 @@ def test_a_victim_is_no_worker_and_no_stranger() -> None:
     assert set(value("canaries.uids", found)) == {"w", "u"}
     assert set(value("pods.strangers", found)) == {"team/x"}
     assert value("canaries.unbound", found) == ["u"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("claims.held", "claims.allocated", "claims.waiting", "claims.moved", "slices.devices", "slices.uids", "allocations"),
-        *("pods.uids", "canaries.restarts", "claims.released", "devices.tainted", "canaries.victim", "canaries.unbound", "pods.strangers"),
-    ],
-)
-@pytest.mark.parametrize("hostile", [{}, {"spec": None}, {"spec": {"pool": 3, "devices": "x"}}, {"status": {"allocation": [1]}}])
-def test_signals_of_claims_stand_hostile_objects(name: str, hostile: Json) -> None:
-    """Half-written objects give a value or no data; they never raise anything else."""
-    item = {"metadata": {"name": "a", "labels": None}, "spec": {"nodeName": "a"}, **hostile}
-    lists = {key.replace("/", "__"): [item] for key in ("nodes", "pods", CLAIMS, dra_inventory.SLICES)}
-    told: Any = None
-    with contextlib.suppress(NoData):
-        told = value(name, World(None, **lists))
-    assert msgspec.json.decode(msgspec.json.encode(told)) == told

@@ -12,6 +12,7 @@ import pytest
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.model.plan import Target
 from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, InstalledComponent, PlanFacts
+from chaos.observe.dra_inventory import CLAIMS, SLICES
 from chaos.observe.sample import NoData
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
@@ -287,13 +288,23 @@ def test_a_device_that_was_never_offered_cannot_be_seen_to_leave() -> None:
         value("devices.target", world)
 
 
-def test_every_signal_stands_hostile_objects() -> None:
+@pytest.mark.parametrize("facts", [PlanFacts(), PlanFacts(device_class="gpu.nvidia.com")], ids=["counted", "claimed"])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"spec": None, "status": {"conditions": "no", "allocatable": 3}},
+        *({}, {"spec": {"pool": 3, "devices": "x"}}, {"status": {"allocation": [1]}}),
+    ],
+)
+def test_every_signal_stands_hostile_objects(hostile: dict[str, Any], facts: PlanFacts) -> None:
     """Half-written objects give a value or no data; they never raise anything else."""
-    hostile = {"metadata": {"name": "a", "uid": "u", "labels": None}, "spec": None, "status": {"conditions": "no", "allocatable": 3}}
-    lists = {key.replace("/", "__"): [hostile] for key in ("nodes", "pods", "apps/daemonsets", "nvidia.com/clusterpolicies")}
+    item = {"metadata": {"name": "a", "uid": "u", "labels": None}, "spec": {"nodeName": "a"}, **hostile}
+    keys = ("nodes", "pods", "apps/daemonsets", "nvidia.com/clusterpolicies", CLAIMS, SLICES)
+    lists = {key.replace("/", "__"): [item] for key in keys}
     for name, signal in SIGNALS.items():
         try:
-            signal(Read(World(**lists), plan()))  # type: ignore[arg-type]
+            told = signal(Read(World(**lists), plan(facts=facts)))  # type: ignore[arg-type]
+            assert msgspec.json.decode(msgspec.json.encode(told)) == told
         except NoData:
             continue
         except Exception as error:

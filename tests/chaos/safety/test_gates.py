@@ -190,29 +190,6 @@ def test_a_simulated_node_may_be_emptied_by_the_experiment_itself() -> None:
     assert "destructive" in closed(**changes)
 
 
-RESET: dict[str, Any] = {
-    **level(4, confirmed="prod"),
-    "plan": {"target_kind": TargetKind.LIVE},
-    "request": {"level": Level(4), "scope": "gpu", "cordons": True, "idle": True, "resets": True},
-}
-
-
-@pytest.mark.parametrize(
-    ("node", "gate"),
-    [
-        ({}, ""),
-        ({"cordoned": False}, "destructive"),
-        ({"busy": ("ml/train",)}, "destructive"),
-        ({"reset_obstacle": "how NVLink joins its 8 GPUs is not known"}, "reset alone"),
-        ({"opted_in": False}, "target nodes"),
-    ],
-    ids=["cordoned, idle, resets alone", "in service", "busy", "topology unknown", "not opted in"],
-)
-def test_a_reset_on_hardware_takes_a_node_that_an_administrator_gave_for_it(node: dict[str, Any], gate: str) -> None:
-    given = good_node(**{"cordoned": True, "reset_obstacle": "", **node})
-    assert list(closed(**RESET, state={"nodes": {"gpu-1": given, "gpu-2": good_node()}})) == ([gate] if gate else [])
-
-
 @pytest.mark.parametrize("level", Level)
 def test_a_ceiling_that_the_policy_states_is_exceeded_by_no_option(level: Level) -> None:
     """The level that a policy has if it states none is one like any other, once it is stated."""

@@ -111,13 +111,6 @@ def test_of_runs_that_start_at_once_one_gets_it(tmp_path: Path) -> None:
         got[0].lease.release()
 
 
-def test_a_long_expired_lease_is_taken_over(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", 3600, seconds=1)
-        with running(cluster):
-            must_hold(cluster, RUN)
-
-
 def test_one_that_looks_expired_is_watched_first_because_clocks_differ(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         held_by(cluster, "other-host/1/pid:[1]/run", 3, seconds=2)
@@ -300,16 +293,6 @@ def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path
         halt(cluster, on=False)
         with running(cluster):
             must_hold(cluster, RUN)
-
-
-def test_a_cluster_can_be_halted_before_anything_runs(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        halt(cluster, on=False)  # nothing to lift
-        halt(cluster)
-        assert fetch(cluster, KEY, NAME, namespaces.SHARED)["metadata"]["annotations"][HALT] == "true"
-        with pytest.raises(LeaseRefused, match="halted"):
-            Run(cluster).lease.acquire()
-        assert status(cluster).halted
 
 
 def test_an_expired_hold_is_none_for_who_acts(tmp_path: Path) -> None:

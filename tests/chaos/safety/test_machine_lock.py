@@ -64,14 +64,6 @@ def test_a_file_that_is_anothers_by_now_is_left_to_it() -> None:
     second.let_go()
 
 
-def test_a_link_is_not_followed(folder: Path) -> None:
-    lock = MachineLock("d")
-    lock.path.symlink_to(folder / "elsewhere")
-    with pytest.raises(OSError, match="symbolic link"):
-        lock.take()
-    assert not (folder / "elsewhere").exists()
-
-
 def test_another_user_s_file_is_not_taken_for_a_run_s(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = MachineLock("g")
     lock.path.write_bytes(b"")

@@ -13,8 +13,6 @@ from chaos.model.engine_record import Ending, GateResult, Sent
 from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance
 from chaos.verdict.judge import ChaosVerdict, judge
-from chaos.verdict.sample_findings import findings_of_samples
-from chaos.verdict.timeline import build_timeline
 from fixtures.verdict.record import Verdict
 from tests.chaos.verdict.folder import Folder, at, ledger, record, replaced, samples
 
@@ -407,17 +405,3 @@ def test_a_known_failure_passes_and_its_end_is_noticed(tmp_path: Path, spoils: l
     found = judged(tmp_path, *spoils, expected_failure="upstream #1")
     assert found.verdict is verdict
     assert set(codes) <= set(found.reason_codes)
-
-
-def test_what_the_samples_show_is_a_function_of_the_timeline_alone(tmp_path: Path) -> None:
-    path = Folder(tmp_path / "X1").write()
-    assert msgspec.json.encode(judge(path)) == msgspec.json.encode(judge(path))
-    read = artefacts.Artefacts(path)
-    extension, seconds = read.experiment().extension, read.plan().seconds
-    timeline = build_timeline(extension, read.engine(), read.samples(), read.ledger(), seconds)
-    assert timeline is not None
-    before = msgspec.json.encode(timeline)
-    first = findings_of_samples(timeline)
-    assert findings_of_samples(timeline) == first
-    assert msgspec.json.encode(timeline) == before
-    assert list(first.event_times) == ["inject", "detect", "contained", "recovered"]
