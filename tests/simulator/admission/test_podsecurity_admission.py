@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fixtures.kubernetes.podsecurity import Level, evaluate, message
 from tests.simulator.admission.cluster import (
     DEPLOYMENTS,
     NAMESPACES,
@@ -19,21 +18,6 @@ from tests.simulator.admission.cluster import (
 
 def enforcing(level: str = "restricted", **labels: str) -> Objects:
     return Objects().put("namespaces", namespace("team", enforce=level, **labels))
-
-
-def test_a_pod_is_refused_in_the_evaluators_words() -> None:
-    error = refusal(pod(), enforcing())
-    violations = evaluate(pod()["spec"], {}, Level.RESTRICTED)
-    assert (error.code, error.reason) == (403, "Forbidden")
-    assert error.message == message("train", Level.RESTRICTED, "latest", violations)
-    assert error.details == {"name": "train", "kind": "pods"}
-
-
-def test_warn_only() -> None:
-    stored, warnings = admit(pod(), Objects().put("namespaces", namespace("team", warn="restricted")))
-    assert stored["metadata"]["name"] == "train"
-    assert len(warnings) == 1
-    assert warnings[0].startswith('would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "main" must')
 
 
 def test_workloads_are_warned_never_refused() -> None:
@@ -64,9 +48,3 @@ def test_bad_namespace_labels_are_invalid() -> None:
         "message": 'Invalid value: "strict": must be one of privileged, baseline, restricted',
     }
     assert error.details["causes"][1]["message"] == 'Invalid value: "1.30": must be "latest" or "v1.x"'
-
-
-def test_a_namespace_gets_its_name_label_and_phase() -> None:
-    stored, _ = admit(request(namespace("team"), NAMESPACES))
-    assert stored["metadata"]["labels"]["kubernetes.io/metadata.name"] == "team"
-    assert stored["status"]["phase"] == "Active"

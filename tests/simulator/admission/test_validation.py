@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.simulator.admission import AdmissionSwitches
 from fixtures.simulator.admission.interface import ApiError
-from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.resources import Resource
 from tests.simulator.admission.cluster import (
-    CLAIMS,
     CRON_JOBS,
     DEPLOYMENTS,
     JOBS,
@@ -89,19 +86,3 @@ def test_wild_pod_specs_are_refused_where_nothing_fits(spec: dict[str, Any]) -> 
     with pytest.raises(ApiError) as refused:
         admit({"metadata": {"name": "x", "namespace": "team"}, "spec": spec}, restrictive)
     assert refused.value.code in (400, 403, 422)
-
-
-def an_admin_claim(*, admin: bool = True) -> Json:
-    exactly = {"deviceClassName": "gpu.nvidia.com", "adminAccess": admin}
-    requests = [{"name": "a", "exactly": {"deviceClassName": "gpu.nvidia.com"}}, {"name": "b", "exactly": exactly}]
-    return {"metadata": {"name": "c", "namespace": "team"}, "spec": {"devices": {"requests": requests}}}
-
-
-def test_admin_access_needs_the_label_of_its_namespace() -> None:
-    error = refusal(request(an_admin_claim(), CLAIMS))
-    text = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
-    assert error.message == f'ResourceClaim.resource.k8s.io "c" is invalid: spec.devices.requests[1].adminAccess: Forbidden: {text}'
-    labelled = {"metadata": {"name": "team", "labels": {"resource.kubernetes.io/admin-access": "true"}}}
-    admit(request(an_admin_claim(), CLAIMS), Objects().put("namespaces", labelled))
-    admit(request(an_admin_claim(admin=False), CLAIMS))
-    admit(request(an_admin_claim(), CLAIMS), switches=AdmissionSwitches(admin_access=False))
