@@ -18,19 +18,6 @@ def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
 
 
-def test_switches_of_the_scheduler() -> None:
-    async def scenario() -> None:
-        blind = Behaviour(scheduler_honours_taints=False, scheduler_writes_events=False)
-        async with small_cluster([hardware("a")], blind) as cluster:
-            await cluster.start(pod("p", tolerations=[]), pod("big", devices={GPU: 9}))
-            assert await cluster.bound("p") == ["a"]
-            await cluster.until(f"{PODS}/big", lambda obj: condition(obj, "PodScheduled").get("reason") == "Unschedulable")
-            events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
-            assert events == []
-
-    asyncio.run(scenario())
-
-
 def test_a_waiting_pod_follows_when_devices_are_free_again() -> None:
     async def scenario() -> None:
         async with small_cluster([hardware("a", 1)]) as cluster:

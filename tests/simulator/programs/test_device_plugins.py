@@ -11,7 +11,7 @@ from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Hardware
 from fixtures.simulator.config.tempo import Tempo
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
-from tests.simulator.programs.small_cluster import SmallCluster, hardware, node, pod, small_cluster
+from tests.simulator.programs.small_cluster import SmallCluster, hardware, node, small_cluster
 from tests.watching import PATIENCE
 
 NODE = "/api/v1/nodes/a"
@@ -31,18 +31,6 @@ def run(
 
 async def until_devices(cluster: SmallCluster, capacity: str, allocatable: str, resource: str = GPU) -> None:
     await cluster.until(NODE, lambda obj: devices(obj, resource) == (capacity, allocatable))
-
-
-def test_nothing_is_written_for_a_healthy_cluster() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        before = await cluster.client.get(NODE)
-        await cluster.start(pod("p", "exit 0", {GPU: 1}))
-        await cluster.phase("p", "Succeeded")
-        after = await cluster.client.get(NODE)
-        assert after["status"]["capacity"] == before["status"]["capacity"]
-        assert devices(after) == ("4", "4")
-
-    run(body)
 
 
 def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts() -> None:
@@ -70,21 +58,18 @@ def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts() -> None
 
 
 @pytest.mark.parametrize(
-    ("env", "behaviour", "xid", "left"),
+    ("env", "xid", "left"),
     [
-        ({}, Behaviour(), 13, "4"),
-        ({}, Behaviour(plugin_acts_on_ignored_xids=True), 13, "3"),
-        ({}, Behaviour(plugin_ignores_xids=True), 79, "4"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79, 94"}, Behaviour(), 79, "4"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79"}, Behaviour(), 94, "3"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79"}, Behaviour(plugin_ignores_health_config=True), 79, "3"),
-        ({"DP_DISABLE_HEALTHCHECKS": "xids"}, Behaviour(), 79, "4"),
-        ({"DP_ENABLE_HEALTHCHECKS": "43"}, Behaviour(), 43, "3"),
-        ({"DP_ENABLE_HEALTHCHECKS": "all"}, Behaviour(), 31, "3"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79", "DP_ENABLE_HEALTHCHECKS": "79"}, Behaviour(), 79, "3"),
+        ({}, 13, "4"),
+        ({"DP_DISABLE_HEALTHCHECKS": "79, 94"}, 79, "4"),
+        ({"DP_DISABLE_HEALTHCHECKS": "79"}, 94, "3"),
+        ({"DP_DISABLE_HEALTHCHECKS": "xids"}, 79, "4"),
+        ({"DP_ENABLE_HEALTHCHECKS": "43"}, 43, "3"),
+        ({"DP_ENABLE_HEALTHCHECKS": "all"}, 31, "3"),
+        ({"DP_DISABLE_HEALTHCHECKS": "79", "DP_ENABLE_HEALTHCHECKS": "79"}, 79, "3"),
     ],
 )
-def test_which_xids_count(env: dict[str, str], behaviour: Behaviour, xid: int, left: str) -> None:
+def test_which_xids_count(env: dict[str, str], xid: int, left: str) -> None:
     async def body(cluster: SmallCluster) -> None:
         first, second = hardware("a", 4).gpus[:2]
         cluster.hosts["a"].raise_xid(first.uuid, xid)
@@ -95,18 +80,7 @@ def test_which_xids_count(env: dict[str, str], behaviour: Behaviour, xid: int, l
         assert cluster.kubelets.machines["a"].manager.registry.allocatable(GPU) == 4  # events are taken at once
         assert second.uuid not in cluster.kubelets.machines["a"].manager.registry.unhealthy(GPU)
 
-    run(body, behaviour, objects=[plugin_pod("a", env=env)])
-
-
-@pytest.mark.parametrize(("behaviour", "marked"), [(Behaviour(), 3), (Behaviour(plugin_marks_another_device=True), 0)])
-def test_which_device_an_xid_marks(behaviour: Behaviour, marked: int) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        gpus = hardware("a", 4).gpus
-        cluster.hosts["a"].raise_xid(gpus[3].uuid, 79)
-        await until_devices(cluster, "4", "3")
-        assert cluster.kubelets.machines["a"].manager.registry.unhealthy(GPU) == {gpus[marked].uuid}
-
-    run(body, behaviour)
+    run(body, objects=[plugin_pod("a", env=env)])
 
 
 def test_a_status_that_says_less_stays_until_something_changes() -> None:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
-from kubernetes import client as official
-from kubernetes.stream import stream
 
 from fixtures.simulator.streams.remotecommand import V5, Channels
-from tests.kubectl import ATTEMPTS, KUBECTL, said, unheard
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
@@ -37,23 +32,6 @@ async def started(cluster: SmallCluster, script: str = "sleep infinity", devices
     await cluster.phase("p", "Running")
 
 
-async def kubectl(cluster: SmallCluster, *arguments: str, stdin: bytes | None = None) -> tuple[int, str, str]:
-    """Exit status, output and errors of a command that ends by itself."""
-    for _ in range(ATTEMPTS):
-        process = await asyncio.create_subprocess_exec(
-            str(KUBECTL),
-            *("-s", cluster.server, *arguments),
-            env={"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECONFIG": "/dev/null"},
-            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = (stream.decode() for stream in await asyncio.wait_for(process.communicate(stdin), PATIENCE))
-        if not unheard(err):
-            break
-    return process.returncode or 0, out, said(err)
-
-
 def commands(cluster: SmallCluster) -> list[str]:
     """Commands that run now beside those of the containers."""
     return sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("exec ") and not task.done())
@@ -64,16 +42,6 @@ async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.01)
-
-
-def core(cluster: SmallCluster, protocol: str = "") -> Any:
-    """The official client's pods API; ``protocol`` instead of those that it offers itself."""
-    configuration = official.Configuration()
-    configuration.host = cluster.server
-    api: Any = official.ApiClient(configuration)
-    if protocol:
-        api.set_default_header("sec-websocket-protocol", protocol)
-    return official.CoreV1Api(api)
 
 
 class Socket:
@@ -94,16 +62,6 @@ class Socket:
 async def connect(cluster: SmallCluster, session: aiohttp.ClientSession, query: str, protocol: str = V5) -> Socket:
     url = f"{cluster.server}{PODS}/p/exec?stdout=true&stderr=true&{query}"
     return Socket(await session.ws_connect(url, protocols=(protocol,), max_msg_size=0))
-
-
-def test_files_that_a_command_writes_stay_in_the_container() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster, "until test -f /tmp/go; do sleep 0.01; done; cat /tmp/go")
-        call = core(cluster).connect_get_namespaced_pod_exec
-        await asyncio.to_thread(lambda: stream(call, "p", "default", command=["sh", "-c", "echo now > /tmp/go"], stdout=True))
-        assert await cluster.output("p") == "now\n"
-
-    run(body)
 
 
 def test_the_end_of_the_container_ends_the_command() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.simulator.pods.taints import untolerated
 from fixtures.simulator.scheduling.cluster_state import NodeInfo
 from fixtures.simulator.scheduling.fit import fit
 
@@ -22,15 +21,6 @@ def pod(name: str = "p", requests: dict[str, str] | None = None, labels: dict[st
     container = {"name": "c", "resources": {"requests": requests or {}}}
     metadata = {"name": name, "namespace": "default", "uid": name, "labels": labels or {}}
     return {"metadata": metadata, "spec": {"containers": [container], **spec}}
-
-
-def test_prefer_no_schedule_fences_nothing() -> None:
-    assert untolerated([{"key": GPU, "effect": "PreferNoSchedule"}], []) is None
-    assert untolerated([{"key": GPU, "effect": "NoExecute"}], []) == {"key": GPU, "effect": "NoExecute"}
-
-
-def test_no_nodes() -> None:
-    assert fit(pod(), []).message == "no nodes available to schedule pods"
 
 
 @given(st.dictionaries(st.text(max_size=8), st.one_of(st.text(max_size=8), st.integers(), st.none()), max_size=4))

@@ -4,11 +4,7 @@ import asyncio
 from typing import Any
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.client.program import Surroundings
-from fixtures.simulator.client.watches import Watches
 from fixtures.simulator.config.behaviour import Behaviour
-from fixtures.simulator.gangs.volcano.scheduler import VolcanoLike
-from fixtures.simulator.scheduling.cluster_state import ClusterState
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
@@ -83,28 +79,3 @@ def test_a_volcano_job_that_cannot_be_enqueued_has_no_pods() -> None:
         assert (await cluster.client.list(PODS))[0] == []
 
     run(body)
-
-
-def test_what_was_decided_last_is_written_last() -> None:
-    class Slow:
-        """The first write takes longest, as when it goes by a connection that must be opened."""
-
-        def __init__(self) -> None:
-            self.pauses = [0.2, 0.1, 0.0]
-            self.written: list[str] = []
-
-        async def patch(self, path: str, body: Json, kind: str) -> None:
-            await asyncio.sleep(self.pauses.pop(0))
-            self.written.append(body["status"]["phase"])
-
-    async def body() -> None:
-        client = Slow()
-        volcano = VolcanoLike(Surroundings(client, Watches(client)), ClusterState())  # type: ignore[arg-type]
-        held = group("g", 1)
-        held["metadata"] |= {"uid": "u", "namespace": "default"}
-        for phase in ("Pending", "Inqueue", "Running"):
-            volcano._tell(held, [], phase, "")
-        await asyncio.gather(*volcano._writes._running)
-        assert client.written == ["Pending", "Inqueue", "Running"]
-
-    asyncio.run(asyncio.wait_for(body(), PATIENCE))

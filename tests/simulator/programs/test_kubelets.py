@@ -22,19 +22,6 @@ def run(machines: Any, body: Any, behaviour: Behaviour | None = None, **more: An
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
-def test_nvidia_smi_for_another_user_than_root() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        security = {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}
-        await cluster.start(
-            pod("p", "id -u; nvidia-smi --query-gpu=uuid,memory.total --format=csv,noheader; exit $?", {GPU: 1}, spec=security)
-        )
-        ended = await cluster.phase("p", "Succeeded", "Failed")
-        assert "Insufficient Permissions" in await cluster.log("p")
-        assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
-
-    run([hardware("a", 1)], body, Behaviour(toolkit_needs_root=True))
-
-
 def test_restarts_back_off_and_init_containers_come_first() -> None:
     async def body(cluster: SmallCluster) -> None:
         init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "echo ready"]}], "restartPolicy": "Always"}

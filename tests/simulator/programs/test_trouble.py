@@ -29,18 +29,3 @@ def test_programs_live_through_an_api_in_trouble(troubles: list[Trouble]) -> Non
             assert (await cluster.log("p")).count("UUID: GPU-") == 2
 
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
-
-
-def test_a_namespace_goes_with_everything_in_it() -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a", 1)]) as cluster:
-            client = cluster.client
-            await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
-            await client.create("/api/v1/namespaces/team/pods", pod("p", devices={GPU: 1}))
-            await cluster.until("/api/v1/namespaces/team/pods/p", lambda obj: obj["status"].get("phase") == "Running")
-            await client.delete("/api/v1/namespaces/team")
-            await cluster.gone("/api/v1/namespaces/team")
-            await cluster.start(pod("next", devices={GPU: 1}))
-            await cluster.phase("next", "Running")
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
