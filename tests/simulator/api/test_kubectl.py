@@ -187,12 +187,6 @@ def test_deleting_and_waiting(kubectl: Kubectl, web: Web, node: str) -> None:
     assert kubectl("delete", "namespace", "team", "--wait").stdout == 'namespace "team" deleted\n'
 
 
-def test_discovery(kubectl: Kubectl) -> None:
-    listed = {line.split()[-1] for line in kubectl("api-resources").stdout.splitlines()[1:]}
-    assert {"Pod", "Node", "DaemonSet", "ResourceSlice", "CustomResourceDefinition", "PodDisruptionBudget"} <= listed
-    assert "apps/v1" in kubectl("api-versions").stdout.splitlines()
-
-
 def test_custom_resources(kubectl: Kubectl) -> None:
     widget: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 3}}
     kubectl("apply", "-f", "-", stdin=yaml.safe_dump(widget))

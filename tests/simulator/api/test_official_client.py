@@ -9,7 +9,7 @@ import kubernetes as official
 import pytest
 
 from tests.simulator.api.background import BackgroundServer
-from tests.simulator.api.web import Web, config_map, pod, widget
+from tests.simulator.api.web import Web, config_map, widget
 
 kubernetes: Any = official
 """Objects go in as JSON and its optional fields are there: neither is what its types say."""
@@ -35,22 +35,6 @@ def test_watch_resumes_through_the_clients_own_loop(api: Any) -> None:
     assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "end")]
 
 
-def test_refusals_are_api_exceptions_with_a_status(api: Any) -> None:
-    core = kubernetes.client.CoreV1Api(api)
-    core.create_namespaced_config_map("default", config_map("c"))
-    with pytest.raises(kubernetes.client.ApiException) as refused:
-        core.create_namespaced_config_map("default", config_map("c"))
-    assert refused.value.status == 409
-    assert '"reason":"AlreadyExists"' in refused.value.body
-
-
-def test_access_review_and_version(api: Any) -> None:
-    spec = {"resourceAttributes": {"verb": "list", "resource": "pods"}}
-    review = kubernetes.client.AuthorizationV1Api(api).create_self_subject_access_review({"spec": spec})
-    assert review.status.allowed is True
-    assert kubernetes.client.VersionApi(api).get_code().git_version.endswith("+simulated")
-
-
 def test_custom_objects_and_the_dynamic_client(api: Any, web: Web) -> None:
     custom = kubernetes.client.CustomObjectsApi(api)
     custom.create_namespaced_custom_object("example.com", "v1", "default", "widgets", widget("w", size=1))
@@ -62,11 +46,3 @@ def test_custom_objects_and_the_dynamic_client(api: Any, web: Web) -> None:
         namespace="default", name="w", body=widget("w", size=2, mode="slow"), field_manager="test", force_conflicts=True
     )
     assert applied.spec.mode == "slow"
-
-
-def test_eviction(api: Any) -> None:
-    core = kubernetes.client.CoreV1Api(api)
-    core.create_namespaced_pod("default", pod("a"))
-    eviction = kubernetes.client.V1Eviction(metadata=kubernetes.client.V1ObjectMeta(name="a", namespace="default"))
-    core.create_namespaced_pod_eviction("a", "default", eviction)
-    assert core.list_namespaced_pod("default").items == []

@@ -10,17 +10,12 @@ import urllib3
 from fixtures.simulator.admission.interface import Admission, AdmissionRequest, ApiError, Reader
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store.store import Store
-from tests.simulator.api.background import BackgroundServer, drop_watches
+from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod, widget_definition
 from tests.troubles import Trouble
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-
-
-def test_version_says_that_it_is_simulated(web: Web) -> None:
-    body = web.get("/version").body
-    assert (body["gitVersion"], body["major"], body["minor"]) == ("v1.37.2+simulated", "1", "37")
 
 
 def test_legacy_discovery(web: Web) -> None:
@@ -90,11 +85,6 @@ def test_unknown_tokens_are_unauthorized(guarded: BackgroundServer) -> None:
     assert (answer.status, answer.body["reason"], answer.body["message"]) == (401, "Unauthorized", "Unauthorized")
 
 
-def test_impersonation_needs_the_right(guarded: BackgroundServer) -> None:
-    pods = "/api/v1/pods"
-    assert Web(guarded.url, "t-boss").get(pods).status == 200
-
-
 def test_access_reviews(guarded: BackgroundServer) -> None:
     def review(token: str, **attributes: str) -> Any:
         answer = Web(guarded.url, token)("POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}})
@@ -126,17 +116,6 @@ def test_dropped_and_hanging_requests(background: BackgroundServer, web: Web) ->
     with pytest.raises(urllib3.exceptions.TimeoutError):
         impatient.request("GET", background.url + PODS)
     assert web.get(PODS).status == 200
-
-
-def test_a_watch_can_be_told_410_and_be_dropped_in_the_middle(background: BackgroundServer, web: Web) -> None:
-    background.server.troubles.append(Trouble("watch", "configmaps", 410))
-    assert [frame["type"] for frame in web.frames(f"{CONFIG_MAPS}?watch=1")] == ["ERROR"]
-    web.post(CONFIG_MAPS, config_map("a"))
-    frames = web.frames(f"{CONFIG_MAPS}?watch=1")
-    assert next(frames)["type"] == "ADDED"
-    assert background.call(lambda: drop_watches(background.server, "configmaps")) == 1
-    with pytest.raises(urllib3.exceptions.HTTPError):
-        next(frames)
 
 
 class Stamp:
