@@ -112,15 +112,6 @@ def test_daemon_sets_count_their_pods(name: str) -> None:
         assert replica_set["spec"]["replicas"] == replica_set["status"]["readyReplicas"] == owners[replica_set["metadata"]["uid"]]
 
 
-def test_queues_count_what_they_admitted() -> None:
-    totals = {}
-    for queue in of_kind("kueue-inference", "ClusterQueue"):
-        (usage_of,) = queue["status"]["flavorsUsage"]
-        totals[queue["metadata"]["name"]] = {row["name"]: row["total"] for row in usage_of["resources"]}["nvidia.com/gpu"]
-        assert queue["status"]["admittedWorkloads"] == 1
-    assert totals == {"team-search": "4", "team-assistant": "2"}
-
-
 @pytest.mark.parametrize("name", ["kueue-inference", "mig-rdma"])
 def test_queues_count_every_resource_of_what_they_admitted_and_flavors_select_nodes(name: str) -> None:
     admitted: dict[str, Counter[str]] = defaultdict(Counter)

@@ -55,29 +55,6 @@ def test_merge_patch_changes_only_its_target_and_not_the_original() -> None:
     assert msgspec.json.encode(objects()) == untouched
 
 
-def test_json_patch_reaches_into_lists() -> None:
-    operations = [{"op": "replace", "path": "/spec/taints/0/effect", "value": "PreferNoSchedule"}]
-    node = find(applied(change("Node", "h100-0", json=operations)), "Node", "h100-0")
-    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "PreferNoSchedule"}]
-
-
-def test_removal_takes_what_is_owned_with_it() -> None:
-    built = applied(change("DaemonSet", "nvidia-dcgm-exporter", remove=True))
-    assert {kind for kind, name in different(built)} == {"DaemonSet", "Pod"}
-    assert not [item for item in built if item["kind"] == "Pod" and item["metadata"]["name"].startswith("nvidia-dcgm-exporter")]
-    assert len(objects()) - len(built) == 4
-
-
-def test_times_are_relative_to_the_start() -> None:
-    taint = {"key": "startup", "effect": "NoSchedule", "timeAdded": "$ago(2d)"}
-    built = applied(
-        change("Node", "h100-0", merge={"spec": {"taints": [taint]}, "metadata": {"labels": {"nvidia.com/gfd.timestamp": "$unix(1h)"}}})
-    )
-    node = find(built, "Node", "h100-0")
-    assert node["spec"]["taints"][0]["timeAdded"] == "2026-11-19T12:00:00Z"
-    assert node["metadata"]["labels"]["nvidia.com/gfd.timestamp"] == str(int(NOW.timestamp()) - 3600)
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [

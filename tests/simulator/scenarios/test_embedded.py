@@ -51,20 +51,9 @@ def gone(pid: int, seconds: float = PATIENCE) -> bool:
 
 
 def test_what_the_plugin_needs(healthy: EmbeddedCluster) -> None:
-    assert (healthy.scenario, healthy.defects) == ("healthy", [])
-    assert healthy.server.startswith("http://127.0.0.1:")
-    assert isinstance(healthy.policy, dict)
     assert healthy.kubeconfig.stat().st_mode & 0o777 == 0o600
     config = json.loads(healthy.kubeconfig.read_text())
-    assert config["current-context"] == "gpu-conformance"
-    assert {context["name"] for context in config["contexts"]} == {"gpu-conformance", "admin"}
     assert len({user["user"]["token"] for user in config["users"]}) == 2
-
-
-def test_wrong_names_are_told_before_a_process_starts(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="did you mean 'healthy'"):
-        EmbeddedCluster.start("helthy", tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_line_says_one_line_and_exits_4() -> None:
@@ -109,14 +98,6 @@ def test_one_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").mkdir()
     with pytest.raises(ScenarioError, match="Is a directory"):
         EmbeddedCluster.start("amd", tmp_path)
-
-
-@pytest.mark.usefixtures("started")
-def test_stop_may_be_called_again(tmp_path: Path) -> None:
-    cluster = EmbeddedCluster.start("amd", tmp_path)
-    cluster.stop()
-    cluster.stop()
-    assert cluster.process.returncode == 0, "it ended by itself when it was told to, and was not killed"
 
 
 @pytest.mark.usefixtures("started")

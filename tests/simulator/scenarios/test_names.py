@@ -31,12 +31,6 @@ def defects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_nodes_sets_the_first_pool() -> None:
-    scenario, _ = parse_simulate("fleet:nodes=17")
-    assert scenario.pools[0].count == 17
-    assert scenario.pools[1:] == load_scenario("fleet").pools[1:]
-
-
 def test_pods_of_any_scenario_may_take_long_to_start() -> None:
     scenario, _ = parse_simulate("healthy:podStart=30")
     assert scenario.tempo.pod_start == 30.0
