@@ -101,15 +101,6 @@ def test_the_audit_log_has_what_the_account_asked_for_and_nobody_else(plane: Con
     assert {event["annotations"]["authorization.k8s.io/decision"] for event in of_secrets} == {"forbid"}
 
 
-@pytest.mark.parametrize("role", ["read-only", "full"])
-def test_what_is_shipped_is_an_account_and_one_role_bound_to_it(role: str) -> None:
-    policy = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] if role == "full" else []
-    assert [item["kind"] for item in shipped(role)] == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", *policy]
-    binding = shipped(role)[3]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "gpu-conformance", "namespace": "gpu-conformance"}]
-    assert binding["roleRef"]["name"] == f"gpu-conformance-{role}"
-
-
 def test_lists_that_are_read_while_much_is_written_are_never_taken_for_old_ones(plane: ControlPlane) -> None:
     cluster = Cluster.from_kubeconfig(plane.kubeconfig)
     names = [f"written-{number}" for number in range(3)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.install.release import COMPONENTS, UnknownMinor
+from fixtures.localcluster.install.release import COMPONENTS
 from fixtures.localcluster.install.search import KUBEBUILDER, LOCAL_BIN, BinariesMissing, find
 from tests.simulator.localcluster.fakes import fake_set
 
@@ -79,8 +79,3 @@ def test_a_machine_with_nothing_gets_one_line_that_says_what_to_set(tmp_path: Pa
     assert "\n" not in text
     for hint in ("make local", "--local-bin", f"${LOCAL_BIN}", "PATH lacks", "kube-scheduler", "1.37"):
         assert hint in text
-
-
-def test_a_minor_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnknownMinor):
-        find("1.20", environment={"XDG_CACHE_HOME": str(tmp_path)})

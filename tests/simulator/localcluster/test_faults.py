@@ -16,18 +16,7 @@ from fixtures.simulator.config.scenario import Defect, ScenarioError, load_scena
 HEALTHY = Behaviour()
 
 
-@pytest.mark.parametrize(
-    "switch",
-    [
-        "validatesQuantities",
-        "guardsAdminAccess",
-        "schedulerIgnoresClaimSelectors",
-        "schedulerIgnoresShares",
-        "schedulerRepeatsSelected",
-        "evictionIgnoresBudget",
-        "evictionIgnoresTolerationSeconds",
-    ],
-)
+@pytest.mark.parametrize("switch", ["evictionIgnoresBudget", "evictionIgnoresTolerationSeconds"])
 def test_what_no_configuration_breaks_is_refused(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Defect(name="made", description="", scenario="healthy", trips=["REQ-01"], behaviour={switch: True})
     monkeypatch.setattr(attach, "parse_simulate", lambda spec: (load_scenario("healthy"), [made]))

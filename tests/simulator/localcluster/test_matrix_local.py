@@ -97,40 +97,12 @@ def test_every_scenario_and_defect_is_in_one_run() -> None:
     assert all(len(pack.defects) <= MAX_DEFECTS for pack in planned)
 
 
-def test_defects_share_a_run_only_if_each_shows() -> None:
-    for pack in packed(defect_names()):
-        trips = [id_ for name in pack.defects for id_ in load_defect(name).trips]
-        assert len(trips) == len(set(trips))
-        assert {load_defect(name).scenario for name in pack.defects} == {pack.scenario}
-    together = packed(["nccl-low-bandwidth", "nccl-wrong-values", "ops-image-latest", "psa-root-cuda-pod"])
-    assert [pack.defects for pack in together] == [
-        ("nccl-low-bandwidth",),
-        ("nccl-wrong-values",),
-        ("ops-image-latest", "psa-root-cuda-pod"),
-    ]
-
-
 def test_a_run_in_which_one_defect_hides_another_is_not_taken() -> None:
     pack = Pack(scenario="healthy", defects=("ops-image-latest", "psa-root-cuda-pod"))
     red = dict.fromkeys(pack.trips, Verdict.FAILED)
     assert hides_nothing(pack, [a_result(*one) for one in {**red, "INV-01": Verdict.PASSED}.items()])
     assert not hides_nothing(pack, [a_result(*one) for one in list(red.items())[1:]])
     assert not hides_nothing(pack, [a_result(*one) for one in {**red, "INV-01": Verdict.WARNED}.items()])
-
-
-def test_defects_that_exclude_each_other_are_judged_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = []
-
-    def told(folder: Path, *arguments: str) -> str:
-        asked.append(arguments[-1])
-        return "no record"
-
-    monkeypatch.setattr("tests.simulator.localcluster.rows.record", told)
-    pack = Pack(scenario="healthy", defects=("psa-namespace-without-labels", "ops-image-latest", "psa-root-init-container-in-template"))
-    assert "replaces them" in refusal(pack.spec), "nothing refuses the new pods of a namespace without level"
-    rows = judge(pack, "1.37", tmp_path)
-    assert [row.names for row in rows] == [("psa-namespace-without-labels",), ("ops-image-latest", "psa-root-init-container-in-template")]
-    assert sorted(set(asked)) == sorted(row.simulate for row in rows)
 
 
 @pytest.mark.parametrize(("code", "complete"), [(0, True), (1, True), (10, True), (11, True), (2, False), (3, False), (10, False)])

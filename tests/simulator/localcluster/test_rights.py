@@ -15,12 +15,10 @@ import pytest
 from conformance.catalogue import load_catalogue
 from conformance.plugin.verdict import check_preconditions
 from conformance.policy.model import Policy
-from conformance.requirement import Requirement
 from conformance.scope.scope import Scope
 from deploy.rights import Right, read_rights
 from deploy.rights import rights as rights_of
 from fixtures.cluster.kinds import KINDS
-from fixtures.localcluster.control_plane.account import ROLES, shipped
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.snapshot.state import Listing, Object, Snapshot
@@ -28,9 +26,8 @@ from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, TargetKind
 from tests.requirements_offline import scope_of
 from tests.simulator.localcluster.rights.proof import Case, Proof, Prover
-from tests.simulator.localcluster.rights.roles import key_of, objects_of_role, rights_of_role, text_of
-from tests.simulator.localcluster.rights.runs import node_ids
-from tests.simulator.localcluster.rights.targets import EXTRA, NOT_EMBEDDED, Asked, asked_in, embedded, local, shared
+from tests.simulator.localcluster.rights.roles import key_of, rights_of_role, text_of
+from tests.simulator.localcluster.rights.targets import NOT_EMBEDDED, embedded, local, shared
 
 pytestmark = pytest.mark.test_all
 
@@ -84,33 +81,6 @@ def test_each_right_of_a_role_is_named_by_a_requirement_and_the_other_way_round(
     assert rights_of_role("full") == rights_of(everything)
     assert rights_of_role("read-only") == rights_of([item for item in everything if item.access is Access.READ])
     assert rights_of_role("read-only") <= rights_of_role("full")
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_a_role_is_changed_by_one_right_and_nothing_else(role: str) -> None:
-    everything = rights_of_role(role)
-    missing = min(everything)
-    changed = objects_of_role(role, everything - {missing})
-    assert [item for item in changed if item["kind"] != "ClusterRole"] == [item for item in shipped(role) if item["kind"] != "ClusterRole"]
-    rules = next(item for item in changed if item["kind"] == "ClusterRole")["rules"]
-    given = {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
-    assert given == everything - {missing}
-
-
-def test_the_audit_log_tells_resource_subresource_and_decision() -> None:
-    event = {
-        "verb": "get",
-        "objectRef": {"resource": "pods", "subresource": "log", "apiVersion": "v1"},
-        "annotations": {"authorization.k8s.io/decision": "forbid"},
-    }
-    assert asked_in(msgspec.json.encode(event)) == Asked(("", "pods/log", "get"), False)
-    event["objectRef"] = {"resource": "selfsubjectaccessreviews", "apiGroup": "authorization.k8s.io"}
-    assert asked_in(msgspec.json.encode(event)) is None
-    assert asked_in(b'{"verb": "get", "requestURI": "/version"}') is None
-
-
-def test_every_requirement_has_a_test_that_can_be_asked_for_alone() -> None:
-    assert node_ids().keys() >= {id_ for id_, item in CATALOGUE.by_id.items() if item.access is not Access.HARDWARE}
 
 
 @pytest.mark.parametrize(
@@ -185,15 +155,3 @@ LOCAL = ("delete namespaces", "get pods/log")
 def test_rights_taken_away_on_real_kubernetes(healthy: LocalCluster, tmp_path: Path) -> None:
     proof = Prover(CATALOGUE, lambda _, __: shared(healthy), tmp_path, print, LOCAL).prove([healthy.scenario], ["full"])
     holds(proof, LOCAL)
-
-
-def test_kinds_that_no_scenario_has_are_defined_for_the_proof() -> None:
-    keys = {key_of(right) for right in rights_of_role("full")}
-    assert set(EXTRA) <= keys
-
-
-def test_the_driver_takes_every_requirement_but_the_reviewer() -> None:
-    prover = Prover(CATALOGUE, embedded, Path(), print)
-    full: dict[str, Requirement] = prover.requirements_of("full")
-    assert full.keys() == CATALOGUE.by_id.keys() - {"INV-03"}
-    assert {item.access for item in prover.requirements_of("read-only").values()} == {Access.READ}
