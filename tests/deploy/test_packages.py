@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import yaml
 from conformance.catalogue import load_catalogue
 from deploy import workload
 from deploy.packages import OVERLAYS, files, schema
-from deploy.templates import Each, Format, Value, When, resolved, template
+from deploy.templates import resolved, template
 from tests.deploy.chart import CHART, by_name, documents, helm, rendered
 from tests.kubectl import needs_kubectl
 
@@ -49,30 +47,17 @@ def test_the_chart_installs_what_the_source_says(chosen: dict[str, Any]) -> None
 def test_helm_renders_what_the_source_says(chosen: dict[str, Any], tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(chosen))
-    command = [
-        str(helm()),
-        "template",
-        "x",
-        str(CHART),
-        "--namespace",
-        "gpu-conformance",
-        "--kube-version",
-        "1.36.0",
-        "--values",
-        str(values),
-    ]
+    names = ("--namespace", "gpu-conformance", "--kube-version", "1.36.0", "--values", str(values))
+    command = [str(helm()), "template", "x", str(CHART), *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert by_name(documents(done.stdout)) == expected(chosen)
 
 
 @pytest.mark.skipif(helm() is None, reason="helm is not here (make helm builds it; HELM names it)")
-def test_helm_finds_nothing_to_complain_about_and_refuses_unknown_values() -> None:
+def test_helm_finds_nothing_to_complain_about() -> None:
     done = subprocess.run([str(helm()), "lint", "--strict", str(CHART)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
-    for wrong in ("acces=full", "access=admin", "publishHours=999", "results.bucket=x"):
-        done = subprocess.run([str(helm()), "lint", "--set", wrong, str(CHART)], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode != 0, wrong
 
 
 @needs_kubectl
@@ -83,13 +68,6 @@ def test_kustomize_builds_what_the_chart_installs(name: str) -> None:
     built = by_name(documents(done.stdout))
     assert built.pop(("Namespace", "gpu-conformance")) == workload.namespace()
     assert built == by_name(rendered(workload.values(**OVERLAYS[name])))
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_the_files_of_an_overlay_are_those_that_it_names(name: str) -> None:
-    names = yaml.safe_load((OVERLAY_FOLDER / name / "kustomization.yaml").read_text())["resources"]
-    assert sorted(names) == ["../../base", "rights.yaml", "runs.yaml"]
-    assert sorted(path.name for path in (OVERLAY_FOLDER / name).iterdir()) == ["kustomization.yaml", "rights.yaml", "runs.yaml"]
 
 
 def test_nothing_lies_in_the_generated_folders_that_is_not_generated() -> None:
@@ -174,7 +152,14 @@ def test_the_job_understands_its_arguments(chosen: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "fits"), [({}, True), ({"acces": "full"}, False), ({"access": "admin"}, False), ({"publishHours": 169}, False)]
+    ("values", "fits"),
+    [
+        ({}, True),
+        ({"acces": "full"}, False),
+        ({"access": "admin"}, False),
+        ({"publishHours": 169}, False),
+        ({"results": {"bucket": "x"}}, False),
+    ],
 )
 def test_the_schema_of_the_values_refuses_what_the_chart_does_not_know(values: dict[str, Any], fits: bool) -> None:
     assert jsonschema.Draft7Validator(schema()).is_valid({**workload.DEFAULTS, **values}) is fits
@@ -190,23 +175,3 @@ def test_the_sonobuoy_plugin_writes_where_sonobuoy_looks() -> None:
 def test_text_that_looks_like_an_action_never_reaches_a_template() -> None:
     with pytest.raises(ValueError, match="look like an action"):
         template({"a": "{{ .Values.x }}"})
-
-
-def test_a_tree_and_its_template_agree(tmp_path: Path) -> None:
-    tree = {
-        "a": [When(".Values.on", {"b": Value(".Values.list"), "c": [1]}), Each(".Values.list"), Format("%s-%v", (".Values.x", ".Values.x"))]
-    }
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates" / "x.yaml").write_text(template(tree))
-    for on in (True, False):
-        values = {"Values": {"on": on, "list": ["true", "1", "a: b"], "x": "y"}}
-        assert rendered(values, tmp_path) == [resolved(tree, values)]
-
-
-def test_a_template_that_was_edited_by_hand_is_found(tmp_path: Path) -> None:
-    copy = tmp_path / "chart"
-    shutil.copytree(CHART, copy)
-    runs = copy / "templates" / "runs.yaml"
-    runs.write_text(runs.read_text().replace("backoffLimit: 0", "backoffLimit: 6"))
-    assert by_name(rendered(workload.values(), copy)) != expected({})
-    assert json.loads((copy / "values.schema.json").read_text()) == schema()

@@ -31,12 +31,6 @@ def test_a_probe_needs_no_plugin_that_pytest_finds_by_itself(tmp_path: Path) -> 
     assert judged(done) == ["FENCE-01", "FENCE-05"]
 
 
-def test_a_probe_is_judged_by_a_worker(tmp_path: Path) -> None:
-    done = run_for_record(tmp_path, *TARGET, "-n", "2")
-    assert done.code == 0, done.output
-    assert judged(done) == ["FENCE-01", "FENCE-05"]
-
-
 @pytest.mark.parametrize("settings", ["-o addopts=", "-o addopts=--import-mode=importlib"])
 def test_an_option_that_another_plugin_has_is_one_line_and_exit_code_4(tmp_path: Path, settings: str) -> None:
     done = run_for_record(tmp_path, *TARGET, *settings.split())

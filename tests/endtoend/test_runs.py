@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -15,7 +14,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Access, TargetKind, Verdict
-from tests.endtoend.runs import ROOT, environment, run_suite
+from tests.endtoend.runs import ROOT, command, environment, run_suite
 from tests.kubectl import needs_kubectl
 
 
@@ -61,19 +60,7 @@ def test_a_run_may_write_its_record_alone(tmp_path: Path) -> None:
 
 @pytest.mark.test_all
 def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
-    arguments = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        str(ROOT / "conformance"),
-        "--simulate",
-        "healthy",
-        "--read-only",
-        "-k",
-        "fence",
-    ]
+    arguments = command("--simulate", "healthy", "--read-only", "-k", "fence")
     done = subprocess.run(arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout
     latest = tmp_path / "out" / "latest"
@@ -203,12 +190,3 @@ def test_alluredir_takes_the_results_of_several_runs_and_can_be_cleaned(tmp_path
     assert {"categories.json", "environment.properties"} <= {file.name for file in folder.iterdir()}
     assert run_suite(tmp_path, *arguments, "--clean-alluredir").code == 0
     assert len(list(folder.glob("*-result.json"))) == 1
-
-
-@pytest.mark.test_all
-def test_a_run_on_github_actions_adds_to_the_steps_summary(tmp_path: Path) -> None:
-    summary = tmp_path / "summary.md"
-    variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
-    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01", **variables)
-    assert done.code == 0, done.output
-    assert "SIMULATED CLUSTER" in summary.read_text()

@@ -187,13 +187,6 @@ def test_a_list_of_fixtures_is_no_run(tmp_path: Path, option: str, target: tuple
     assert list(tmp_path.iterdir()) == []
 
 
-def test_collecting_knows_the_names_too(tmp_path: Path) -> None:
-    done = collected(tmp_path, "-m", "GANG-01")
-    assert done.returncode == 0
-    assert "test_gang.py" in done.stdout
-    assert f"1/{len(CATALOGUE)} tests collected" in done.stdout
-
-
 MUSTS = sum(one.level is Level.MUST for one in CATALOGUE.values())
 
 
@@ -205,8 +198,9 @@ MUSTS = sum(one.level is Level.MUST for one in CATALOGUE.values())
         (["--only", "fence"], len(FENCE)),
         (["--level", "must"], MUSTS),
         (["--only", "FENCE", "-k", "FENCE-02"], 1),
+        (["-m", "GANG-01"], 1),
     ],
-    ids=["an id", "an area", "a level", "part of an area"],
+    ids=["an id", "an area", "a level", "part of an area", "a mark"],
 )
 def test_collecting_needs_no_target_and_chooses_as_a_run_does(tmp_path: Path, arguments: list[str], number: int) -> None:
     done = collected(tmp_path, *arguments)

@@ -41,7 +41,8 @@ def test_the_last_line_is_the_verdict_whatever_a_user_silences(tmp_path: Path, s
 
 @pytest.mark.test_all
 def test_a_step_of_github_actions_gets_a_group_and_annotations(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, *FAILING, GITHUB_ACTIONS="true")
+    done = run_suite(tmp_path, *FAILING, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+    assert "SIMULATED CLUSTER" in (tmp_path / "summary.md").read_text()
     found = list(carried_out(done.output))
     assert [one.name for one in found] == ["group", "endgroup", "error"]
     assert found[2].title == "FENCE-01 failed"
