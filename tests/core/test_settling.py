@@ -80,13 +80,13 @@ def settled(*findings: Finding, **world: Any) -> list[str]:
 
 def test_findings_about_a_node_that_is_being_changed_are_asked_again_and_no_others() -> None:
     new, old = joined(a_node("gpu-0"), 1), joined(a_node("gpu-1"), 600)
-    wrong = {"observed": "0", "expected": "8"}
+    wrong = {"cause": "DeviceMissing", "observed": "0", "expected": "8"}
     found = [bad(subject(new), **wrong), advised(subject(new), **wrong), ok(subject(new)), bad(subject(old), **wrong)]
     assert settled(*found, nodes=[new, old]) == ["undecided", "undecided", "ok", "bad"]
 
 
 def test_findings_about_a_node_whose_plugin_is_starting_are_asked_again() -> None:
-    node, wrong = a_node("gpu-0"), {"observed": "0", "expected": "8"}
+    node, wrong = a_node("gpu-0"), {"cause": "DeviceMissing", "observed": "0", "expected": "8"}
     world: dict[str, Any] = {"nodes": [node], "apps__daemonsets": [a_daemonset()]}
     assert settled(bad(subject(node), **wrong), pods=[plugin("gpu-0", age=0.25, ready=False)], **world) == ["undecided"]
     assert settled(bad(subject(node), **wrong), pods=[plugin("gpu-0", age=0.25)], **world) == ["undecided"]

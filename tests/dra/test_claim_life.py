@@ -71,7 +71,7 @@ def test_each_step_can_fail(life: ClaimLife, words: str) -> None:
 @pytest.mark.parametrize(
     ("life", "words"),
     [
-        (a_life(pod_uid=""), "somebody deleted the pod"),
+        (a_life(pod_uid=""), "another program deleted the pod"),
         (a_life(device="", users=(), trouble="Pending; Unschedulable: cannot allocate all claims"), "another pod may have taken"),
         (a_life(trouble="Pending; container probe waiting: ErrImagePull"), "did not run"),
         (a_life(unlistable="devices are seen with nvidia-smi, and it offers those of gpu.amd.com"), "gpu.amd.com"),

@@ -7,42 +7,73 @@ from fixtures.verdict.record import (
     AppliedWaiver,
     AreaCoverage,
     Cause,
+    Change,
     ComparedChange,
     Comparison,
     Coverage,
+    FindingCause,
     InventoryRow,
     Level,
     NotJudged,
+    Remedy,
     Report,
     Verdict,
     WaiverState,
 )
 from tests.reports.sample_report import CAPACITY, HOSTILE, NFD, NODES, OPERATOR, report, result, sample_report, subject
 
+UNFENCED = FindingCause(
+    code="NodeNotFenced",
+    title="A node has no taint that keeps pods without devices away",
+    remedy=Remedy.ACT,
+    advice="Set the taint in the template of the node pool. If you use another taint key, list it in fence.taintKeys of the policy.",
+    look=["kubectl get node NODE -o jsonpath='{.spec.taints}'"],
+    changes=[
+        Change(run="kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule", does="keeps new pods off these nodes"),
+        Change(run=f"kubectl label node NODE {' '.join(f'example.com/label-{i}=value' for i in range(9))}", does="labels these nodes"),
+    ],
+)
+OTHER_DRIVER = FindingCause(
+    code="VersionsDifferInPool",
+    title="Nodes of one pool run different drivers",
+    remedy=Remedy.LOOK,
+    advice="Bring the nodes to the version of their pool when they are drained next.",
+    look=["kubectl describe node NODE", "kubectl get pods -A --field-selector spec.nodeName=NODE"],
+)
+
 
 def failing_report(failures: int = 10, passed: int = 64) -> Report:
     """``failures`` requirements that fail as real ones do, with words of their real length, among others that pass."""
     fault = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods, and nobody notices for weeks"
-    remedy = "`kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule` for each node named. " + (
-        "Better, set the taint in the node pool's template, so that new nodes start with it. If you use other taint keys, list them "
-        "in fence.taintKeys of the policy. `kubectl describe node NODE` shows what the node has now, and who set it last. "
-    )
     results = [
         result(
             f"FENCE-{i:02d}",
             Verdict.FAILED,
             [
-                subject(f"gpu-{i}-{j}", Verdict.FAILED, kind="Node", observed="no taints", expected="a taint", message=fault)
+                subject(
+                    f"gpu-{i}-{j}",
+                    Verdict.FAILED,
+                    kind="Node",
+                    observed="no taints",
+                    expected="a taint",
+                    message=fault,
+                    cause=UNFENCED.code,
+                )
                 for j in range(6)
             ],
             title="Every accelerator node carries the hard taint of its pool",
-            remediation=remedy,
+            remediation=UNFENCED.text,
             rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes. " * 3,
         )
         for i in range(failures)
     ]
     results += [result(f"REQ-{i:02d}", Verdict.PASSED, [subject(name, kind="Node") for name in NODES]) for i in range(passed)]
-    return report(results, verdict=Verdict.FAILED, exit_code=1)
+    return of_causes(report(results, verdict=Verdict.FAILED, exit_code=1), UNFENCED)
+
+
+def of_causes(made: Report, *causes: FindingCause) -> Report:
+    made.causes = list(causes)
+    return made
 
 
 def fleet_report(nodes: int = 1_000, failing: int = 211, requirements: int = 84) -> Report:
@@ -61,6 +92,7 @@ def fleet_report(nodes: int = 1_000, failing: int = 211, requirements: int = 84)
                 expected="driver 570.124.06",
                 source="node.metadata.labels[nvidia.com/cuda.driver-version.full]",
                 message=f"{name} runs a driver that no other node of its pool has",
+                cause=OTHER_DRIVER.code,
             )
             for at, name in enumerate(name for name in bad if name in hit)
         ]
@@ -73,12 +105,12 @@ def fleet_report(nodes: int = 1_000, failing: int = 211, requirements: int = 84)
                 judged=nodes,
                 total=nodes,
                 subjects_omitted=len(good) - 100,
-                remediation="`kubectl describe node NODE`, then `kubectl delete pod -l app=x --field-selector spec.nodeName=NODE`.",
+                remediation=OTHER_DRIVER.text,
                 rationale="A node with another driver fails jobs that its peers run. " * 3,
                 message=f"Node {wrong[0].name}: another driver (and {len(wrong) - 1} more)" if wrong else "",
             )
         )
-    made = report(results, verdict=Verdict.FAILED, exit_code=1)
+    made = of_causes(report(results, verdict=Verdict.FAILED, exit_code=1), OTHER_DRIVER)
     made.inventory = [
         InventoryRow(node=name, sources=[NFD, OPERATOR, CAPACITY], product=f"NVIDIA-{name[9]}-80GB", capacity={"nvidia.com/gpu": "8"})
         for name in names
@@ -91,11 +123,10 @@ def full_report() -> Report:
     made = sample_report()
     for one in made.results:
         if one.id == "FENCE-01":
-            one.remediation = "`kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule` for each node named." + (
-                f" `kubectl label node NODE {' '.join(f'example.com/label-{i}=value' for i in range(9))}`."
-            )
             for each in one.subjects:
                 each.kind = "Node"
+                each.cause = UNFENCED.code if each.verdict is Verdict.FAILED else ""
+    made.causes = [UNFENCED]
     unjudged = [one for one in made.results if one.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE, Verdict.ERROR)]
     made.scope = Coverage(
         requirements=16,
