@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.simulator.api.errors import ApiError
@@ -14,10 +14,7 @@ from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.patches import json_patch, merge_patch
 from fixtures.simulator.api.registry import Registry
 from fixtures.simulator.api.selectors import field_matcher, parse_labels
-from fixtures.simulator.server.read.pages import read_page
-from fixtures.simulator.server.store.store import Store
 from fixtures.simulator.server.write import managedfields
-from fixtures.simulator.server.write.strategic import strategic_merge
 from tests.simulator.api.web import config_map
 
 REGISTRY = Registry()
@@ -27,12 +24,6 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
 VALUES = st.text("xyz", min_size=1, max_size=2)
 DATA = st.dictionaries(NAMES, VALUES, max_size=4)
 MANAGERS = st.sampled_from(["one", "two", "three"])
-ENV = st.lists(st.fixed_dictionaries({"name": NAMES, "value": VALUES}), unique_by=lambda item: item["name"])
-CONTAINERS = st.lists(
-    st.fixed_dictionaries({"name": NAMES}, optional={"image": VALUES, "env": ENV}),
-    max_size=3,
-    unique_by=lambda item: str(item["name"]),
-)
 
 
 @pytest.mark.parametrize(
@@ -73,31 +64,6 @@ def test_json_patch_does_what_its_rfc_says(target: Any, operations: Any, result:
     assert json_patch(target, operations) == result
 
 
-@given(CONTAINERS, CONTAINERS)
-def test_strategic_merge_keeps_every_item_of_both_sides_once(left: list[Json], right: list[Json]) -> None:
-    merged = strategic_merge({"spec": {"containers": left}}, {"spec": {"containers": right}})
-    names = [item["name"] for item in merged["spec"]["containers"]]
-    assert len(names) == len(set(names))
-    assert set(names) == {item["name"] for item in [*left, *right]}
-    by_name = {item["name"]: item for item in merged["spec"]["containers"]}
-    assert all(by_name[item["name"]].get("image") == item["image"] for item in right if "image" in item)
-
-
-def pod_of(containers: list[Json], labels: dict[str, str]) -> Json:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}, "spec": {"containers": containers}}
-
-
-@given(CONTAINERS, DATA, CONTAINERS, DATA)
-def test_apply_is_idempotent_and_exact_for_one_manager(a: list[Json], b: dict[str, str], c: list[Json], d: dict[str, str]) -> None:
-    assert PODS is not None
-    live = managedfields.apply(None, pod_of(a, b), PODS, "one", force=False)
-    live = managedfields.apply(live, pod_of(c, d), PODS, "one", force=False)
-    again = managedfields.apply(live, pod_of(c, d), PODS, "one", force=False)
-    assert again == live
-    assert live["metadata"].get("labels", {}) == d
-    assert {item["name"] for item in live["spec"].get("containers", [])} == {item["name"] for item in c}
-
-
 @given(st.lists(st.tuples(MANAGERS, DATA), min_size=1, max_size=6))
 def test_forced_applies_leave_what_each_manager_last_asked_for(steps: list[tuple[str, dict[str, str]]]) -> None:
     assert CONFIG_MAP is not None
@@ -123,23 +89,3 @@ def test_selectors_are_parsed_or_refused(text: str) -> None:
         parse_labels(text)
     with contextlib.suppress(ApiError):
         field_matcher(text, PODS)
-
-
-@settings(max_examples=50)
-@given(st.sets(st.tuples(NAMES, st.text("ab-", min_size=1, max_size=3)), max_size=25), st.integers(1, 7), st.sampled_from(["", "a", "b"]))
-def test_pages_add_up_to_the_list(names: set[tuple[str, str]], limit: int, namespace: str) -> None:
-    store = Store()
-    for space, name in names:
-        store.put_initial(config_map(name, space))
-    whole = read_page(store, "configmaps", namespace, None, 0, "")
-    collected, token = [], ""
-    while True:
-        page = read_page(store, "configmaps", namespace, None, limit, token)
-        assert len(page.entries) <= limit
-        collected += page.entries
-        token = page.token
-        if not token:
-            break
-        assert page.remaining == len(whole.entries) - len(collected)
-    assert collected == whole.entries
-    assert {(entry.namespace, entry.name) for entry in collected} == {item for item in names if namespace in ("", item[0])}

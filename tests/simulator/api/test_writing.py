@@ -77,14 +77,6 @@ def test_names_in_body_and_path_must_agree(web: Web) -> None:
     assert answer.body["message"] == "the name of the object (d) does not match the name on the URL (c)"
 
 
-def test_merge_patch_removes_with_null_and_replaces_lists(web: Web) -> None:
-    web.post(NODES, {"metadata": {"name": "n", "labels": {"a": "1", "b": "2"}}, "spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}})
-    patch = {"metadata": {"labels": {"a": None, "c": "3"}}, "spec": {"taints": [{"key": "y", "effect": "NoExecute"}]}}
-    body = web.patch(f"{NODES}/n", patch, MERGE).body
-    assert body["metadata"]["labels"] == {"b": "2", "c": "3"}
-    assert [taint["key"] for taint in body["spec"]["taints"]] == ["y"]
-
-
 @pytest.mark.parametrize(
     ("operations", "status"),
     [
