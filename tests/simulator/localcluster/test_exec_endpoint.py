@@ -50,11 +50,6 @@ class Connection:
         self.writer.write("\r\n".join((f"{line} HTTP/1.1", "Host: x", *headers, "", "")).encode())
         return (await self.reader.readuntil(b"\r\n\r\n")).decode()
 
-    def send(self, channel: int, data: bytes) -> None:
-        """One binary message with an empty mask, as long as a client's may be that says its length in 16 bits."""
-        message = bytes((channel,)) + data
-        self.writer.write(b"\x82\xfe" + len(message).to_bytes(2, "big") + bytes(4) + message)
-
     async def rest(self) -> dict[int, bytes]:
         """The data by channel until the server closes."""
         found: dict[int, bytes] = {}
@@ -145,22 +140,6 @@ def test_only_the_api_servers_certificate_is_taken(run: Callable[[Body], None], 
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             async with nodes.connect(identity=identity) as connection:
                 await connection.request("GET /healthz")
-
-    run(body)
-
-
-BROKEN = {"http": b"GET / HTTP/1.1\r\n\r\n" * 4, "reserved-kind": b"\x83\x80" + bytes(4), "reserved-bits": b"\xff\x80" + bytes(4)}
-
-
-@pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
-def test_broken_frames_end_the_command(run: Callable[[Body], None], sent: bytes) -> None:
-    async def body(nodes: Nodes) -> None:
-        async with nodes.connect() as connection:
-            await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
-            await nodes.running("sleep")
-            connection.writer.write(sent)
-            await connection.rest()
-            await nodes.ended()
 
     run(body)
 
