@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from fixtures.simulator.admission import AdmissionSwitches, chain
@@ -28,6 +30,7 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 PODS = "/api/v1/namespaces/default/pods"
 RDMA = "rdma/rdma_shared_device_a"
+MakesTest = Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]
 UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)")
 
 
@@ -116,19 +119,6 @@ class SmallCluster:
         found = [await self.until(f"{PODS}/{name}", lambda obj: obj["spec"].get("nodeName"), seconds) for name in names]
         return [str(obj["spec"]["nodeName"]) for obj in found]
 
-    async def await_bound(self, count: int, *names: str) -> None:
-        """Wait until as many of the pods are bound, whichever they are."""
-        bound: set[str] = set()
-
-        async def wait() -> None:
-            async for event, obj in self.client.list_and_watch(PODS):
-                if event in ("ADDED", "MODIFIED") and obj["spec"].get("nodeName"):
-                    bound.add(obj["metadata"]["name"])
-                if len(bound.intersection(names)) >= count:
-                    return
-
-        await asyncio.wait_for(wait(), PATIENCE)
-
     async def unbound(self, *names: str) -> list[str]:
         """Those of the pods that have no node now."""
         return [name for name in names if not (await self.client.get(f"{PODS}/{name}"))["spec"].get("nodeName")]
@@ -206,3 +196,27 @@ async def small_cluster(
         await programs.stop()
         await client.close()
         await server.stop()
+
+
+def in_cluster(*machines: Hardware, before: Callable[[SmallCluster], Awaitable[None]] | None = None, **more: Any) -> MakesTest:
+    """Makes a test of a coroutine, whose ``cluster`` is a :func:`small_cluster` of these machines. pytest gives its other arguments.
+
+    ``before`` prepares the cluster.
+    """
+
+    def decorate(body: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        @functools.wraps(body)
+        def test(**given: Any) -> None:
+            async def scenario() -> None:
+                async with small_cluster(machines, **more) as cluster:
+                    if before is not None:
+                        await before(cluster)
+                    await body(cluster=cluster, **given)
+
+            asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+
+        asked = inspect.signature(body)
+        test.__signature__ = asked.replace(parameters=[one for one in asked.parameters.values() if one.name != "cluster"])  # type: ignore[attr-defined]
+        return test
+
+    return decorate

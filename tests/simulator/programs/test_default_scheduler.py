@@ -8,7 +8,7 @@ from fixtures.simulator.client.watches import Watches
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.scheduling.cluster_state import ClusterState
 from fixtures.simulator.scheduling.scheduler import DefaultScheduler
-from tests.simulator.programs.small_cluster import PODS, hardware, node, pod, small_cluster
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, node, pod
 from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
@@ -18,34 +18,24 @@ def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
 
 
-def test_a_waiting_pod_follows_when_devices_are_free_again() -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a", 1)]) as cluster:
-            await cluster.start(pod("first", devices={GPU: 1}))
-            await cluster.phase("first", "Running")
-            await cluster.start(pod("second", devices={GPU: 1}))
-            await cluster.until(
-                f"{PODS}/second", lambda obj: "Insufficient nvidia.com/gpu" in condition(obj, "PodScheduled").get("message", "")
-            )
-            await cluster.client.delete(f"{PODS}/first")
-            await cluster.phase("second", "Running")
-
-    asyncio.run(scenario())
+@in_cluster(hardware("a", 1))
+async def test_a_waiting_pod_follows_when_devices_are_free_again(cluster: SmallCluster) -> None:
+    await cluster.start(pod("first", devices={GPU: 1}))
+    await cluster.phase("first", "Running")
+    await cluster.start(pod("second", devices={GPU: 1}))
+    await cluster.until(f"{PODS}/second", lambda obj: "Insufficient nvidia.com/gpu" in condition(obj, "PodScheduled").get("message", ""))
+    await cluster.client.delete(f"{PODS}/first")
+    await cluster.phase("second", "Running")
 
 
-def test_a_gated_pod_waits_and_a_new_node_is_used() -> None:
-    async def scenario() -> None:
-        async with small_cluster([]) as cluster:
-            await cluster.start(pod("gated", spec={"schedulingGates": [{"name": "example.com/wait"}]}), pod("p"))
-            await cluster.until(f"{PODS}/gated", lambda obj: condition(obj, "PodScheduled").get("reason") == "SchedulingGated")
-            await cluster.until(
-                f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("message") == "no nodes available to schedule pods"
-            )
-            await cluster.client.create("/api/v1/nodes", node(hardware("late"), taints=()))
-            await cluster.phase("p", "Running")
-            assert await cluster.unbound("gated", "p") == ["gated"]
-
-    asyncio.run(scenario())
+@in_cluster()
+async def test_a_gated_pod_waits_and_a_new_node_is_used(cluster: SmallCluster) -> None:
+    await cluster.start(pod("gated", spec={"schedulingGates": [{"name": "example.com/wait"}]}), pod("p"))
+    await cluster.until(f"{PODS}/gated", lambda obj: condition(obj, "PodScheduled").get("reason") == "SchedulingGated")
+    await cluster.until(f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("message") == "no nodes available to schedule pods")
+    await cluster.client.create("/api/v1/nodes", node(hardware("late"), taints=()))
+    await cluster.phase("p", "Running")
+    assert await cluster.unbound("gated", "p") == ["gated"]
 
 
 def test_what_was_decided_last_is_written_last() -> None:

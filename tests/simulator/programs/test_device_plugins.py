@@ -1,60 +1,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import pytest
 
-from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.behaviour import Behaviour
-from fixtures.simulator.config.hardware import Hardware
-from fixtures.simulator.config.tempo import Tempo
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
-from tests.simulator.programs.small_cluster import SmallCluster, hardware, node, small_cluster
-from tests.watching import PATIENCE
+from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, node
 
 NODE = "/api/v1/nodes/a"
-Body = Callable[[SmallCluster], Awaitable[None]]
-
-
-def run(
-    body: Body, behaviour: Behaviour | None = None, *, machine: Hardware | None = None, objects: Sequence[Json] = (), tempo: Tempo = QUICK
-) -> None:
-    async def scenario() -> None:
-        machines = [machine or hardware("a", 4)]
-        async with small_cluster(machines, behaviour, objects=objects or [plugin_pod("a")], tempo=tempo) as cluster:
-            await body(cluster)
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 async def until_devices(cluster: SmallCluster, capacity: str, allocatable: str, resource: str = GPU) -> None:
     await cluster.until(NODE, lambda obj: devices(obj, resource) == (capacity, allocatable))
 
 
-def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        told: list[tuple[str, str]] = []
+SLOW = msgspec.structs.replace(QUICK, plugin_registration=0.3)
 
-        async def listen() -> None:
-            async for event, obj in cluster.client.list_and_watch("/api/v1/nodes", {"fieldSelector": "metadata.name=a"}):
-                if event in ("ADDED", "MODIFIED"):
-                    told.append(devices(obj))
 
-        listening = asyncio.create_task(listen())
-        for name in ("copy-1", "copy-2", "copy-3"):
-            await cluster.client.create(SYSTEM, plugin_pod("a", name, runs=False))
-            await cluster.until(f"{SYSTEM}/{name}", lambda obj: obj["status"].get("phase") == "Running")
-        await asyncio.sleep(2 * slow.plugin_registration)
-        assert set(told) == {("4", "4")}
-        await cluster.client.delete(f"{SYSTEM}/plugin")
-        await until_devices(cluster, "4", "0")
-        await until_devices(cluster, "4", "4")
-        listening.cancel()
+@in_cluster(hardware("a", 4), objects=[plugin_pod("a")], tempo=SLOW)
+async def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts(cluster: SmallCluster) -> None:
+    told: list[tuple[str, str]] = []
 
-    slow = msgspec.structs.replace(QUICK, plugin_registration=0.3)
-    run(body, tempo=slow)
+    async def listen() -> None:
+        async for event, obj in cluster.client.list_and_watch("/api/v1/nodes", {"fieldSelector": "metadata.name=a"}):
+            if event in ("ADDED", "MODIFIED"):
+                told.append(devices(obj))
+
+    listening = asyncio.create_task(listen())
+    for name in ("copy-1", "copy-2", "copy-3"):
+        await cluster.client.create(SYSTEM, plugin_pod("a", name, runs=False))
+        await cluster.until(f"{SYSTEM}/{name}", lambda obj: obj["status"].get("phase") == "Running")
+    await asyncio.sleep(2 * SLOW.plugin_registration)
+    assert set(told) == {("4", "4")}
+    await cluster.client.delete(f"{SYSTEM}/plugin")
+    await until_devices(cluster, "4", "0")
+    await until_devices(cluster, "4", "4")
+    listening.cancel()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +52,8 @@ def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts() -> None
     ],
 )
 def test_which_xids_count(env: dict[str, str], xid: int, left: str) -> None:
-    async def body(cluster: SmallCluster) -> None:
+    @in_cluster(hardware("a", 4), objects=[plugin_pod("a", env=env)], tempo=QUICK)
+    async def scenario(cluster: SmallCluster) -> None:
         first, second = hardware("a", 4).gpus[:2]
         cluster.hosts["a"].raise_xid(first.uuid, xid)
         cluster.hosts["a"].raise_xid("GPU-of-another-machine", 79)
@@ -80,24 +63,17 @@ def test_which_xids_count(env: dict[str, str], xid: int, left: str) -> None:
         assert cluster.kubelets.machines["a"].manager.registry.allocatable(GPU) == 4  # events are taken at once
         assert second.uuid not in cluster.kubelets.machines["a"].manager.registry.unhealthy(GPU)
 
-    run(body, objects=[plugin_pod("a", env=env)])
+    scenario()
 
 
-def test_a_status_that_says_less_stays_until_something_changes() -> None:
-    machine = hardware("b", 4)
-    short = node(machine, 9)
-    short["status"]["allocatable"] = {**short["status"]["allocatable"], GPU: "3"}
+SHORT = node(hardware("b", 4), 9)
+SHORT["status"]["allocatable"] = {**SHORT["status"]["allocatable"], GPU: "3"}
 
-    async def body(cluster: SmallCluster) -> None:
-        kubelet = cluster.kubelets.machines["b"]
-        assert devices(await cluster.client.get("/api/v1/nodes/b")) == ("4", "3")
-        assert kubelet.manager.registry.allocatable(GPU) == 3
-        await cluster.client.delete(f"{SYSTEM}/plugin-b")
-        await cluster.until("/api/v1/nodes/b", lambda obj: devices(obj) == ("4", "0"))
 
-    async def scenario() -> None:
-        pods = [plugin_pod("b", "plugin-b")]
-        async with small_cluster([hardware("a", 4)], objects=[short, *pods], tempo=QUICK, more={"b": machine}) as cluster:
-            await body(cluster)
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+@in_cluster(hardware("a", 4), objects=[SHORT, plugin_pod("b", "plugin-b")], tempo=QUICK, more={"b": hardware("b", 4)})
+async def test_a_status_that_says_less_stays_until_something_changes(cluster: SmallCluster) -> None:
+    kubelet = cluster.kubelets.machines["b"]
+    assert devices(await cluster.client.get("/api/v1/nodes/b")) == ("4", "3")
+    assert kubelet.manager.registry.allocatable(GPU) == 3
+    await cluster.client.delete(f"{SYSTEM}/plugin-b")
+    await cluster.until("/api/v1/nodes/b", lambda obj: devices(obj) == ("4", "0"))

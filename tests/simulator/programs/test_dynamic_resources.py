@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.behaviour import Behaviour
-from fixtures.simulator.config.tempo import Tempo
 from fixtures.simulator.dra.devices import API_VERSION, SLICES
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
-from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 from tests.watching import PATIENCE
 
-Body = Callable[[SmallCluster], Awaitable[None]]
 TEMPO = msgspec.structs.replace(QUICK, slice_wiping=PATIENCE)
 TEMPLATES = f"/apis/{API_VERSION}/namespaces/default/resourceclaimtemplates"
 OWN_CLAIMS = f"/apis/{API_VERSION}/namespaces/default/resourceclaims"
@@ -55,24 +50,21 @@ DEVICE_CLASS: Json = {
 }
 
 
-def run(body: Body, behaviour: Behaviour | None = None, count: int = 2, tempo: Tempo = TEMPO) -> None:
-    async def scenario() -> None:
-        machine = hardware("a", count, dra=True)
-        async with small_cluster([machine], behaviour, objects=[DEVICE_CLASS], tempo=tempo) as cluster:
-            await cluster.client.create(SYSTEM, driver_pod(runs=False))
-            await cluster.client.create(TEMPLATES, template("one", request()))
-            await published(cluster)
-            await body(cluster)
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
-
-
 async def published(cluster: SmallCluster) -> Json:
     """The node's slice, once it is there."""
     async for event, obj in cluster.client.list_and_watch(SLICES):
         if event == "ADDED":
             return obj
     raise AssertionError("the watch ended")
+
+
+async def claimable(cluster: SmallCluster) -> None:
+    await cluster.client.create(SYSTEM, driver_pod(runs=False))
+    await cluster.client.create(TEMPLATES, template("one", request()))
+    await published(cluster)
+
+
+with_dra = in_cluster(hardware("a", 2, dra=True), objects=[DEVICE_CLASS], tempo=TEMPO, before=claimable)
 
 
 async def claim_of(cluster: SmallCluster, name: str) -> Json:
@@ -88,45 +80,39 @@ async def told(cluster: SmallCluster, name: str, reason: str) -> str:
     raise AssertionError("the watch ended")
 
 
-def test_a_claim_of_a_pod_that_ended_is_deleted() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(claiming("p", script="nvidia-smi -L"))
-        claim = await claim_of(cluster, "p")
-        await cluster.phase("p", "Succeeded")
-        await cluster.gone(f"{OWN_CLAIMS}/{claim['metadata']['name']}")
-
-    run(body)
+@with_dra
+async def test_a_claim_of_a_pod_that_ended_is_deleted(cluster: SmallCluster) -> None:
+    await cluster.start(claiming("p", script="nvidia-smi -L"))
+    claim = await claim_of(cluster, "p")
+    await cluster.phase("p", "Succeeded")
+    await cluster.gone(f"{OWN_CLAIMS}/{claim['metadata']['name']}")
 
 
-def test_a_claim_that_somebody_wrote_is_shared_and_outlives_its_pods() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        claim = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": {"name": "ours"}, "spec": request()}
-        await cluster.client.create(OWN_CLAIMS, claim)
-        await cluster.start(claiming("p", resourceClaimName="ours"), claiming("q", resourceClaimName="ours"))
-        assert await cluster.devices_seen("p") == await cluster.devices_seen("q")
-        for name in ("p", "q"):
-            await cluster.client.delete(f"{PODS}/{name}")
-        free = await cluster.until(f"{OWN_CLAIMS}/ours", lambda obj: not obj["metadata"].get("finalizers"))
-        assert "allocation" not in free["status"]
-
-    run(body)
+@with_dra
+async def test_a_claim_that_somebody_wrote_is_shared_and_outlives_its_pods(cluster: SmallCluster) -> None:
+    claim = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": {"name": "ours"}, "spec": request()}
+    await cluster.client.create(OWN_CLAIMS, claim)
+    await cluster.start(claiming("p", resourceClaimName="ours"), claiming("q", resourceClaimName="ours"))
+    assert await cluster.devices_seen("p") == await cluster.devices_seen("q")
+    for name in ("p", "q"):
+        await cluster.client.delete(f"{PODS}/{name}")
+    free = await cluster.until(f"{OWN_CLAIMS}/ours", lambda obj: not obj["metadata"].get("finalizers"))
+    assert "allocation" not in free["status"]
 
 
-def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(claiming("p"), claiming("q"))
-        first, second = await cluster.devices_seen("p"), await cluster.devices_seen("q")
-        assert sorted(first + second) == sorted(gpu.uuid for gpu in cluster.hosts["a"].hardware.gpus)
-        await cluster.start(claiming("late"))
-        waits = await cluster.until(f"{PODS}/late", lambda obj: obj["status"].get("conditions"))
-        assert waits["status"]["conditions"][0]["message"] == (
-            "0/1 nodes are available: 1 cannot allocate all claims. preemption: "
-            "0/1 nodes are available: 1 No preemption victims found for incoming pod."
-        )
-        await cluster.client.delete(f"{PODS}/p")
-        assert await cluster.devices_seen("late") == first
-
-    run(body)
+@with_dra
+async def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free(cluster: SmallCluster) -> None:
+    await cluster.start(claiming("p"), claiming("q"))
+    first, second = await cluster.devices_seen("p"), await cluster.devices_seen("q")
+    assert sorted(first + second) == sorted(gpu.uuid for gpu in cluster.hosts["a"].hardware.gpus)
+    await cluster.start(claiming("late"))
+    waits = await cluster.until(f"{PODS}/late", lambda obj: obj["status"].get("conditions"))
+    assert waits["status"]["conditions"][0]["message"] == (
+        "0/1 nodes are available: 1 cannot allocate all claims. preemption: "
+        "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+    await cluster.client.delete(f"{PODS}/p")
+    assert await cluster.devices_seen("late") == first
 
 
 @pytest.mark.parametrize(
@@ -141,35 +127,29 @@ def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> Non
     ],
     ids=["all", "admin", "cel", "class", "first-available", "constraints"],
 )
-def test_what_is_not_understood_is_never_allocated(spec: Json) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.client.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
-        await cluster.client.create(TEMPLATES, template("odd", spec))
-        await cluster.start(claiming("p", "odd"))
-        assert "1 cannot allocate all claims" in await told(cluster, "p", "FailedScheduling")
-        assert "allocation" not in ((await claim_of(cluster, "p")).get("status") or {})
-
-    run(body)
+@with_dra
+async def test_what_is_not_understood_is_never_allocated(cluster: SmallCluster, spec: Json) -> None:
+    await cluster.client.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
+    await cluster.client.create(TEMPLATES, template("odd", spec))
+    await cluster.start(claiming("p", "odd"))
+    assert "1 cannot allocate all claims" in await told(cluster, "p", "FailedScheduling")
+    assert "allocation" not in ((await claim_of(cluster, "p")).get("status") or {})
 
 
-def test_without_its_template_a_pod_has_no_claim_and_is_not_tried() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(claiming("p", "absent"))
-        assert 'resource claim template "absent"' in await told(cluster, "p", "FailedResourceClaimCreation")
-        assert not (await cluster.client.get(f"{PODS}/p"))["spec"].get("nodeName")
-        await cluster.client.create(TEMPLATES, template("absent", request()))
-        await cluster.phase("p", "Running")
-
-    run(body)
+@with_dra
+async def test_without_its_template_a_pod_has_no_claim_and_is_not_tried(cluster: SmallCluster) -> None:
+    await cluster.start(claiming("p", "absent"))
+    assert 'resource claim template "absent"' in await told(cluster, "p", "FailedResourceClaimCreation")
+    assert not (await cluster.client.get(f"{PODS}/p"))["spec"].get("nodeName")
+    await cluster.client.create(TEMPLATES, template("absent", request()))
+    await cluster.phase("p", "Running")
 
 
-def test_a_pod_bound_past_the_scheduler_may_not_use_a_claim() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        made = claiming("p")
-        made["spec"]["nodeName"] = "a"
-        await cluster.start(made)
-        message = await told(cluster, "p", "FailedPrepareDynamicResources")
-        assert "ResourceClaim" in message
-        assert (await cluster.client.get(f"{PODS}/p"))["status"]["phase"] == "Pending"
-
-    run(body)
+@with_dra
+async def test_a_pod_bound_past_the_scheduler_may_not_use_a_claim(cluster: SmallCluster) -> None:
+    made = claiming("p")
+    made["spec"]["nodeName"] = "a"
+    await cluster.start(made)
+    message = await told(cluster, "p", "FailedPrepareDynamicResources")
+    assert "ResourceClaim" in message
+    assert (await cluster.client.get(f"{PODS}/p"))["status"]["phase"] == "Pending"

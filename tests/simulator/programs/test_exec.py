@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import aiohttp
 import msgspec
 import pytest
 
 from fixtures.simulator.streams.remotecommand import V5, Channels
-from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
 
-Body = Callable[[SmallCluster], Awaitable[None]]
 
-
-def run(body: Body, **more: Any) -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a")], **more) as cluster:
-            await body(cluster)
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
-
-
-async def started(cluster: SmallCluster, script: str = "sleep infinity", devices: int = 0, **more: Any) -> None:
-    await cluster.start(pod("p", script, {"nvidia.com/gpu": devices} if devices else None, **more))
+async def started(cluster: SmallCluster, script: str = "sleep infinity") -> None:
+    await cluster.start(pod("p", script))
     await cluster.phase("p", "Running")
 
 
@@ -64,59 +53,53 @@ async def connect(cluster: SmallCluster, session: aiohttp.ClientSession, query: 
     return Socket(await session.ws_connect(url, protocols=(protocol,), max_msg_size=0))
 
 
-def test_the_end_of_the_container_ends_the_command() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster, "until test -f /tmp/end; do sleep 0.01; done")
-        async with aiohttp.ClientSession() as session:
-            staying = await connect(cluster, session, "command=sleep&command=infinity")
-            await until(lambda: commands(cluster) == ["exec sleep"])
-            assert await (await connect(cluster, session, "command=sh&command=-c&command=echo%20x%3E/tmp/end")).rest()
-            status = msgspec.json.decode((await staying.rest())[3])
-        assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "137"}]
-        assert commands(cluster) == []
-
-    run(body)
+@in_cluster(hardware("a"))
+async def test_the_end_of_the_container_ends_the_command(cluster: SmallCluster) -> None:
+    await started(cluster, "until test -f /tmp/end; do sleep 0.01; done")
+    async with aiohttp.ClientSession() as session:
+        staying = await connect(cluster, session, "command=sleep&command=infinity")
+        await until(lambda: commands(cluster) == ["exec sleep"])
+        assert await (await connect(cluster, session, "command=sh&command=-c&command=echo%20x%3E/tmp/end")).rest()
+        status = msgspec.json.decode((await staying.rest())[3])
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "137"}]
+    assert commands(cluster) == []
 
 
 @pytest.mark.parametrize("way", ["close", "vanish", "delete"])
-def test_a_command_whose_client_or_pod_goes_is_ended(way: str) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        async with aiohttp.ClientSession() as session:
-            socket = await connect(cluster, session, "command=sh&command=-c&command=while%20true;do%20echo%20x;sleep%200.01;done")
-            assert (await socket.raw.receive()).data == b"\x01"
-            await until(lambda: commands(cluster) == ["exec sh"])
-            if way == "close":
-                await socket.raw.close()
-            elif way == "vanish":
-                connection = socket.raw._response.connection
-                assert connection is not None
-                assert connection.transport is not None
-                connection.transport.abort()
-            else:
-                await cluster.client.delete(f"{PODS}/p")
-            await until(lambda: not commands(cluster))
-
-    run(body)
+@in_cluster(hardware("a"))
+async def test_a_command_whose_client_or_pod_goes_is_ended(cluster: SmallCluster, way: str) -> None:
+    await started(cluster)
+    async with aiohttp.ClientSession() as session:
+        socket = await connect(cluster, session, "command=sh&command=-c&command=while%20true;do%20echo%20x;sleep%200.01;done")
+        assert (await socket.raw.receive()).data == b"\x01"
+        await until(lambda: commands(cluster) == ["exec sh"])
+        if way == "close":
+            await socket.raw.close()
+        elif way == "vanish":
+            connection = socket.raw._response.connection
+            assert connection is not None
+            assert connection.transport is not None
+            connection.transport.abort()
+        else:
+            await cluster.client.delete(f"{PODS}/p")
+        await until(lambda: not commands(cluster))
 
 
-def test_a_program_waits_until_there_is_room_for_its_output() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        out, room, asked = bytearray(), asyncio.Semaphore(0), 0
+@in_cluster(hardware("a"))
+async def test_a_program_waits_until_there_is_room_for_its_output(cluster: SmallCluster) -> None:
+    await started(cluster)
+    out, room, asked = bytearray(), asyncio.Semaphore(0), 0
 
-        async def gate() -> None:
-            nonlocal asked
-            asked += 1
-            await room.acquire()
+    async def gate() -> None:
+        nonlocal asked
+        asked += 1
+        await room.acquire()
 
-        execution = await cluster.kubelets.execution("default", "p", "probe")
-        channels = Channels(stdout=out.extend, stderr=out.extend, room=gate)
-        task = asyncio.create_task(execution.execute(["sh", "-c", "for n in 1 2 3; do echo $n; done"], channels))
-        for programs, shown in enumerate(("", "", "1\n", "1\n2\n")):
-            await until(lambda programs=programs: asked > programs)  # type: ignore[misc]
-            assert (out.decode(), task.done()) == (shown, False)
-            room.release()
-        assert (await task, bytes(out)) == (0, b"1\n2\n3\n")
-
-    run(body)
+    execution = await cluster.kubelets.execution("default", "p", "probe")
+    channels = Channels(stdout=out.extend, stderr=out.extend, room=gate)
+    task = asyncio.create_task(execution.execute(["sh", "-c", "for n in 1 2 3; do echo $n; done"], channels))
+    for programs, shown in enumerate(("", "", "1\n", "1\n2\n")):
+        await until(lambda programs=programs: asked > programs)  # type: ignore[misc]
+        assert (out.decode(), task.done()) == (shown, False)
+        room.release()
+    assert (await task, bytes(out)) == (0, b"1\n2\n3\n")

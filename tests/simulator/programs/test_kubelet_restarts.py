@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import pytest
 
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.behaviour import Behaviour
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
-from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
-from tests.watching import PATIENCE
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 
 NODE = "/api/v1/nodes/a"
 SOCKET = {
@@ -20,13 +17,7 @@ SOCKET = {
 }
 LISTER = {"volumeMounts": [{"name": "socket", "mountPath": "/pod-resources"}]}
 
-
-def run(body: Callable[[SmallCluster], Awaitable[None]], behaviour: Behaviour | None = None, objects: Sequence[Json] = ()) -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a", 4)], behaviour, objects=[plugin_pod("a"), *objects], tempo=QUICK) as cluster:
-            await body(cluster)
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+on_a_node = in_cluster(hardware("a", 4), objects=[plugin_pod("a")], tempo=QUICK)
 
 
 async def holder(cluster: SmallCluster, name: str = "holder", script: str = "nvidia-smi -L; sleep infinity", count: int = 1) -> Json:
@@ -44,62 +35,56 @@ async def allocatable(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
     return {item["resource"]: item["ids"] for item in msgspec.json.decode(await cluster.output(name))["allocatable"]}
 
 
-def test_a_stopped_kubelet_admits_confirms_and_tells_nothing() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await holder(cluster)
-        await holder(cluster, "short", "sleep 0.3")
-        host = cluster.hosts["a"]
-        host.stop_kubelet()
-        await cluster.start(pod("new", "exit 0", {GPU: 1}))
-        assert await cluster.bound("new") == ["a"]
-        await cluster.client.delete(f"{PODS}/holder")
-        for path in ("holder/log?container=probe", "short/log?container=probe"):
-            with pytest.raises(ApiError, match="connect: connection refused") as refusal:
-                await cluster.client.text(f"{PODS}/{path}")
-            assert refusal.value.code == 500
-        with pytest.raises(ApiError, match="connection refused"):
-            await cluster.kubelets.execution("default", "holder", "probe")
-        with pytest.raises(ApiError, match="error trying to reach service") as refusal:
-            await cluster.kubelets.proxy("nodes", "", "a", "", "/configz", "")
-        assert refusal.value.code == 503
-        await asyncio.sleep(0.5)  # longer than the short pod's life, and than any write would take
-        assert (await cluster.client.get(f"{PODS}/new"))["status"]["phase"] == "Pending"
-        assert (await cluster.client.get(f"{PODS}/short"))["status"]["phase"] == "Running"
-        assert (await cluster.client.get(f"{PODS}/holder"))["metadata"]["deletionTimestamp"]
-        host.start_kubelet()
-        await cluster.phase("short", "Succeeded")
-        await cluster.gone(f"{PODS}/holder")
-
-    run(body)
+@on_a_node
+async def test_a_stopped_kubelet_admits_confirms_and_tells_nothing(cluster: SmallCluster) -> None:
+    await holder(cluster)
+    await holder(cluster, "short", "sleep 0.3")
+    host = cluster.hosts["a"]
+    host.stop_kubelet()
+    await cluster.start(pod("new", "exit 0", {GPU: 1}))
+    assert await cluster.bound("new") == ["a"]
+    await cluster.client.delete(f"{PODS}/holder")
+    for path in ("holder/log?container=probe", "short/log?container=probe"):
+        with pytest.raises(ApiError, match="connect: connection refused") as refusal:
+            await cluster.client.text(f"{PODS}/{path}")
+        assert refusal.value.code == 500
+    with pytest.raises(ApiError, match="connection refused"):
+        await cluster.kubelets.execution("default", "holder", "probe")
+    with pytest.raises(ApiError, match="error trying to reach service") as refusal:
+        await cluster.kubelets.proxy("nodes", "", "a", "", "/configz", "")
+    assert refusal.value.code == 503
+    await asyncio.sleep(0.5)  # longer than the short pod's life, and than any write would take
+    assert (await cluster.client.get(f"{PODS}/new"))["status"]["phase"] == "Pending"
+    assert (await cluster.client.get(f"{PODS}/short"))["status"]["phase"] == "Running"
+    assert (await cluster.client.get(f"{PODS}/holder"))["metadata"]["deletionTimestamp"]
+    host.start_kubelet()
+    await cluster.phase("short", "Succeeded")
+    await cluster.gone(f"{PODS}/holder")
 
 
-def test_podresources_tell_which_devices_are_healthy_given_out_or_not() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await holder(cluster)
-        uuids = [gpu.uuid for gpu in hardware("a", 4).gpus]
-        assert await allocatable(cluster, "lister-1") == {GPU: uuids}
-        cluster.hosts["a"].raise_xid(uuids[1], 79)
-        assert await allocatable(cluster, "lister-2") == {GPU: [uuids[0], *uuids[2:]]}
-        await cluster.client.delete(f"{SYSTEM}/plugin")
-        await cluster.until(NODE, lambda obj: devices(obj) == ("4", "0"))
-        assert await allocatable(cluster, "lister-3") == {}
-
-    run(body)
+@on_a_node
+async def test_podresources_tell_which_devices_are_healthy_given_out_or_not(cluster: SmallCluster) -> None:
+    await holder(cluster)
+    uuids = [gpu.uuid for gpu in hardware("a", 4).gpus]
+    assert await allocatable(cluster, "lister-1") == {GPU: uuids}
+    cluster.hosts["a"].raise_xid(uuids[1], 79)
+    assert await allocatable(cluster, "lister-2") == {GPU: [uuids[0], *uuids[2:]]}
+    await cluster.client.delete(f"{SYSTEM}/plugin")
+    await cluster.until(NODE, lambda obj: devices(obj) == ("4", "0"))
+    assert await allocatable(cluster, "lister-3") == {}
 
 
-def test_podresources_need_the_socket_and_a_kubelet() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(pod("outside", "kubelet-podresources --json"))
-        assert "no such file or directory" in await cluster.output("outside")
-        waits = "while kubelet-podresources --json; do sleep 0.05; done"
-        await cluster.start(pod("inside", waits, spec=SOCKET, container=LISTER))
-        await cluster.phase("inside", "Running")
-        worker = cluster.kubelets.worker_of("default", "inside")
-        assert worker is not None
-        cluster.hosts["a"].stop_kubelet()
-        while not any(b"refused" in line.data for line in worker.logs["probe"].lines):
-            await worker.logs["probe"].changed()
-        cluster.hosts["a"].start_kubelet()
-        assert "connection refused" in await cluster.output("inside")
-
-    run(body)
+@on_a_node
+async def test_podresources_need_the_socket_and_a_kubelet(cluster: SmallCluster) -> None:
+    await cluster.start(pod("outside", "kubelet-podresources --json"))
+    assert "no such file or directory" in await cluster.output("outside")
+    waits = "while kubelet-podresources --json; do sleep 0.05; done"
+    await cluster.start(pod("inside", waits, spec=SOCKET, container=LISTER))
+    await cluster.phase("inside", "Running")
+    worker = cluster.kubelets.worker_of("default", "inside")
+    assert worker is not None
+    cluster.hosts["a"].stop_kubelet()
+    while not any(b"refused" in line.data for line in worker.logs["probe"].lines):
+        await worker.logs["probe"].changed()
+    cluster.hosts["a"].start_kubelet()
+    assert "connection refused" in await cluster.output("inside")

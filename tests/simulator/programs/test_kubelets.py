@@ -1,92 +1,72 @@
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.behaviour import Behaviour
-from tests.simulator.programs.small_cluster import PODS, UUID, SmallCluster, hardware, pod, small_cluster
-from tests.watching import PATIENCE
+from tests.simulator.programs.small_cluster import PODS, UUID, SmallCluster, hardware, in_cluster, pod
 
 GPU = "nvidia.com/gpu"
 
 
-def run(machines: Any, body: Any, behaviour: Behaviour | None = None, **more: Any) -> None:
-    async def scenario() -> None:
-        async with small_cluster(machines, behaviour, **more) as cluster:
-            await body(cluster)
-
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
-
-
-def test_restarts_back_off_and_init_containers_come_first() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "echo ready"]}], "restartPolicy": "Always"}
-        await cluster.start(pod("p", "echo again; exit 3", spec=init))
-        waiting = await cluster.until(
-            f"{PODS}/p",
-            lambda obj: "CrashLoopBackOff" in str(obj["status"].get("containerStatuses")),
-        )
-        status = waiting["status"]["containerStatuses"][0]
-        assert status["restartCount"] == 1
-        assert status["lastState"]["terminated"]["exitCode"] == 3
-        assert waiting["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
-        assert await cluster.log("p", "first") == "ready\n"
-        with pytest.raises(ApiError, match="leave out previous"):
-            await cluster.client.text(f"{PODS}/p/log?container=probe&previous=true")
-
-    run([hardware("a", 1)], body)
+@in_cluster(hardware("a", 1))
+async def test_restarts_back_off_and_init_containers_come_first(cluster: SmallCluster) -> None:
+    init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "echo ready"]}], "restartPolicy": "Always"}
+    await cluster.start(pod("p", "echo again; exit 3", spec=init))
+    waiting = await cluster.until(
+        f"{PODS}/p",
+        lambda obj: "CrashLoopBackOff" in str(obj["status"].get("containerStatuses")),
+    )
+    status = waiting["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert waiting["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+    assert await cluster.log("p", "first") == "ready\n"
+    with pytest.raises(ApiError, match="leave out previous"):
+        await cluster.client.text(f"{PODS}/p/log?container=probe&previous=true")
 
 
-def test_environment_and_what_cannot_be_created() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        env = [
-            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {"name": "BOTH", "value": "$(POD)/$(NODE)"},
-        ]
-        other = pod("o", container={"envFrom": [{"configMapRef": {"name": "settings"}}]})
-        root = pod("r", spec={"securityContext": {"runAsNonRoot": True}})
-        await cluster.start(pod("p", "echo $POD on $NODE, $BOTH", container={"env": env}), root, other)
-        assert await cluster.output("p") == "p on a, p/a\n"
-        for name, text in (("r", "image will run as root"), ("o", "envFrom is not simulated")):
+@in_cluster(hardware("a", 1))
+async def test_environment_and_what_cannot_be_created(cluster: SmallCluster) -> None:
+    env = [
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "BOTH", "value": "$(POD)/$(NODE)"},
+    ]
+    other = pod("o", container={"envFrom": [{"configMapRef": {"name": "settings"}}]})
+    root = pod("r", spec={"securityContext": {"runAsNonRoot": True}})
+    await cluster.start(pod("p", "echo $POD on $NODE, $BOTH", container={"env": env}), root, other)
+    assert await cluster.output("p") == "p on a, p/a\n"
+    for name, text in (("r", "image will run as root"), ("o", "envFrom is not simulated")):
 
-            def told(obj: Json, text: str = text) -> bool:
-                return text in str(obj["status"].get("containerStatuses"))
+        def told(obj: Json, text: str = text) -> bool:
+            return text in str(obj["status"].get("containerStatuses"))
 
-            await cluster.until(f"{PODS}/{name}", told)
-
-    run([hardware("a", 1)], body)
+        await cluster.until(f"{PODS}/{name}", told)
 
 
-def test_running_pods_of_the_initial_state_keep_their_devices() -> None:
-    holder = pod("holder", devices={GPU: 1})
-    holder["metadata"] |= {"namespace": "default", "uid": "u-1"}
-    holder["spec"]["nodeName"] = "a"
-    holder["status"] = {"phase": "Running", "containerStatuses": [{"name": "probe", "state": {"running": {}}}]}
-
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(pod("p", "nvidia-smi -L", {GPU: 1}))
-        own = UUID.findall(await cluster.output("p"))
-        worker = cluster.kubelets.worker_of("default", "holder")
-        assert worker is not None
-        assert [unit.uuid for unit in worker.allocation.units] != own
-
-    run([hardware("a", 2)], body, objects=[holder])
+HOLDER = pod("holder", devices={GPU: 1})
+HOLDER["metadata"] |= {"namespace": "default", "uid": "u-1"}
+HOLDER["spec"]["nodeName"] = "a"
+HOLDER["status"] = {"phase": "Running", "containerStatuses": [{"name": "probe", "state": {"running": {}}}]}
 
 
-def test_a_pod_past_its_active_deadline_fails_and_frees_its_devices() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(pod("p", "echo on; sleep 3600", {GPU: 4}, spec={"activeDeadlineSeconds": 1}))
-        ended = await cluster.phase("p", "Failed")
-        assert ended["status"]["reason"] == "DeadlineExceeded"
-        assert ended["status"]["message"] == "Pod was active on the node longer than the specified deadline"
-        assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
-        assert (await cluster.log("p")).startswith("on")
-        await cluster.start(pod("q", "echo free", {GPU: 4}, spec={"activeDeadlineSeconds": 60}))
-        await cluster.phase("q", "Succeeded")
+@in_cluster(hardware("a", 2), objects=[HOLDER])
+async def test_running_pods_of_the_initial_state_keep_their_devices(cluster: SmallCluster) -> None:
+    await cluster.start(pod("p", "nvidia-smi -L", {GPU: 1}))
+    own = UUID.findall(await cluster.output("p"))
+    worker = cluster.kubelets.worker_of("default", "holder")
+    assert worker is not None
+    assert [unit.uuid for unit in worker.allocation.units] != own
 
-    run([hardware("a", 4)], body)
+
+@in_cluster(hardware("a", 4))
+async def test_a_pod_past_its_active_deadline_fails_and_frees_its_devices(cluster: SmallCluster) -> None:
+    await cluster.start(pod("p", "echo on; sleep 3600", {GPU: 4}, spec={"activeDeadlineSeconds": 1}))
+    ended = await cluster.phase("p", "Failed")
+    assert ended["status"]["reason"] == "DeadlineExceeded"
+    assert ended["status"]["message"] == "Pod was active on the node longer than the specified deadline"
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    assert (await cluster.log("p")).startswith("on")
+    await cluster.start(pod("q", "echo free", {GPU: 4}, spec={"activeDeadlineSeconds": 60}))
+    await cluster.phase("q", "Succeeded")

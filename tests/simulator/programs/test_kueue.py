@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.behaviour import Behaviour
-from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
-from tests.watching import PATIENCE
+from tests.simulator.programs.small_cluster import PODS, MakesTest, SmallCluster, hardware, in_cluster, pod
 
 GPU = "nvidia.com/gpu"
 API = "kueue.x-k8s.io/v1beta2"
@@ -32,16 +29,14 @@ def queues(quota: int) -> list[Json]:
     ]
 
 
-def run(body: Any, behaviour: Behaviour | None = None, quota: int = 16, **more: Any) -> None:
-    async def scenario() -> None:
-        machines = [hardware("n0"), hardware("n1")]
-        extra = more.pop("objects", [])
-        async with small_cluster(machines, behaviour, addons=("kueue",), objects=[*queues(quota), *extra], **more) as cluster:
-            for machine in machines:
-                await cluster.client.patch(f"/api/v1/nodes/{machine.node}", {"metadata": {"labels": {"pool": "h100"}}})
-            await body(cluster)
+async def labelled(cluster: SmallCluster) -> None:
+    for name in ("n0", "n1"):
+        await cluster.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"pool": "h100"}}})
 
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+
+def with_quota(quota: int, *objects: Json) -> MakesTest:
+    machines = hardware("n0"), hardware("n1")
+    return in_cluster(*machines, addons=["kueue"], objects=[*queues(quota), *objects], before=labelled)
 
 
 def members(name: str, count: int, total: int | None = None, script: str = "sleep infinity", devices: int = 8) -> list[Json]:
@@ -57,48 +52,43 @@ def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), {})
 
 
-def test_an_incomplete_group_goes_when_all_its_pods_are_deleted() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 2, total=3))
-        for n in range(2):
-            await cluster.until(f"{PODS}/g-{n}", lambda obj: obj["metadata"].get("finalizers"))
-        await cluster.client.delete(f"{PODS}/g-0")
-        await asyncio.sleep(SETTLE)
-        assert (await cluster.client.get(f"{PODS}/g-0"))["metadata"]["deletionTimestamp"]
-        await cluster.client.delete(f"{PODS}/g-1")
-        for n in range(2):
-            await cluster.gone(f"{PODS}/g-{n}")
-
-    run(body)
+@with_quota(16)
+async def test_an_incomplete_group_goes_when_all_its_pods_are_deleted(cluster: SmallCluster) -> None:
+    await cluster.start(*members("g", 2, total=3))
+    for n in range(2):
+        await cluster.until(f"{PODS}/g-{n}", lambda obj: obj["metadata"].get("finalizers"))
+    await cluster.client.delete(f"{PODS}/g-0")
+    await asyncio.sleep(SETTLE)
+    assert (await cluster.client.get(f"{PODS}/g-0"))["metadata"]["deletionTimestamp"]
+    await cluster.client.delete(f"{PODS}/g-1")
+    for n in range(2):
+        await cluster.gone(f"{PODS}/g-{n}")
 
 
-def test_a_suspended_job_is_started_when_quota_is_there() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        template = {"spec": {**pod("x", "sleep 0.2", {GPU: 8}, tolerations=[])["spec"]}}
-        spec = {"parallelism": 2, "completions": 2, "suspend": True, "template": template}
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
-            "spec": spec,
-        }
-        await cluster.client.create(JOBS, job)
-        done = await cluster.until(f"{JOBS}/train", lambda obj: condition(obj, "Complete").get("status") == "True")
-        assert done["status"]["succeeded"] == 2
-        workloads, _ = await cluster.client.list(WORKLOADS)
-        assert workloads[0]["metadata"]["name"].startswith("job-train-")
-
-    run(body)
+@with_quota(16)
+async def test_a_suspended_job_is_started_when_quota_is_there(cluster: SmallCluster) -> None:
+    template = {"spec": {**pod("x", "sleep 0.2", {GPU: 8}, tolerations=[])["spec"]}}
+    spec = {"parallelism": 2, "completions": 2, "suspend": True, "template": template}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": spec,
+    }
+    await cluster.client.create(JOBS, job)
+    done = await cluster.until(f"{JOBS}/train", lambda obj: condition(obj, "Complete").get("status") == "True")
+    assert done["status"]["succeeded"] == 2
+    workloads, _ = await cluster.client.list(WORKLOADS)
+    assert workloads[0]["metadata"]["name"].startswith("job-train-")
 
 
-def test_pods_that_do_not_get_ready_in_time_are_evicted() -> None:
-    text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {timeout: 1s, blockAdmission: true}\n"
-    metadata = {"name": "kueue-manager-config", "namespace": "kueue-system"}
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"controller_manager_config.yaml": text}}
+TEXT = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {timeout: 1s, blockAdmission: true}\n"
+METADATA = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": METADATA, "data": {"controller_manager_config.yaml": TEXT}}
 
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 3))
-        evicted = await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "Evicted").get("status") == "True")
-        assert condition(evicted, "Evicted")["reason"] == "PodsReadyTimeout"
 
-    run(body, quota=32, objects=[config])
+@with_quota(32, CONFIG)
+async def test_pods_that_do_not_get_ready_in_time_are_evicted(cluster: SmallCluster) -> None:
+    await cluster.start(*members("g", 3))
+    evicted = await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "Evicted").get("status") == "True")
+    assert condition(evicted, "Evicted")["reason"] == "PodsReadyTimeout"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.pods.groups import FINALIZER, SCHEDULED
 from fixtures.simulator.pods.state import condition
-from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 
 GPU = "nvidia.com/gpu"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
@@ -35,13 +33,7 @@ def members(name: str, count: int, devices: int = 8, **spec: Any) -> list[Json]:
     return [pod(f"{name}-{index}", devices={GPU: devices}, spec=link) for index in range(count)]
 
 
-def run(body: Callable[[SmallCluster], Awaitable[None]], behaviour: Behaviour | None = None, addon: str = "native-gangs") -> None:
-    async def whole() -> None:
-        addons = [addon] if addon else []
-        async with small_cluster([hardware("a"), hardware("b")], behaviour, addons=addons) as cluster:
-            await body(cluster)
-
-    asyncio.run(whole())
+with_the_gate = in_cluster(hardware("a"), hardware("b"), addons=["native-gangs"])
 
 
 async def told(cluster: SmallCluster, name: str, status: str) -> Json:
@@ -50,44 +42,38 @@ async def told(cluster: SmallCluster, name: str, status: str) -> Json:
     return condition(found, SCHEDULED)
 
 
-def test_a_gang_follows_the_one_that_leaves_and_more_pods_than_its_minimum_may_wait() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.client.create(GROUPS, group("first", 2))
-        await cluster.client.create(GROUPS, group("second", 1))
-        await cluster.start(*members("first", 2))
-        await cluster.bound("first-0", "first-1")
-        await cluster.start(*members("second", 3))
-        await told(cluster, "second", "False")
-        for name in ("first-0", "first-1"):
-            await cluster.client.delete(f"{PODS}/{name}")
-        await told(cluster, "second", "True")
-        await cluster.until(f"{PODS}/second-2", lambda obj: "Insufficient" in condition(obj, "PodScheduled").get("message", ""))
-        assert await cluster.unbound("second-0", "second-1", "second-2") == ["second-2"]
-
-    run(body)
+@with_the_gate
+async def test_a_gang_follows_the_one_that_leaves_and_more_pods_than_its_minimum_may_wait(cluster: SmallCluster) -> None:
+    await cluster.client.create(GROUPS, group("first", 2))
+    await cluster.client.create(GROUPS, group("second", 1))
+    await cluster.start(*members("first", 2))
+    await cluster.bound("first-0", "first-1")
+    await cluster.start(*members("second", 3))
+    await told(cluster, "second", "False")
+    for name in ("first-0", "first-1"):
+        await cluster.client.delete(f"{PODS}/{name}")
+    await told(cluster, "second", "True")
+    await cluster.until(f"{PODS}/second-2", lambda obj: "Insufficient" in condition(obj, "PodScheduled").get("message", ""))
+    assert await cluster.unbound("second-0", "second-1", "second-2") == ["second-2"]
 
 
-def test_a_deleted_group_stays_until_its_last_pod_is_gone() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.client.create(GROUPS, group("g", 1))
-        await cluster.start(*members("g", 1))
-        await cluster.bound("g-0")
-        await cluster.client.delete(f"{GROUPS}/g")
-        await asyncio.sleep(SETTLE)
-        assert (await cluster.client.get(f"{GROUPS}/g"))["metadata"]["finalizers"] == [FINALIZER]
-        await cluster.client.delete(f"{PODS}/g-0", {"gracePeriodSeconds": 0})
-        await cluster.gone(f"{GROUPS}/g")
-
-    run(body)
+@with_the_gate
+async def test_a_deleted_group_stays_until_its_last_pod_is_gone(cluster: SmallCluster) -> None:
+    await cluster.client.create(GROUPS, group("g", 1))
+    await cluster.start(*members("g", 1))
+    await cluster.bound("g-0")
+    await cluster.client.delete(f"{GROUPS}/g")
+    await asyncio.sleep(SETTLE)
+    assert (await cluster.client.get(f"{GROUPS}/g"))["metadata"]["finalizers"] == [FINALIZER]
+    await cluster.client.delete(f"{PODS}/g-0", {"gracePeriodSeconds": 0})
+    await cluster.gone(f"{GROUPS}/g")
 
 
-def test_without_the_gate_nothing_is_served_and_pods_lose_their_group() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        with pytest.raises(ApiError) as refusal:
-            await cluster.client.create(GROUPS, group("g"))
-        assert refusal.value.code == 404
-        await cluster.start(*members("g", 1))
-        await cluster.bound("g-0")
-        assert "schedulingGroup" not in (await cluster.client.get(f"{PODS}/g-0"))["spec"]
-
-    run(body, addon="")
+@in_cluster(hardware("a"), hardware("b"))
+async def test_without_the_gate_nothing_is_served_and_pods_lose_their_group(cluster: SmallCluster) -> None:
+    with pytest.raises(ApiError) as refusal:
+        await cluster.client.create(GROUPS, group("g"))
+    assert refusal.value.code == 404
+    await cluster.start(*members("g", 1))
+    await cluster.bound("g-0")
+    assert "schedulingGroup" not in (await cluster.client.get(f"{PODS}/g-0"))["spec"]

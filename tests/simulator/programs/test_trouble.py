@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.simulator.programs.small_cluster import hardware, pod, small_cluster
+from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 from tests.troubles import Trouble
-from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 
@@ -21,11 +18,11 @@ GPU = "nvidia.com/gpu"
     ],
 )
 def test_programs_live_through_an_api_in_trouble(troubles: list[Trouble]) -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a", 2)], troubles=troubles) as cluster:
-            await cluster.start(pod("p", "nvidia-smi -L; exit 0", {GPU: 2}))
-            ended = await cluster.phase("p", "Succeeded", "Failed")
-            assert ended["status"]["phase"] == "Succeeded"
-            assert (await cluster.log("p")).count("UUID: GPU-") == 2
+    @in_cluster(hardware("a", 2), troubles=troubles)
+    async def scenario(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "nvidia-smi -L; exit 0", {GPU: 2}))
+        ended = await cluster.phase("p", "Succeeded", "Failed")
+        assert ended["status"]["phase"] == "Succeeded"
+        assert (await cluster.log("p")).count("UUID: GPU-") == 2
 
-    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+    scenario()
