@@ -5,63 +5,37 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from conformance.catalogue import load_catalogue
 from conformance.cli.doctor.diagnosis import Diagnosis, diagnose
 from conformance.cli.doctor.text import render
 from conformance.inv.rights import Review, Right
 from conformance.requirement import needs_of
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Access, Report, Result, Run, Suite, Target, TargetKind, Verdict
+from fixtures.verdict.record import Access, Target, TargetKind, Verdict
 from reports.terminal import actions
 from tests.builders import a_node, a_pod, a_scope
 from tests.endtoend.runner import carried_out
+from tests.reports.sample_report import report, result
 
 CATALOGUE = load_catalogue()
 HOSTILE = "\x1b[2J\u202egpu ::error::x\r\n##[add-mask]y"
-
-
-def result(id_: str, verdict: Verdict, code: str = "", message: str = "", judged: int = 0) -> Result:
-    one = CATALOGUE.get(id_)
-    return Result(
-        id=id_,
-        title=one.title,
-        area=one.area,
-        level=one.level,
-        access=one.access,
-        verdict=verdict,
-        reason_code=code,
-        message=message,
-        judged=judged,
-        total=judged,
-        duration_seconds=0.0,
-        subjects=[],
-        rationale="",
-        remediation="",
-        references=[],
-    )
 
 
 def diagnosis(*, reviews: tuple[Review, ...] = (), holding: tuple[str, ...] = (), **objects: Any) -> Diagnosis:
     """A diagnosis of these objects, of a trial that judged FENCE-01 and had no access to probe."""
     scope = a_scope(**objects)
     results = [
-        result("FENCE-01", Verdict.PASSED, judged=1)
+        result("FENCE-01", Verdict.PASSED, judged=1, total=1)
         if id_ == "FENCE-01"
-        else result(id_, Verdict.NOT_APPLICABLE, "AboveAccess" if one.access is not Access.READ else "Nothing", "nothing of the kind")
+        else result(id_, Verdict.NOT_APPLICABLE, reason_code=code, message="nothing of the kind", level=one.level, access=one.access)
         for id_, one in CATALOGUE.by_id.items()
+        for code in ("AboveAccess" if one.access is not Access.READ else "Nothing",)
     ]
     asked = [Asked(id=one.id, title=one.title, area=one.area, level=one.level) for one in CATALOGUE.by_id.values()]
     target = Target(kind=TargetKind.LIVE, server="https://prod", context=HOSTILE, kubernetes_version="v1.37.0")
-    report = Report(
-        suite=Suite(version="1"),
-        target=target,
-        run=Run(id="r", started_at="", duration_seconds=0.0, command="", policy_digest=""),
-        verdict=Verdict.PASSED,
-        exit_code=0,
-        summary={},
-        scope=measure(asked, results, {}),
-        results=results,
-    )
+    made = msgspec.structs.replace(report(results), target=target, scope=measure(asked, results, {}))
     state = SimpleNamespace(
         scope=scope,
         snapshot=scope.snapshot,
@@ -69,7 +43,7 @@ def diagnosis(*, reviews: tuple[Review, ...] = (), holding: tuple[str, ...] = ()
         needs=needs_of(CATALOGUE.by_id.values(), Access.READ),
         opened=SimpleNamespace(target=target),
     )
-    return diagnose(state, report, ceiling=Access.WORKLOAD, reviews=reviews, with_devices=holding)  # type: ignore[arg-type]
+    return diagnose(state, made, ceiling=Access.WORKLOAD, reviews=reviews, with_devices=holding)  # type: ignore[arg-type]
 
 
 def test_devices_of_nodes_that_no_probe_reaches_are_not_free() -> None:

@@ -111,9 +111,6 @@ def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["halt"], "name the cluster"),
-        (["status"], "name the cluster"),
-        (["recover"], "name the cluster"),
         (["recover", "--kubeconfig", "x", "--run", "../x"], "not a run id"),
         (["recover", "--kubeconfig", "x", "--seconds", "0"], "at least 1"),
         (["recover", "--kubeconfig", "x", "--folder", "nowhere"], "no such folder"),

@@ -12,8 +12,9 @@ from chaos.model.experiment import Experiment
 from chaos.surface import local_runs
 from chaos.surface.docs_tables import experiments_table
 from chaos.surface.local_runs import LocalRun, document_digest, outcome_words, outcomes_in, read_local_runs, runs_summary
-from fixtures.verdict.chaos_record import ChaosReport, ChaosResult, encode_chaos
-from fixtures.verdict.record import Run, Suite, Target, TargetKind, Verdict
+from fixtures.verdict.chaos_record import ChaosResult, encode_chaos
+from fixtures.verdict.record import TargetKind, Verdict
+from tests.reports.chaos_samples import chaos, experiment
 
 
 @pytest.fixture(scope="module")
@@ -34,30 +35,14 @@ def run_of(experiment: Experiment, verdict: Verdict = Verdict.PASSED, document: 
 
 
 def report(folder: Path, kind: TargetKind, *results: ChaosResult) -> Path:
-    whole = ChaosReport(
-        suite=Suite(version="1.0"),
-        target=Target(kind=kind, kubernetes_version="v1.36.3", scenario="resilience"),
-        run=Run(id="run", started_at="2026-11-22T01:02:03Z"),
-        verdict=Verdict.PASSED,
-        exit_code=0,
-        summary={},
-        experiments=list(results),
-    )
+    whole = chaos(*results, kind=kind)
+    whole.target.kubernetes_version, whole.run.started_at = "v1.36.3", "2026-11-22T01:02:03Z"
     (folder / "chaos.json").write_bytes(encode_chaos(whole))
     return folder
 
 
 def result(id_: str, verdict: Verdict, message: str = "") -> ChaosResult:
-    return ChaosResult(
-        id=id_,
-        title="x",
-        level=1,
-        verdict=verdict,
-        target_kind=TargetKind.LOCAL,
-        message=message,
-        duration_seconds=12.34,
-        recovery_seconds=1.26,
-    )
+    return experiment(verdict, id=id_, target_kind=TargetKind.LOCAL, message=message, duration_seconds=12.34, recovery_seconds=1.26)
 
 
 def test_every_experiment_that_exists_there_has_run_there(experiments: dict[str, Experiment]) -> None:
