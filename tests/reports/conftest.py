@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.reports.axe import NoAxe, axe_script
 from tests.reports.browser import Page, find_browser
 from tests.reports.report_browser import Browser
 
@@ -20,6 +21,14 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
             yield Browser(runner, page, folder)
         finally:
             runner.run(page.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    try:
+        return axe_script(tmp_path_factory.mktemp("axe"))
+    except NoAxe as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

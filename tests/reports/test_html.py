@@ -13,7 +13,7 @@ from reports.formats import html
 from reports.page.devices import MAX_DEVICES
 from reports.page.rows import MAX_NAMED, MAX_OTHERS_SHOWN, MAX_PASSED_SHOWN
 from tests.reports.page_reports import full_report
-from tests.reports.sample_report import HOSTILE, NODES, hostile_report, report, result, sample_report, subject
+from tests.reports.sample_report import NODES, hostile_report, report, result, sample_report, subject
 
 VOID = {"meta", "path", "rect", "use", "input", "br", "img", "link"}
 
@@ -193,40 +193,6 @@ def test_only_http_references_become_links() -> None:
     links = [a for a in document.all("a") if not a["href"].startswith("#")]
     assert [a["href"] for a in links] == ["https://example.com/a?b=1&c=2", "http://example.com/x"]
     assert all(a["rel"] == "noopener noreferrer" for a in links)
-
-
-def test_hostile_text_stays_text() -> None:
-    document = Document(html.render(hostile_report()))
-    assert len(document.all("script")) == 1
-    assert len(document.all("svg")) > 0
-    assert not document.all("img")
-    assert all(re.match(r"https?://|#", a["href"]) for a in document.all("a"))
-    joined = "".join(document.text)
-    for name in ("script", "attribute", "single", "cdata", "template", "hebrew"):
-        assert HOSTILE[name] in joined
-    assert "49" not in re.findall(r"\b49\b", joined)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", joined)
-    assert "\\x1b[31mred" in joined
-    assert "gpu\\u202egnp.exe" in joined
-
-
-def test_megabyte_names_do_not_make_a_megabyte_page() -> None:
-    huge = "x" * 1_000_000
-    made = report(
-        [
-            result(
-                "A-1",
-                Verdict.FAILED,
-                [subject(huge, Verdict.FAILED, observed=huge, message=huge)],
-                title=huge,
-                message=huge,
-                remediation=huge,
-            )
-        ]
-    )
-    text = html.render(made)
-    assert len(text) < 100_000
-    assert "(999,700 more characters)" in text
 
 
 def test_ids_of_elements_are_unique_even_when_requirement_ids_collide() -> None:

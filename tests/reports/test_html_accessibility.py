@@ -6,7 +6,6 @@ import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report
-from tests.reports.axe import NoAxe, axe_script
 from tests.reports.browser import find_browser
 from tests.reports.chaos_samples import bare, mixed_chaos
 from tests.reports.page_reports import fleet_report, full_report
@@ -24,14 +23,6 @@ axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violation
   .filter((one) => ["serious", "critical"].includes(one.impact))
   .map((one) => `${one.impact} ${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`))
 """
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    try:
-        return axe_script(tmp_path_factory.mktemp("axe"))
-    except NoAxe as error:
-        pytest.skip(str(error))
 
 
 PAGES: dict[str, tuple[Report, ChaosReport | None]] = {

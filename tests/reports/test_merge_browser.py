@@ -7,7 +7,6 @@ import pytest
 from fixtures.verdict.record import TargetKind, Verdict
 from reports.merge.fleet import Fleet, Named, merge
 from reports.merge.views import to_html
-from tests.reports.axe import NoAxe, axe_script
 from tests.reports.browser import find_browser
 from tests.reports.report_browser import Browser
 from tests.reports.sample_report import hostile_report, sample_report
@@ -29,14 +28,6 @@ def a_fleet() -> Fleet:
         Named(hostile_report(), "hostile"),
     ]
     return merge(runs, unreadable=["x/report.json: cannot read the report"], now=NOW)
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    try:
-        return axe_script(tmp_path_factory.mktemp("axe"))
-    except NoAxe as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])

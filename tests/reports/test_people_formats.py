@@ -63,14 +63,6 @@ def test_summary_shows_three_subjects_and_counts_the_rest() -> None:
     assert "- and 9 more" in text
 
 
-def test_last_line_is_verdict_exit_code_and_path() -> None:
-    last = plain().splitlines()[-1]
-    assert last == (
-        "NOT CONFORMANT [simulated cluster]: 10 of the 14 requirements in this record judged; "
-        "exit code 1 (not conformant: at least one gating requirement failed), report out/x/report.html"
-    )
-
-
 def test_residue_is_named() -> None:
     made = sample_report()
     made.residue = ["Namespace a\x1b[2J", *[f"Pod {i}" for i in range(30)]]
