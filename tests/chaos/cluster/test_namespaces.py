@@ -112,15 +112,6 @@ def test_a_run_gives_names_of_one_form(name: str, may: bool) -> None:
     assert namespaces.is_name_of_run(name, RUN) is may
 
 
-def test_it_is_created_once_and_used_again(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        name = namespaces.ensure_run(cluster, RUN)
-        assert namespaces.ensure_run(cluster, RUN) == namespaces.find_run(cluster, RUN) == name
-        assert read_proofs(cluster)[RUN].created_this("namespaces", fetch(cluster, "namespaces", name))
-        assert namespaces.remove_run(cluster, RUN) == []
-        assert read_proofs(cluster)[RUN].names == ()
-
-
 @pytest.mark.parametrize("undoing", [False, True])
 def test_one_that_cannot_be_bounded_is_used_for_putting_back_only(tmp_path: Path, undoing: bool) -> None:
     with world(tmp_path, Trouble("create", NETWORK_POLICIES, 403, 9)) as (cluster, _):

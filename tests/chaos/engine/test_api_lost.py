@@ -6,7 +6,7 @@ Whatever happens: what was there before is there again at the end, or the run sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from chaos.engine import runner
 from chaos.engine.campaign import Campaign
 from chaos.engine.recover import status
 from chaos.safety.lease_keeper import LeaseKeeper
-from chaos.verdict.artefacts import Conformance
 from fixtures.cluster.client import Cluster
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import LABEL, activity, document
 from tests.chaos.engine.cutting import Proxy, Trigger, through
 from tests.chaos.engine.stage import Stage, load, stage
+from tests.chaos.experiments.test_end_to_end import NoConformance
 from tests.chaos.ledger.simulated_cluster import recover
 
 pytestmark = pytest.mark.test_all
@@ -32,16 +32,6 @@ pytestmark = pytest.mark.test_all
 NODES = b"PATCH /api/v1/nodes/"
 FAULT, UNDO = 1, 2
 """Writes to a node, in the order in which they come."""
-
-
-class NoConformance:
-    """Stands for the suite, which is not run here."""
-
-    def judge(self, areas: Iterable[str], own: Iterable[str] = ()) -> Conformance:
-        return Conformance(at="2026-01-01T00:00:00+00:00")
-
-    def forget(self) -> None:
-        """Nothing is remembered."""
 
 
 @pytest.fixture(scope="module")

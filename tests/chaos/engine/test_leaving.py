@@ -143,14 +143,6 @@ def test_a_namespace_whose_proof_cannot_be_written_is_taken_back_at_once(tmp_pat
         assert cluster.get("namespaces", namespaces.SHARED).status == 404
 
 
-def test_the_end_of_a_halt_leaves_nothing_of_it(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        before = leak_scan.scan(cluster)
-        halt(cluster)
-        assert end_halt(cluster) == []
-        assert before.differences(leak_scan.scan(cluster)) == []
-
-
 def test_the_end_of_a_halt_spares_who_holds_the_lease(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         lease = keeper(cluster)

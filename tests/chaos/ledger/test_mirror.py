@@ -83,14 +83,6 @@ def test_a_ledger_that_somebody_else_writes_refuses_the_act(tmp_path: Path) -> N
             book.arm("node.labels", ARGS)
 
 
-def test_a_ledger_that_was_deleted_refuses_the_act(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        cluster.delete("configmaps", NAME, namespaces.SHARED)
-        with pytest.raises(MirrorRefused, match="404"):
-            book.arm("node.labels", ARGS)
-
-
 def test_a_mark_that_could_not_be_written_goes_with_the_next(tmp_path: Path) -> None:
     trouble = Trouble("patch", "configmaps", 503, 0)
     with world(tmp_path, trouble) as (cluster, _):

@@ -159,16 +159,6 @@ def test_a_node_that_does_not_say_which_machine_it_is_is_asked_again_if_it_once_
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["team"] == "a"
 
 
-def test_a_node_that_never_comes_back_is_created_from_what_was_saved_and_told_as_not_ready(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = deleted_node(cluster, wait=0.2)
-        assert put_back("node.exists", cluster, args) == "the node is not Ready, as it was"
-        after = fetch(cluster, "nodes", "gpu-1")
-        assert after["metadata"]["labels"]["team"] == "a"
-        assert after["metadata"]["uid"] != "uid-gpu-1"
-        assert "conditions" not in after.get("status", {})
-
-
 def test_a_node_that_was_never_deleted_is_left_as_it_is(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         args = NodeExists().args(fetch(cluster, "nodes", "gpu-1"), 20)

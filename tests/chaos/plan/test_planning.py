@@ -260,11 +260,3 @@ def test_a_workload_that_the_policy_names_and_that_is_called_otherwise_by_now_is
     assert not {*found.found, *found.absent} & {"device-plugin"}
     assert find_components(world.view(), standing("other"), {"device-plugin": "gpu/old"}).unclear  # in the namespace that it names
     assert find_components(world.view(), standing("other"), {"device-plugin": "other/old"}).absent["device-plugin"]  # a tenant's copy
-
-
-def test_a_list_that_is_refused_says_nothing_of_what_is_installed() -> None:
-    found = find_components(World(nodes=[], apps__daemonsets=[]).view(), standing())
-    assert "cannot be told" in found.unclear["nfd-master"]
-    assert found.missing(("nfd-master",)) == ""
-    assert found.absent["device-plugin"] == "device-plugin is not installed"
-    assert found.absent["kueue"] == "kueue is not installed"  # its kind is not served, so nobody asks for Deployments
