@@ -104,10 +104,3 @@ def test_command_compares_and_rebuilds_folders(tmp_path: Path, capsys: pytest.Ca
     for name in ("report.html", "junit.xml", "report.md", "ctrf.json"):
         assert "Discovery killed" in (tmp_path / "b" / name).read_text(encoding="utf-8")
     assert 'chaos_verdict{experiment="A3"' in (tmp_path / "b" / "metrics.prom").read_text(encoding="utf-8")
-
-
-def test_command_refuses_the_experiments_of_another_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    held = chaos(experiment())
-    write_all(report([]), tmp_path, held)
-    assert cli.main(["report", str(tmp_path)]) == 4
-    assert "chaos.json: of run r" in capsys.readouterr().err

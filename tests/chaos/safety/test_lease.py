@@ -23,7 +23,6 @@ from chaos.safety.lease import HALT, KEY, NAME, Holder, halt, must_hold, read_le
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.cluster.watch import Observation
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, namespace, soon, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect
@@ -247,30 +246,6 @@ def test_a_deleted_lease_stops_the_run(tmp_path: Path) -> None:
         cluster.delete(KEY, NAME, namespaces.SHARED)
         assert run.stopped.wait(PATIENCE)
         assert run.told == ["the Lease was lost to nobody: it was deleted"]
-
-
-def test_trouble_shorter_than_the_lease_stops_nothing(tmp_path: Path) -> None:
-    trouble = Trouble("patch", KEY, 503, 0)
-    with world(tmp_path, trouble) as (cluster, _), running(cluster) as run:
-        trouble.times = 5
-        with Observation(cluster, KEY, namespaces.SHARED) as observation:
-            for _ in observation.until(soon()):
-                if trouble.times == 0:
-                    break
-        assert trouble.times == 0
-        must_hold(cluster, RUN)
-        assert run.told == []
-
-
-def test_an_api_that_is_gone_for_longer_stops_the_run(tmp_path: Path) -> None:
-    trouble = Trouble("patch", KEY, 503, 0)
-    with world(tmp_path, trouble) as (cluster, _), running(cluster, seconds=1) as run:
-        trouble.times = 10**6
-        assert run.stopped.wait(PATIENCE)
-        assert "could not be renewed for 1 s" in run.told[0]
-        trouble.times = 0
-        with pytest.raises(Aborted):
-            must_hold(cluster, "another")
 
 
 def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path) -> None:
