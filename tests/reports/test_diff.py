@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from fixtures.verdict.record import Coverage, Level, Result, Verdict
 from reports.diff import runs
 from tests.reports.sample_report import hostile_report, report, result, subject
@@ -19,39 +21,42 @@ def regress(old: list[Result], new: list[Result]) -> list[str]:
     return [c.subject for c in runs.regressions(runs.compare(report(old), report(new))) if isinstance(c, runs.Change)]
 
 
-def test_new_failure_fixed_and_still_failing_by_subject() -> None:
-    old = [one(BAD, ("a", BAD), ("b", OK), ("c", BAD))]
-    new = [one(BAD, ("a", OK), ("b", BAD), ("c", BAD))]
-    assert changes(old, new) == [("fixed", "node a"), ("new failure", "node b"), ("still failing", "node c")]
-    assert regress(old, new) == ["node b"]
+A_OK, A_BAD = [one(OK, ("a", OK))], [one(BAD, ("a", BAD))]
+A_UNSURE, A_WAIVED = [one(UNSURE, ("a", UNSURE))], [one(Verdict.WAIVED, ("a", BAD))]
+SILENT = [one(BAD, message="nothing judged")]
+NEW, FIXED, STILL, UNCLEAR = "new failure", "fixed", "still failing", "became inconclusive"
 
 
-def test_subject_gone_is_not_called_fixed() -> None:
-    assert changes([one(BAD, ("a", BAD))], [one(OK, ("b", OK))]) == [("subject gone", "node a")]
-    assert changes([one(OK, ("a", OK))], [one(OK, ("b", OK))]) == []
-
-
-def test_subject_omitted_from_the_new_report() -> None:
-    old = [one(BAD, ("a", BAD))]
-    assert changes(old, [one(OK, ("b", OK), subjects_omitted=5)]) == [("fixed", "node a")]
-    assert changes(old, [one(BAD, ("b", BAD), subjects_omitted=5)]) == [("new failure", "node b"), ("still failing", "node a")]
-
-
-def test_became_inconclusive_gates_a_must_only() -> None:
-    old = [one(OK, ("a", OK))]
-    new = [one(UNSURE, ("a", UNSURE))]
-    assert changes(old, new) == [("became inconclusive", "node a")]
-    assert regress(old, new) == ["node a"]
-    assert regress([one(OK, ("a", OK), level=Level.SHOULD)], [one(UNSURE, ("a", UNSURE), level=Level.SHOULD)]) == []
-    assert changes(new, new) == []
-
-
-def test_requirement_that_fails_without_a_subject() -> None:
-    old, new = [one(OK, ("a", OK))], [one(BAD, message="nothing judged")]
-    assert changes(old, new) == [("new failure", "")]
-    assert regress(old, new) == [""]
-    assert changes(new, old) == [("fixed", "")]
-    assert changes(new, new) == [("still failing", "")]
+@pytest.mark.parametrize(
+    ("old", "new", "found", "worse"),
+    [
+        (
+            [one(BAD, ("a", BAD), ("b", OK), ("c", BAD))],
+            [one(BAD, ("a", OK), ("b", BAD), ("c", BAD))],
+            [(FIXED, "node a"), (NEW, "node b"), (STILL, "node c")],
+            ["node b"],
+        ),
+        (A_BAD, [one(OK, ("b", OK))], [("subject gone", "node a")], []),
+        (A_OK, [one(OK, ("b", OK))], [], []),
+        (A_BAD, [one(OK, ("b", OK), subjects_omitted=5)], [(FIXED, "node a")], []),
+        (A_BAD, [one(BAD, ("b", BAD), subjects_omitted=5)], [(NEW, "node b"), (STILL, "node a")], ["node b"]),
+        (A_OK, A_UNSURE, [(UNCLEAR, "node a")], ["node a"]),
+        ([one(OK, ("a", OK), level=Level.SHOULD)], [one(UNSURE, ("a", UNSURE), level=Level.SHOULD)], [(UNCLEAR, "node a")], []),
+        (A_UNSURE, A_UNSURE, [], []),
+        (A_OK, SILENT, [(NEW, "")], [""]),
+        (SILENT, A_OK, [(FIXED, "")], []),
+        (SILENT, SILENT, [(STILL, "")], []),
+        ([one(OK, ("a", OK), ("a", OK))], [one(BAD, ("a", OK), ("a", BAD))], [(NEW, "node a")], ["node a"]),
+        (A_BAD, A_WAIVED, [("now waived", "node a")], []),
+        (A_WAIVED, A_BAD, [(NEW, "node a")], ["node a"]),
+        (A_WAIVED, A_WAIVED, [], []),
+    ],
+)
+def test_what_changed_by_subject_and_which_of_it_is_worse(
+    old: list[Result], new: list[Result], found: list[tuple[str, str]], worse: list[str]
+) -> None:
+    assert changes(old, new) == found
+    assert regress(old, new) == worse
 
 
 def test_requirements_added_removed_and_changed_are_not_blamed_on_the_cluster() -> None:
@@ -63,10 +68,6 @@ def test_requirements_added_removed_and_changed_are_not_blamed_on_the_cluster() 
         assert [(change.bucket.value, change.subject) for change in difference.changes] == [(bucket, "")]
         assert runs.regressions(difference) == []
     assert changes([one(OK)], [one(OK, title="Another title")]) == [("requirement changed", "")]
-
-
-def test_worst_verdict_counts_when_a_subject_appears_twice() -> None:
-    assert changes([one(OK, ("a", OK), ("a", OK))], [one(BAD, ("a", OK), ("a", BAD))]) == [("new failure", "node a")]
 
 
 def test_same_name_in_another_namespace_or_kind_is_another_subject() -> None:
@@ -92,11 +93,3 @@ def test_render_spells_out_controls() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert all(line == line.strip("\r") for line in text.splitlines())
-
-
-def test_waiver_given_and_expired() -> None:
-    failed, waived = [one(BAD, ("a", BAD))], [one(Verdict.WAIVED, ("a", BAD))]
-    assert changes(failed, waived) == [("now waived", "node a")]
-    assert changes(waived, failed) == [("new failure", "node a")]
-    assert regress(waived, failed) == ["node a"]
-    assert changes(waived, waived) == []

@@ -149,13 +149,19 @@ def test_an_area_of_which_the_later_run_judged_nothing_closes_the_gate() -> None
 # -- nodes that were replaced -------------------------------------------------------------------------
 
 
-def test_a_fault_on_the_machine_that_replaced_a_faulty_one_is_no_new_fault() -> None:
-    assert buckets(a_run({"old-1": BAD, "old-2": OK}), a_run({"new-1": OK, "new-2": BAD})) == [("still failing", "Node new-2")]
-
-
-def test_a_second_fault_among_replaced_machines_is_new() -> None:
-    before, after = a_run({"old-1": BAD, "old-2": OK}), a_run({"new-1": BAD, "new-2": BAD})
-    assert sorted(buckets(before, after)) == [("new failure", "Node new-2"), ("still failing", "Node new-1")]
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({"old-1": BAD, "old-2": OK}, {"new-1": OK, "new-2": BAD}, [("still failing", "Node new-2")]),
+        ({"old-1": BAD, "old-2": OK}, {"new-1": BAD, "new-2": BAD}, [("new failure", "Node new-2"), ("still failing", "Node new-1")]),
+        ({"a": BAD, "b": OK}, {"a": OK, "b": BAD}, [("fixed", "Node a"), ("new failure", "Node b")]),
+    ],
+    ids=["a fault of the machine that was replaced", "a second fault", "nodes that stay"],
+)
+def test_a_machine_stands_for_the_one_that_it_replaced(
+    before: dict[str, Verdict], after: dict[str, Verdict], found: list[tuple[str, str]]
+) -> None:
+    assert sorted(buckets(a_run(before), a_run(after))) == found
 
 
 def test_machines_of_another_kind_stand_for_nobody() -> None:
@@ -178,11 +184,6 @@ def test_nodes_that_came_or_went_are_named() -> None:
     assert "NOTE: nodes that are gone: b." in text
     assert "ADV-01 MUST Node c (none -> failed)" in text
     assert "NOTE: n" not in gate.render(decided(after, after))
-
-
-def test_a_node_that_stays_keeps_its_own_verdict() -> None:
-    before, after = a_run({"a": BAD, "b": OK}), a_run({"a": OK, "b": BAD})
-    assert sorted(buckets(before, after)) == [("fixed", "Node a"), ("new failure", "Node b")]
 
 
 def test_hostile_names_cannot_move_the_terminal() -> None:

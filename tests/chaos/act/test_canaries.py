@@ -55,28 +55,19 @@ def test_the_class_preempts_nobody_yields_to_everybody_and_is_no_default() -> No
 
 
 @pytest.mark.parametrize("what", specs(KNOWN))
-def test_every_pod_names_the_runs_class_or_the_policys(what: str) -> None:
-    assert specs(KNOWN)[what]["priorityClassName"] == canary_pods.own_class(plan())["metadata"]["name"] == NAMESPACE
-    assert specs(msgspec.structs.replace(KNOWN, priority_class="theirs"))[what]["priorityClassName"] == "theirs"
-
-
-@pytest.mark.parametrize("what", specs(KNOWN))
-def test_every_pod_is_pulled_with_the_policys_secrets(what: str) -> None:
-    known = msgspec.structs.replace(KNOWN, pull_secrets=("registry",))
-    assert specs(known)[what]["imagePullSecrets"] == [{"name": "registry"}]
-    assert "imagePullSecrets" not in specs(KNOWN)[what]
-
-
-@pytest.mark.parametrize("what", sorted(set(specs(KNOWN)) - {"deployment"}))
-def test_every_pod_of_its_own_has_a_deadline(what: str) -> None:
-    assert specs(KNOWN)[what]["activeDeadlineSeconds"] == canary_pods.lifetime(plan())
+def test_every_pod_has_the_runs_class_or_the_policys_its_secrets_and_a_deadline(what: str) -> None:
+    found = specs(KNOWN)[what]
+    assert found["priorityClassName"] == canary_pods.own_class(plan())["metadata"]["name"] == NAMESPACE
+    assert "imagePullSecrets" not in found
+    assert found.get("activeDeadlineSeconds") == (None if what == "deployment" else canary_pods.lifetime(plan()))
+    given = specs(msgspec.structs.replace(KNOWN, priority_class="theirs", pull_secrets=("registry",)))[what]
+    assert (given["priorityClassName"], given["imagePullSecrets"]) == ("theirs", [{"name": "registry"}])
 
 
 def test_a_deployment_is_owned_by_a_job_that_ends_it() -> None:
     """Its pods may have no deadline: the API server refuses one in the template of pods that are always restarted."""
     made = canary_deployment.deployment(plan(), KNOWN, "service", count=2, devices=1, prefer="gpu-1", owner=OWNER)
     assert made["metadata"]["ownerReferences"] == [OWNER]
-    assert "activeDeadlineSeconds" not in made["spec"]["template"]["spec"]
     job = canary_deployment.expiry(plan(), KNOWN, "expiry")["spec"]
     assert (job["parallelism"], job["activeDeadlineSeconds"], job["ttlSecondsAfterFinished"]) == (0, canary_pods.lifetime(plan()), 0)
 

@@ -14,7 +14,6 @@ from chaos.act.context import current
 from chaos.cluster.requests import merge, read
 from chaos.ledger.undos.nodes import NodeLabels
 from fixtures.kubernetes.models import Json
-from tests.chaos.catalogue.documents import LABEL
 
 
 def the_node() -> Json:
@@ -55,19 +54,7 @@ def undo() -> dict[str, Any]:
     return {}
 
 
-def undo_badly() -> None:
-    raise RuntimeError("the rollback trips")
-
-
 def hold(seconds: float) -> None:
-    threading.Event().wait(seconds)
-
-
-def taken_back(seconds: float) -> None:
-    """A breach that heals before the method ends."""
-    acting = current()
-    name = acting.plan.targets[0].name
-    acting.cluster.patch("nodes", name, {"metadata": {"labels": {LABEL: None}}})
     threading.Event().wait(seconds)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from chaos.activities.hosts import PROMPT, kubelet_args
 from chaos.ledger.undos.host import HostKubelet, Programs
-from chaos.model.plan import Plan, Target
+from chaos.model.plan import Target
 from tests.chaos.ledger.simulated_cluster import acting, ledger, plan, world
 from tests.simulator.host.injector import on_host
 from tests.simulator.programs.small_cluster import hardware, small_cluster
@@ -22,13 +22,9 @@ def arguments(folder: Path) -> Programs:
     with world(folder) as (cluster, _):
         made = acting(folder, cluster, ledger(folder))
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
-        made.plan = msgspec.structs.replace(made.plan, targets=(target,), facts=_facts(plan()))
+        made.plan = msgspec.structs.replace(made.plan, targets=(target,), facts={**plan().facts, "injector_image": "injector"})
         with made.as_current():
             return HostKubelet().programs(kubelet_args(STOP, START))
-
-
-def _facts(known: Plan) -> dict[str, object]:
-    return {**known.facts, "injector_image": "injector"}
 
 
 def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from chaos.model.conditions import parse_condition
 from chaos.observe.await_sample import await_sample
-from chaos.observe.sample import NoData, Reading, Sample, Signal
+from chaos.observe.sample import NoData, Reading, Sample
 from chaos.observe.sampler import MAX_VALUE, Sampler, steady_since
 from fixtures.cluster.trouble import ApiTrouble
 
@@ -21,35 +21,19 @@ def reading() -> Reading:
     return object.__new__(Reading)
 
 
-def sampled(tmp_path: Path, signals: dict[str, Signal], count: int = 3) -> list[dict[str, Any]]:
-    with Sampler(reading, signals, tmp_path / "samples.jsonl", 0.01) as sampler:
-        assert sampler.wait(lambda samples: len(samples) >= count, 30)
-    return [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
+@pytest.mark.parametrize(
+    "bad",
+    [NoData("not served"), ApiTrouble("Timeout", "no answer"), KeyError("hostile"), "x" * MAX_VALUE, object()],
+)
+def test_a_signal_without_data_is_an_error_of_the_sample_and_no_value(tmp_path: Path, bad: object) -> None:
+    def signal(reading: Reading) -> Any:
+        if isinstance(bad, Exception):
+            raise bad
+        return bad
 
-
-def _no_data(_reading: Reading) -> Any:
-    raise NoData("not served")
-
-
-def _trouble(_reading: Reading) -> Any:
-    raise ApiTrouble("Timeout", "no answer")
-
-
-def _trips(_reading: Reading) -> Any:
-    raise KeyError("hostile")
-
-
-def _long(_reading: Reading) -> Any:
-    return "x" * MAX_VALUE
-
-
-def _no_json(_reading: Reading) -> Any:
-    return object()
-
-
-@pytest.mark.parametrize("bad", [_no_data, _trouble, _trips, _long, _no_json])
-def test_a_signal_without_data_is_an_error_of_the_sample_and_no_value(tmp_path: Path, bad: Signal) -> None:
-    lines = sampled(tmp_path, {"bad": bad, "good": lambda _: {"n": 1}})
+    with Sampler(reading, {"bad": signal, "good": lambda _: {"n": 1}}, tmp_path / "samples.jsonl", 0.01) as sampler:
+        assert sampler.wait(lambda samples: len(samples) >= 3, 30)
+    lines = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
     assert all(line["values"] == {"good": {"n": 1}} for line in lines)
     assert all(0 < len(line["errors"]["bad"]) <= 300 for line in lines)
 

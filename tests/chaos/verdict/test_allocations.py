@@ -44,46 +44,31 @@ def subjects(snapshots: list[AllocationSnapshot]) -> dict[str, int]:
     return {one.invariant: one.subjects for one in check_invariants(snapshots)}
 
 
-def test_one_device_in_two_pods() -> None:
-    assert broken(moments({"1": pod("p", "GPU-1")}, {"1": pod("p", "GPU-1"), "2": pod("q", "GPU-1")})) == [("exclusive", 1.0)]
+ONE = {"1": pod("p", "GPU-1")}
+BOTH = {**ONE, "2": pod("q", "GPU-1")}
+REPLICAS = {"1": pod("p", "GPU-1::0", seen=["GPU-1"]), "2": pod("q", "GPU-1::1", seen=["GPU-1"])}
+SEEN_TWICE = {"1": pod("p", "GPU-1", seen=["GPU-1"]), "2": pod("q", "GPU-2", seen=["GPU-1"])}
+STATES: dict[str, tuple[list[AllocationSnapshot], list[tuple[str, float]]]] = {
+    "one device in two pods": (moments(ONE, BOTH), [("exclusive", 1.0)]),
+    "told once, at its first sight": (moments(BOTH, BOTH, BOTH), [("exclusive", 0.0)]),
+    "the same id on two nodes": (moments({"1": pod("p", "0"), "2": pod("q", "0", node="n2")}), []),
+    "declared sharing": (moments(BOTH, shared=[GPU]), []),
+    "replicas share a UUID": (moments(REPLICAS), []),
+    "and not an id": (moments({**REPLICAS, "3": pod("r", "GPU-1::1")}), [("exclusive", 0.0)]),
+    "seen in two pods": (moments(SEEN_TWICE), [("exclusive", 0.0), ("seen", 0.0)]),
+    "another device in a pod that stayed": (moments(ONE, {"1": pod("p", "GPU-2")}), [("kept", 1.0)]),
+    "fewer devices than asked for": (moments({"1": pod("p", asked=1)}), [("complete", 0.0)]),
+    "more devices than asked for": (moments({"1": pod("p", "GPU-1", "GPU-2", asked=1)}), [("complete", 0.0)]),
+    "another's device seen": (moments({"1": pod("p", "GPU-1", seen=["GPU-1", "GPU-2"])}), [("seen", 0.0)]),
+    "a device lost": (moments({}, {}, {}, inventory=[["GPU-1", "GPU-2"], ["GPU-1"], ["GPU-1"]]), [("lost", 2.0)]),
+    "all away and back": (moments({}, {}, {}, inventory=[["GPU-1", "GPU-2"], [], ["GPU-2", "GPU-1"]]), []),
+    "as many, and not the same": (moments({}, {}, inventory=[["GPU-1", "GPU-2"], ["GPU-1", "GPU-3"]]), [("lost", 1.0)]),
+}
 
 
-def test_the_same_id_on_two_nodes_is_two_devices() -> None:
-    assert broken(moments({"1": pod("p", "0"), "2": pod("q", "0", node="n2")})) == []
-
-
-def test_declared_sharing_is_none() -> None:
-    assert broken(moments({"1": pod("p", "GPU-1"), "2": pod("q", "GPU-1")}, shared=[GPU])) == []
-
-
-def test_replicas_share_a_uuid_and_not_an_id() -> None:
-    two = {"1": pod("p", "GPU-1::0", seen=["GPU-1"]), "2": pod("q", "GPU-1::1", seen=["GPU-1"])}
-    assert broken(moments(two)) == []
-    assert broken(moments({**two, "3": pod("r", "GPU-1::1")})) == [("exclusive", 0.0)]
-
-
-def test_a_device_that_is_seen_in_two_pods() -> None:
-    both = {"1": pod("p", "GPU-1", seen=["GPU-1"]), "2": pod("q", "GPU-2", seen=["GPU-1"])}
-    assert broken(moments(both)) == [("exclusive", 0.0), ("seen", 0.0)]
-
-
-def test_a_pod_that_stayed_with_another_device() -> None:
-    assert broken(moments({"1": pod("p", "GPU-1")}, {"1": pod("p", "GPU-2")})) == [("kept", 1.0)]
-
-
-@pytest.mark.parametrize("ids", [(), ("GPU-1", "GPU-2")])
-def test_a_pod_with_fewer_or_more_devices_than_it_asks_for(ids: tuple[str, ...]) -> None:
-    assert broken(moments({"1": pod("p", *ids, asked=1)})) == [("complete", 0.0)]
-
-
-def test_a_container_that_sees_anothers_device() -> None:
-    assert broken(moments({"1": pod("p", "GPU-1", seen=["GPU-1", "GPU-2"])})) == [("seen", 0.0)]
-
-
-def test_a_device_that_is_lost() -> None:
-    assert broken(moments({}, {}, {}, inventory=[["GPU-1", "GPU-2"], ["GPU-1"], ["GPU-1"]])) == [("lost", 2.0)]
-    assert broken(moments({}, {}, {}, inventory=[["GPU-1", "GPU-2"], [], ["GPU-2", "GPU-1"]])) == []
-    assert broken(moments({}, {}, inventory=[["GPU-1", "GPU-2"], ["GPU-1", "GPU-3"]])) == [("lost", 1.0)]  # as many, and not the same
+@pytest.mark.parametrize(("snapshots", "found"), STATES.values(), ids=STATES)
+def test_an_invariant_is_broken_by_this_and_not_by_that(snapshots: list[AllocationSnapshot], found: list[tuple[str, float]]) -> None:
+    assert broken(snapshots) == found
 
 
 def test_a_device_that_is_lost_is_counted_where_nobody_tells_ids() -> None:
@@ -103,11 +88,6 @@ def test_ids_and_counts_are_compared_by_number(by_id_first: bool) -> None:
             [AllocationSnapshot(t=0.0, phase=BEFORE, allocations=first), AllocationSnapshot(t=1.0, phase=AFTER, allocations=last)]
         )
         assert len(found[-1].breaches) == (lost if by_id_first else count == 3)
-
-
-def test_each_breach_is_told_once_at_its_first_sight() -> None:
-    state = {"1": pod("p", "GPU-1"), "2": pod("q", "GPU-1")}
-    assert broken(moments(state, state, state)) == [("exclusive", 0.0)]
 
 
 # -- how many were judged --------------------------------------------------------------------------------

@@ -27,23 +27,18 @@ def test_the_first_sample_that_holds_with_what_lies_before_it_as_uncertainty() -
     assert first_held(condition_in("+---"), 0.5) is None
 
 
-def test_recovery_is_the_start_of_the_last_unbroken_stretch() -> None:
-    inject = EventTime(t=1.5, uncertainty=0.1)
-    assert recovered(condition_in("++--+-+++"), inject, 2.0) == about(6.1, 1.1)
-
-
-def test_a_stretch_that_is_too_short_is_no_recovery() -> None:
-    assert recovered(condition_in("++--+-++"), EventTime(t=1.5, uncertainty=0.0), 2.0) is None
-
-
-def test_a_sample_that_does_not_tell_breaks_a_stretch() -> None:
-    assert recovered(condition_in("++--++?++"), EventTime(t=1.5, uncertainty=0.0), 3.0) is None
-
-
-def test_an_unknown_sample_says_nothing_of_what_was_before_it() -> None:
-    inject = EventTime(t=1.5, uncertainty=0.1)
-    assert recovered(condition_in("++-++?+++"), inject, 2.0) == about(6.1, 4.1)  # lost at 2, nowhere else
-    assert recovered(condition_in("++?+++"), inject, 2.0) == about(3.1, 1.7)  # may be as early as the fault
+@pytest.mark.parametrize(
+    ("shown", "stretch", "found"),
+    [
+        ("++--+-+++", 2.0, about(6.1, 1.1)),  # the last unbroken stretch
+        ("++--+-++", 2.0, None),  # too short
+        ("++--++?++", 3.0, None),  # a sample that does not tell breaks it
+        ("++-++?+++", 2.0, about(6.1, 4.1)),  # lost at 2, nowhere else
+        ("++?+++", 2.0, about(3.1, 1.7)),  # may be as early as the fault
+    ],
+)
+def test_recovery_is_the_start_of_the_last_unbroken_stretch(shown: str, stretch: float, found: Any) -> None:
+    assert recovered(condition_in(shown), EventTime(t=1.5, uncertainty=0.1), stretch) == found
 
 
 @pytest.mark.parametrize(
