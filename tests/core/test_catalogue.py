@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
+from conformance.catalogue_groups import WRITE_GROUPS
 from conformance.scope.platform_namespaces import READS as PROOFS
 from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.snapshot.custom_kinds import DEFINITIONS
@@ -38,11 +38,6 @@ def test_groups_are_replaced_by_what_they_stand_for_where_they_are_named(tmp_pat
     assert found.reads == ["nodes"]
     assert found.optional_reads == ["pods", *WORKLOAD_KEYS, DEFINITIONS, "configmaps"]
     assert found.writes == [*WRITE_GROUPS["workspace"], "create pods"]
-
-
-def test_what_two_groups_share_is_read_once() -> None:
-    both = expanded(["claims", "claimable"], READ_GROUPS)
-    assert both == [*READ_GROUPS["claims"], "resource.k8s.io/devicetaintrules"]
 
 
 @pytest.mark.parametrize(

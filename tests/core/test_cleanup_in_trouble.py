@@ -203,17 +203,6 @@ def test_removing_rides_out_passing_trouble(tmp_path: Path, ordered: list[Troubl
         assert left(workspace.cluster) == []
 
 
-@pytest.mark.parametrize("status", [409, "drop"], ids=str)
-def test_lasting_trouble_with_one_leaves_only_that_one(tmp_path: Path, status: int | str) -> None:
-    with a_workspace(tmp_path, Trouble("delete", FLAVORS, status, 10_000)) as (workspace, begin):
-        workspace.namespace()
-        workspace.create(FLAVORS, FLAVOR)
-        found = left(workspace.cluster)
-        begin()
-        assert [item.key for item in owned.remove(workspace.cluster, found, seconds=5)] == [FLAVORS]
-        assert [item.key for item in left(workspace.cluster)] == [FLAVORS]
-
-
 def test_an_object_that_took_the_name_is_left_alone(tmp_path: Path) -> None:
     with a_workspace(tmp_path) as (workspace, _):
         workspace.create(FLAVORS, FLAVOR)

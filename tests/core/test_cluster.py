@@ -12,7 +12,6 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.cluster.watch import Observation
 from fixtures.snapshot.collect import collect
-from fixtures.verdict.findings import Inconclusive
 from tests.served import kubeconfig, served
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
@@ -65,16 +64,6 @@ def test_retry_after_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert pauses == [1.0]
 
 
-@pytest.mark.parametrize(("status", "code"), [(500, "InternalError"), (403, "Forbidden")])
-def test_lasting_trouble_with_one_kind_is_that_kinds_alone(tmp_path: Path, status: int, code: str) -> None:
-    with served(tmp_path, [a_node("n")], [Trouble("list", "pods", status, 100)]) as (cluster, _):
-        snapshot = collect(cluster, ["nodes", "pods"], version="")
-        assert len(snapshot.nodes) == 1
-        with pytest.raises(Inconclusive) as caught:
-            _ = snapshot.pods
-        assert caught.value.code == code
-
-
 PLUGIN = """#!/bin/sh
 echo x >> "$0.calls"
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status":' \
@@ -118,36 +107,11 @@ def test_an_expired_continue_token_begins_the_list_anew(tmp_path: Path) -> None:
         assert len(collect(cluster, ["nodes"], version="").nodes) == 600
 
 
-def test_a_kind_that_is_not_served_is_no_trouble(tmp_path: Path) -> None:
-    with served(tmp_path, [a_node("n")]) as (cluster, _):
-        snapshot = collect(cluster, ["nodes", "ray.io/rayclusters"], version="")
-        assert snapshot.items("ray.io/rayclusters") == []
-        assert not snapshot.served("ray.io/rayclusters")
-
-
 def test_a_write_that_broke_is_not_repeated(tmp_path: Path) -> None:
     with served(tmp_path, [a_namespace("default")], [Trouble("create", "configmaps", "drop", 5)]) as (cluster, _):
         with pytest.raises(ApiTrouble):
             cluster.create("configmaps", a_configmap("x"), namespace="default")
         assert cluster.requests().by_verb_and_resource["create configmaps"] == 1
-
-
-def test_a_server_that_never_answers_is_a_timeout(tmp_path: Path) -> None:
-    with served(tmp_path, [a_node("n")], [Trouble("get", "nodes", "hang", 9)]) as (cluster, _):
-        with pytest.raises(ApiTrouble, match="nodes"):
-            cluster.request("GET", "/api/v1/nodes/n", seconds=0.5)
-
-
-def test_dry_run_leaves_nothing(tmp_path: Path) -> None:
-    with served(tmp_path, [a_namespace("default")]) as (cluster, _):
-        assert cluster.create("configmaps", a_configmap("x"), namespace="default", dry_run=True).ok
-        assert cluster.get("configmaps", "x", "default").status == 404
-
-
-def test_deletion_spares_an_object_that_took_the_name(tmp_path: Path) -> None:
-    with served(tmp_path, [a_namespace("default"), a_configmap("x")]) as (cluster, _):
-        assert cluster.delete("configmaps", "x", "default", uid="another-uid").status == 409
-        assert cluster.get("configmaps", "x", "default").ok
 
 
 def test_a_watch_sees_changes_and_survives_a_drop(tmp_path: Path) -> None:
@@ -166,12 +130,6 @@ def test_a_watch_sees_changes_and_survives_a_drop(tmp_path: Path) -> None:
         assert seen[-1] == 3
 
 
-def test_a_refused_watch_is_trouble(tmp_path: Path) -> None:
-    with served(tmp_path, [a_namespace("default")], [Trouble("watch", "configmaps", 403, 99)]) as (cluster, _):
-        with pytest.raises(ApiTrouble), Observation(cluster, "configmaps", "default"):
-            pass
-
-
 def test_a_broken_kubeconfig_never_shows_its_contents(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text("users:\n- name: a\n  user: {token: s3cret\n: [")
@@ -179,13 +137,6 @@ def test_a_broken_kubeconfig_never_shows_its_contents(tmp_path: Path) -> None:
         Cluster.from_kubeconfig(path)
     assert "s3cret" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
-    cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, "http://127.0.0.1:9"))
-    with pytest.raises(ClusterUnreachable) as caught:
-        cluster.probe()
-    assert str(caught.value).startswith("server http://127.0.0.1:9: ")
 
 
 class _Silence(queue.Queue[Any]):

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.cli import pages as module
 from conformance.cli.pages import main, pages, policy_page
 from conformance.policy import model
 from conformance.policy.policy_file import build_policy, policy_schema, read_policy_file
@@ -59,11 +58,6 @@ def test_every_key_of_the_policy_has_a_row_with_a_meaning() -> None:
 )
 def test_rows_name_type_default_and_meaning(row: str) -> None:
     assert row in policy_page()
-
-
-def test_docstrings_are_those_right_after_a_field() -> None:
-    source = 'class A:\n    """Of A."""\n    x: int = 1\n    y: int = 2\n    """Of\n    y."""\n    z: int = 3\n    3\n    "stray"\nB = 1\n'
-    assert module._docstrings(source) == {("A", ""): "Of A.", ("A", "y"): "Of\n    y."}
 
 
 def test_the_schema_page_is_the_schema_that_files_are_checked_with() -> None:

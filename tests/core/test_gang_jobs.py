@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.gang.checks import check_partial, check_used, partial_since
+from conformance.gang.checks import check_partial, check_used
 from conformance.policy.model import Policy
 from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.gang_marks import gang_system
@@ -153,11 +153,6 @@ def test_a_jobset_is_counted_once_and_not_by_its_jobs() -> None:
 def test_a_suspended_job_without_pods_on_nodes_is_not_judged() -> None:
     [finding] = partial(a_scope(pods=of_job(0), batch__jobs=[a_job(spec={"suspend": True})]))
     assert finding.outcome is Outcome.NOT_JUDGED
-
-
-def test_partial_since_needs_a_placement() -> None:
-    [job] = gang_jobs(a_scope(pods=of_job(0), batch__jobs=[a_job()]))
-    assert partial_since(job) is None
 
 
 # -- GANG-06 --

@@ -284,16 +284,3 @@ def test_a_part_that_is_made_in_order_is_missed_only_when_the_first_had_time_to_
 
 
 # -- other schedulers --
-
-
-def test_a_scheduler_that_the_suite_does_not_know_is_not_called_the_default_one() -> None:
-    scope = a_scope(pods=[member(i, bound=True, owner="Job/train", schedulerName="yunikorn") for i in range(8)], batch__jobs=[a_train()])
-    finding = only(list(check_used(scope)))
-    assert finding.outcome is Outcome.UNDECIDED
-    assert "yunikorn" in finding.message
-
-
-def a_train() -> Json:
-    job = a_workload("Job", "train", {"parallelism": 8, "completions": 8})
-    job["metadata"]["uid"] = "uid-train"
-    return job

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.cluster import access
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
-from fixtures.ownership import proof
 from fixtures.probes.workspace import Workspace
 from tests.served import served
 
@@ -68,15 +66,6 @@ def test_the_class_is_not_created_either(tmp_path: Path) -> None:
         with pytest.raises(ApiTrouble, match=r"may not delete scheduling\.k8s\.io/priorityclasses"):
             Workspace(cluster, "r1").priority_class()
         assert of_the_run(cluster, "scheduling.k8s.io/priorityclasses") == []
-
-
-def test_each_kind_is_asked_about_once(tmp_path: Path) -> None:
-    with a_cluster(tmp_path) as cluster:
-        workspace = Workspace(cluster, "r1")
-        for name in ("a", "b", "c"):
-            workspace.create("configmaps", {**CONFIGMAP, "metadata": {"name": name}}, workspace.namespace())
-        asked = cluster.requests().by_verb_and_resource["create authorization.k8s.io/selfsubjectaccessreviews"]
-        assert asked == 2 * len(access.REMOVAL_VERBS) + len(proof.VERBS)  # namespaces, ConfigMaps; the class that vouches
 
 
 def test_a_refused_watch_is_not_asked_for_again(tmp_path: Path) -> None:

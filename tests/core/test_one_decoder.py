@@ -83,34 +83,6 @@ def test_whoever_makes_values_of_a_text_is_known(folder: str) -> None:
     assert known == found, "READERS names what is no longer there"
 
 
-@pytest.mark.parametrize(
-    ("code", "read"),
-    [
-        ("yaml.safe_load(a)", ["yaml.safe_load"]),
-        ("yaml.load(a, Loader=yaml.CSafeLoader)", ["yaml.load", "yaml.CSafeLoader"]),
-        ("list(map(json.loads, a))", ["json.loads"]),
-        ("msgspec.json.decode(a)", ["msgspec.json.decode"]),
-        ("msgspec.json.Decoder(B)", ["msgspec.json.Decoder"]),
-        ("msgspec.yaml.decode(a)", ["msgspec.yaml.decode"]),
-        ("typed.decoder(B).decode(a)", ["typed.decoder"]),
-        ("from json import loads", ["json.loads"]),
-        ("from yaml import safe_load as read", ["yaml.safe_load"]),
-        ("from msgspec.json import decode", ["msgspec.json.decode"]),
-        ("from msgspec import json", ["msgspec.json"]),
-        ("from fixtures.text.typed import decode", ["typed.decode"]),
-        ("import yaml as y", ["yaml"]),
-        ("import pickle\npickle.loads(a)", ["pickle.loads"]),
-        ("json.dumps(a).encode()\nyaml.safe_dump(b)", []),
-        ("msgspec.json.encode(a).decode()", []),
-        ("def f() -> msgspec.json.Decoder[B]: ...", []),
-        ("json_text.decode(a)\nyaml_text.load(b)\nanswer.json()", []),
-        ("from msgspec.structs import replace\nimport json\nimport yaml", []),
-    ],
-)
-def test_what_makes_values_of_a_text_is_found(code: str, read: list[str]) -> None:
-    assert sorted(name for _, name in readings(code)) == sorted(read)
-
-
 TRANSPORTS = ("urllib3", "http.client", "urllib.request", "kubernetes", "requests", "aiohttp", "websockets")
 SPEAKS = {
     "conformance/delivery/upload.py": "sends an archive to an object store",

@@ -75,19 +75,6 @@ def test_a_dry_run_creates_no_class(tmp_path: Path) -> None:
         assert classes(cluster) == []
 
 
-def test_a_class_that_stays_is_residue(tmp_path: Path) -> None:
-    trouble = Trouble("delete", owned.PRIORITY_CLASSES, 403, 0)
-    with served(tmp_path, troubles=[trouble], admissions=chain()) as (cluster, _):
-        workspace = Workspace(cluster, RUN)
-        name = workspace.priority_class()
-        trouble.times = 9
-        workspace.close()
-        assert [name in line for line in workspace.residue] == [True]
-        trouble.times = 0
-        workspace.close()
-        assert (workspace.residue, classes(cluster)) == ([], [])
-
-
 def test_an_api_server_that_does_not_know_the_class_yet_is_asked_again(tmp_path: Path) -> None:
     with served(tmp_path, admissions=chain()) as (cluster, _):
         workspace = Workspace(cluster, RUN)

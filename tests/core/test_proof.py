@@ -167,17 +167,6 @@ def test_a_namespace_that_says_it_is_a_proof_is_none(tmp_path: Path) -> None:
         assert read_proofs(cluster) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"run": 5}', "null"])
-def test_a_record_that_cannot_be_read_vouches_for_nothing(tmp_path: Path, text: str) -> None:
-    with served(tmp_path) as (cluster, _):
-        mine = opened(cluster)
-        mine.vouch("a")
-        cluster.patch(CLASSES, mine.name, {"metadata": {"annotations": {PROOF: text}}})
-        view = read_proofs(cluster)[RUN]
-        assert (view.records, view.digests) == ((), frozenset())
-        assert (view.classes, view.unreadable) == ((), (mine.name,))
-
-
 def test_what_cannot_be_vouched_for_is_refused(tmp_path: Path) -> None:
     lost = Trouble("patch", CLASSES, 403)
     with served(tmp_path, troubles=[lost]) as (cluster, _):

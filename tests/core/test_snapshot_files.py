@@ -55,18 +55,6 @@ def test_json_of_several_commands_with_something_else_between_is_not_read_in_par
         load_files(path)
 
 
-def test_a_time_without_quotes_is_the_time_that_it_is_with_them(tmp_path: Path) -> None:
-    pod = """apiVersion: v1
-kind: Pod
-metadata: {name: p, namespace: team-a, creationTimestamp: TIME}
-spec: {containers: [{name: c}]}
-"""
-    snapshots = []
-    for name, when in (("plain.yaml", "2026-01-01T00:00:00Z"), ("quoted.yaml", '"2026-01-01T00:00:00Z"')):
-        snapshots.append(load_files(write(tmp_path / name, pod.replace("TIME", when))))
-    assert [snapshot.pods[0].metadata.creation_timestamp for snapshot in snapshots] == ["2026-01-01T00:00:00Z"] * 2
-
-
 def test_a_terminal_prompt_before_the_yaml_is_no_trouble(tmp_path: Path) -> None:
     path = write(tmp_path / "n.yaml", "$ kubectl get node gpu-0 -o yaml\napiVersion: v1\nkind: Node\nmetadata: {name: gpu-0}\n")
     assert load_files(path).nodes[0].name == "gpu-0"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.devices.free_devices import Place
-from conformance.dra.exclusive_claims import Given, _no_question, judge_pair
-from conformance.outputs.node_labels import advertisement
+from conformance.dra.exclusive_claims import Given, judge_pair
 from conformance.outputs.resource_slice import SliceDevice
 from conformance.probes.pending import PendingPod, judge_pending
 from fixtures.verdict.findings import Outcome, Subject
-from tests.builders import a_cpu_node
 
 DRIVER = "gpu.nvidia.com"
 UUIDS = {"gpu-0": "GPU-a", "gpu-1": "GPU-b", "gpu-0-again": "GPU-a", "nameless": ""}
@@ -76,8 +73,3 @@ def test_shares_of_one_device_are_no_fault() -> None:
 def test_an_impossible_claim_waits_because_of_its_claim(waited: dict[str, str], control: str, outcome: Outcome) -> None:
     pod = PendingPod(subject=Subject("Pod", "p", "ns"), seconds=1.0, **waited)  # type: ignore[arg-type]
     assert judge_pending(pod, "a device", "none fits", control, words="cannot allocate all claims").outcome is outcome
-
-
-def test_places_that_have_no_exclusive_claims_say_so() -> None:
-    place = Place(node=a_cpu_node("gpu-0"), view=advertisement({}), resource="nvidia.com/gpu", free=1, capacity=1, shared=False)
-    assert "device plugin" in _no_question(place)

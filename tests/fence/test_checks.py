@@ -8,7 +8,7 @@ from conformance.devices.products import pools
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import NotApplicable, Outcome
-from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload
+from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
 
@@ -165,18 +165,6 @@ def test_blanket_tolerations_of_templates(toleration: str, blanket: bool) -> Non
     assert (finding.outcome is Outcome.BAD) is blanket
 
 
-def test_platform_namespaces_may_tolerate_everything() -> None:
-    pods = [a_pod("cilium", "kube-system", tolerations=["*"]), a_pod("web", "team-a", tolerations=["nvidia.com/gpu:NoSchedule"])]
-    assert by_name(check_blanket_tolerations(a_scope(pods=pods))) == {"web": Outcome.OK}
-
-
-def test_blanket_tolerations_inside_custom_resources() -> None:
-    ray = a_workload("RayCluster", "r", {"workerGroupSpecs": [{"groupName": "g", "template": {"spec": a_spec(tolerations=["*"])}}]})
-    train = a_workload("TrainJob", "t", {"podSpecOverrides": [{"targetJobs": [{"name": "node"}], "tolerations": [a_toleration("*")]}]})
-    found = by_name(check_blanket_tolerations(a_scope(rayclusters=[ray], trainjobs=[train])))
-    assert found == {"r spec.workerGroupSpecs[g].template.spec": Outcome.BAD, "t spec.podSpecOverrides[0]": Outcome.BAD}
-
-
 # -- FENCE-04
 
 
@@ -242,11 +230,6 @@ def test_device_pods_select_accelerator_nodes_only(spec: Json, outcome: Outcome)
     assert by_name(check_aimed(a_scope(nodes=[a_node(), a_cpu_node()], pods=pods))) == {"train": outcome}
 
 
-def test_without_device_pods_there_is_nothing_to_aim() -> None:
-    with pytest.raises(NotApplicable):
-        list(check_aimed(a_scope(nodes=[a_node()], pods=[a_pod()])))
-
-
 # -- virtual machines, other vendors' names
 
 
@@ -258,11 +241,6 @@ def test_a_pod_that_holds_a_device_by_a_product_s_name_is_no_intruder() -> None:
     ]
     found = by_name(check_intruders(a_scope(nodes=[a_node(capacity={"nvidia.com/GA102GL_A10": "1"})], pods=pods)))
     assert found == {"virt-launcher": Outcome.OK, "fabric-only": Outcome.BAD, "none": Outcome.BAD}
-
-
-def test_a_pod_that_asks_for_none_of_a_device_is_an_intruder() -> None:
-    (finding,) = check_intruders(a_scope(nodes=[a_node()], pods=[a_pod("web", devices={"nvidia.com/gpu": "0"}, node="gpu-0")]))
-    assert finding.outcome is Outcome.BAD
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/gpuu", "amd.com/gpu"])

@@ -9,7 +9,7 @@ from conformance.fence.device_probe import Plan, PodOutcome, judge_device, plan_
 from fixtures.kubernetes.models import Pod
 from fixtures.probes.pods import probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import H100, a_cpu_node, a_node, a_pod, a_policy, a_scope
 
 PLAN = Plan(product=H100, node=a_node(), resource="nvidia.com/gpu", labels={"nvidia.com/gpu.product": H100})
@@ -95,11 +95,6 @@ def test_nodes_without_device_resources_are_not_judged() -> None:
     assert [finding.outcome for finding in findings] == [Outcome.NOT_JUDGED]
     with pytest.raises(NotApplicable):
         list(probe_devices(a_scope(nodes=[a_cpu_node()]), NO_WORKSPACE))
-
-
-def test_without_a_free_device_nothing_is_claimed() -> None:
-    with pytest.raises(Inconclusive, match=r"0 of 8 nvidia\.com/gpu free"):
-        list(probe_devices(a_scope(nodes=[a_node()], pods=[a_pod(devices=8, node="gpu-0")]), NO_WORKSPACE))
 
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a pod of more priority"}

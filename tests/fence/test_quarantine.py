@@ -84,17 +84,6 @@ def test_a_condition_that_nobody_can_read_is_undecided() -> None:
     assert "AcmeCheck=True" in finding.message
 
 
-def test_a_repaired_node_that_remediation_left_cordoned_fails() -> None:
-    labels = {
-        "k8saas.nvidia.com/cordon-by": "NVSentinel",
-        "k8saas.nvidia.com/cordon-timestamp": ago(6 * DAY).replace(":", "-"),
-    }
-    healthy = a_condition("SysLogsXIDError", "False", reason="SysLogsXIDErrorIsHealthy", message="No Health Failures")
-    finding = only(told(healthy, labels=labels, cordoned=6 * DAY))
-    assert finding.outcome is Outcome.BAD
-    assert "cordon of NVSentinel for 6 days" in finding.message
-
-
 BY = {"k8saas.nvidia.com/cordon-by": "NVSentinel"}
 
 
@@ -118,12 +107,6 @@ def test_a_label_of_nvsentinel_names_the_owner_of_a_cordon_only_if_its_time_does
 
 def test_a_repaired_node_that_was_cordoned_an_hour_ago_is_undecided() -> None:
     assert only(told(FINE, cordoned=HOUR, annotations=NVSENTINEL)).outcome is Outcome.UNDECIDED
-
-
-def test_an_administrator_s_cordon_of_a_healthy_node_is_no_quarantine() -> None:
-    node = told(FINE)
-    node.spec.unschedulable = True
-    assert only(node, fields=written(SPEC_UNSCHEDULABLE, age=9 * DAY)).outcome is Outcome.OK
 
 
 def test_an_unhealthy_taint_on_a_node_that_is_healthy_again_fails_when_it_is_old() -> None:

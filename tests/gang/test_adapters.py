@@ -9,7 +9,6 @@ from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, c
 from conformance.gang.adapters.base import in_turn
 from conformance.gang.adapters.grouped import keeps_link
 from conformance.gang.adapters.kueue import pods_ready_timeout
-from conformance.gang.adapters.volcano import member
 from conformance.gang.checks import check_installed
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
@@ -139,23 +138,9 @@ def test_kueue_promises_what_it_is_set_up_for() -> None:
 POD: Json = {"metadata": {"name": "g-0", "labels": {"a": "b"}}, "spec": {"containers": []}}
 
 
-def test_a_member_of_volcano_names_its_group_and_scheduler() -> None:
-    pod = member(POD, "g")
-    assert pod["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "g"}
-    assert pod["spec"]["schedulerName"] == "volcano"
-    assert POD == {"metadata": {"name": "g-0", "labels": {"a": "b"}}, "spec": {"containers": []}}
-
-
 def test_a_gang_of_volcano_has_the_priority_of_its_pods() -> None:
     spec = Volcano().group(Gang(name="g", pods=(POD, POD)), "probes")["spec"]
     assert spec == {"minMember": 2, "queue": "default", "priorityClassName": "probes"}
-
-
-def test_a_member_of_kueue_says_how_many_it_waits_for() -> None:
-    pod = Kueue().member(POD, Gang(name="g", pods=(POD, POD)))
-    assert pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "g"
-    assert pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "2"
-    assert "schedulerName" not in pod["spec"]
 
 
 def test_gangs_are_created_in_turn() -> None:
@@ -167,13 +152,6 @@ def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
     findings = installed(scope_of(policy=a_policy(gang={"adapters": ["volcan"], "required": True})))
     assert {name: finding.outcome for name, finding in findings.items()} == {"volcan": Outcome.UNDECIDED}
     assert "volcano, kueue, native" in findings["volcan"].message
-
-
-def test_a_native_gang_is_a_group_and_pods_that_name_it() -> None:
-    assert Native().guarantee(scope_of())[0] is Guarantee.PLACEMENT
-    gang = Gang(name="g", pods=(POD, POD, POD))
-    assert Native().group(gang, "low")["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "low"}
-    assert native.member(POD, "g")["spec"]["schedulingGroup"] == {"podGroupName": "g"}
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,6 @@ def test_kai_without_its_scheduler_or_its_binder_places_nothing(numbers: tuple[i
     assert "0/1 available" in finding.message
 
 
-def test_a_tenants_deployment_of_that_name_is_no_scheduler() -> None:
-    lookalikes = of_kai("kai-scheduler-default", namespace="team-a")
-    assert only(scope_of(policy=NEEDED, apps__deployments=lookalikes)).outcome is Outcome.BAD
-
-
 def placed_by(name: str, **more: Any) -> Pod:
     pod = a_pod(devices=1, node="gpu-0", schedulerName=name, **more)
     pod.metadata.creation_timestamp = "1970-01-02T00:00:00Z"
@@ -133,12 +128,6 @@ def test_a_crd_without_a_scheduler_is_not_called_nothing() -> None:
     finding = only(scope_of(policy=NEEDED, **definitions))
     assert finding.outcome is Outcome.UNDECIDED
     assert "podgroups.scheduling.run.ai" in finding.message
-
-
-def test_a_scheduler_that_the_suite_does_not_know_is_not_called_nothing() -> None:
-    finding = only(scope_of(pods=of_job(8, schedulerName="yunikorn"), batch__jobs=[a_job()]))
-    assert finding.outcome is Outcome.UNDECIDED
-    assert "yunikorn" in finding.message
 
 
 def test_the_policy_may_name_a_scheduler_that_is_only_read() -> None:

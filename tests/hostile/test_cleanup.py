@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from chaos.cluster import namespaces
 from chaos.safety.lease import Holder
 from conformance.cli import cleanup
 from fixtures.cluster.client import Cluster
-from fixtures.ownership import owned, read_proofs
+from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, CONFORMANCE_PREFIX, PROOF
 from fixtures.probes.workspace import Workspace
@@ -159,34 +158,6 @@ def test_a_living_run_is_spared(stage: Stage, asleep: bool) -> None:
     assert f"spared, because it is alive: run {OTHER}" in told
     assert stage.there() & {living, ended} == {living}
     assert stage.there(CLASSES) == {f"gpu-conformance-{OTHER}"}
-
-
-def test_a_run_on_another_machine_is_spared_while_it_is_renewed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.leave()
-    elsewhere = str(msgspec.structs.replace(Process.me(), boot="0d7e9c7e-1111-4222-8333-444455556666", pid=4_000_000))
-    stage.say(RUN, process=elsewhere)
-    assert "spared" in stage.cleanup(*YES)[1]
-    monkeypatch.setattr(read_proofs, "RENEW_SECONDS", 0.2)
-    monkeypatch.setattr(read_proofs, "WRITE_SECONDS", 1.0)
-    stage.say(RUN, process=elsewhere, renewed="2020-01-01T00:00:00+00:00")
-    assert stage.cleanup(*YES)[0] == 0
-    assert NAMESPACE not in stage.there()
-
-
-def test_a_run_on_a_machine_whose_clock_is_behind_is_spared(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its probes would be deleted under it otherwise."""
-    monkeypatch.setattr(read_proofs, "RENEW_SECONDS", 1.0)
-    stage.leave()
-    behind = (datetime.now(UTC) - timedelta(seconds=600)).isoformat(timespec="milliseconds")
-    later = (datetime.now(UTC) - timedelta(seconds=599)).isoformat(timespec="milliseconds")
-    elsewhere = str(msgspec.structs.replace(Process.me(), boot="0d7e9c7e-1111-4222-8333-444455556666", pid=4_000_000))
-    stage.say(RUN, process=elsewhere, renewed=behind)
-    beat = threading.Timer(0.5, stage.say, args=(RUN,), kwargs={"renewed": later})
-    beat.start()
-    code, told = stage.cleanup(*YES)
-    beat.join()
-    assert (code, f"spared, because it is alive: run {RUN}" in told) == (0, True)
-    assert NAMESPACE in stage.there()
 
 
 @pytest.mark.parametrize(("seconds", "spared"), [(3, True), (30, True), (600, False)])

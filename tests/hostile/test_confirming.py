@@ -37,12 +37,6 @@ def test_a_cluster_is_allowed_by_its_uid_alone(cluster: Cluster, capsys: pytest.
     assert "\x1b" not in told
 
 
-def test_a_machine_says_yes_beforehand(cluster: Cluster) -> None:
-    confirm(cluster, PLAN, Consent(allowed=(UID,), yes=True))
-    with pytest.raises(NotConfirmed, match="expected --yes"):
-        confirm(cluster, PLAN, Consent(allowed=(UID,)))  # nobody is at a terminal here
-
-
 @pytest.mark.parametrize(("typed", "goes_on"), [("served", True), (f" {UID}\n", True), ("yes", False), ("y", False), ("", False)])
 def test_a_person_types_which_cluster_it_is(cluster: Cluster, typed: str, goes_on: bool) -> None:
     asked = []

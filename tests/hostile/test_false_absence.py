@@ -9,7 +9,7 @@ import pytest
 
 from chaos.cluster.requests import await_object, read
 from chaos.engine.recover import end_halt
-from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
+from chaos.ledger.undos.objects import AbsentArgs
 from chaos.safety.lease import halt, read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import BUILT_IN
@@ -17,7 +17,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
-from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, replay, soon, world
+from tests.chaos.ledger.simulated_cluster import RUN, ledger, replay, soon, world
 from tests.definitions import definitions
 from tests.hostile.faults import effects, experiments
 from tests.hostile.faults.plans import ALWAYS
@@ -120,29 +120,6 @@ def test_what_an_experiment_created_is_undone_with_its_kind(tmp_path: Path, ther
         book.arm("object.absent", AbsentArgs(key=QUEUES, name="gpu-conformance-queue", run_id=RUN))
         left = replay(book, cluster, soon(5.0))
         assert bool(left) is (there and version == "v1alpha9")
-
-
-@pytest.mark.parametrize("was_there", [False, True])
-def test_an_operand_comes_back_although_its_operator_is_gone_with_its_kind(tmp_path: Path, was_there: bool) -> None:
-    operand = config_map("lost", key="value")
-    operand["metadata"] |= {"ownerReferences": [{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "policy", "uid": "u"}]}
-    with world(tmp_path, extra=[operand]) as (cluster, _):
-        if was_there:
-            cluster.learn_versions({POLICIES: "v1"})
-        where = operand["metadata"]["namespace"]
-        found = fetch(cluster, "configmaps", "lost", where)
-        book = ledger(tmp_path, cluster, experiment="A5")
-        book.arm("object.present", ObjectPresent().args("configmaps", found))
-        assert cluster.delete("configmaps", "lost", where).ok
-        assert replay(book, cluster, soon()) == []
-        back = fetch(cluster, "configmaps", "lost", where)
-        assert (back["data"], back["metadata"].get("ownerReferences") or []) == ({"key": "value"}, [])
-
-
-def test_what_is_there_costs_one_request(tmp_path: Path) -> None:
-    with lying(tmp_path, lambda asked: said(POD)) as (cluster, asked):
-        assert read(cluster, "pods", "p", "default") == POD
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("resource", ["namespaces", "leases"])

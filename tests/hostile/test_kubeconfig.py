@@ -227,22 +227,6 @@ def test_a_server_that_nobody_reaches_is_not_said_to_be_slow(tmp_path: Path, ser
     assert "within" not in str(caught.value)
 
 
-def test_credentials_that_cannot_be_renewed_are_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
-    config = yaml.safe_load(path.read_text())
-    _server(**{"tls-server-name": "api"})(config)  # no plain kubeconfig: the official client opens it
-    path.write_text(json.dumps(config))
-    cluster = Cluster.from_kubeconfig(path)
-
-    def gone(*_: Any) -> None:
-        raise FileNotFoundError(SECRET)
-
-    monkeypatch.setattr("fixtures.cluster.official_client.ApiClient.update_params_for_auth", gone)
-    with pytest.raises(ApiTrouble, match="could not be renewed") as caught:
-        cluster.get("namespaces", "default")
-    assert SECRET not in caught.value.message
-
-
 def test_a_plugin_that_fails_is_not_started_for_each_request(tmp_path: Path) -> None:
     """It would cost each of them a minute where it hangs."""
     script = f"test ! -e {tmp_path}/broken || echo >> {tmp_path}/broken; test ! -e {tmp_path}/broken && "
@@ -297,10 +281,6 @@ def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(
         cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, unused.server, script))
         assert [cluster.request("GET", "/version").status for _ in range(4)] == [200, 200, 401, 401]
     assert (tmp_path / "started").read_text() == "\n\n"
-
-
-def test_what_is_said_of_a_server_is_one_harmless_line() -> None:
-    assert str(ClusterUnreachable("a\nb \x1b[31m")) == "a b \\x1b[31m"
 
 
 def _https(port: int, folder: Path) -> Cluster:

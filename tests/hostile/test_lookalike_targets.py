@@ -81,12 +81,6 @@ def test_a_copy_in_a_namespace_that_sorts_first_is_not_taken(component: str) -> 
     assert found.unclear == {}
 
 
-def test_without_an_operator_a_plugin_is_found_where_clouds_put_it_and_a_copy_is_not() -> None:
-    lists: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
-    found = looking(agent("device-plugin", "aaa"), agent("device-plugin", "kube-system", owner=""), **lists)
-    assert found.found["device-plugin"].namespace == "kube-system"
-
-
 def test_two_candidates_are_an_error_that_names_both_until_the_policy_names_one() -> None:
     lists: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
     both = agent("device-plugin", "kube-system", owner=""), agent("device-plugin", "nvidia-device-plugin", owner="")
@@ -200,12 +194,6 @@ def test_a_lone_agent_in_a_default_namespace_is_found(component: str, namespace:
     assert (found.found[component].namespace, found.unclear) == (namespace, {})
 
 
-def test_an_operator_s_agent_is_found_beside_a_second_exporter_of_the_platform() -> None:
-    true, second = agent("exporter", "gpu-operator"), agent("exporter", "monitoring", owner="")
-    found = looking(true, second, agent("exporter", "team-a"))
-    assert (found.found["exporter"].namespace, found.unclear) == ("gpu-operator", {})
-
-
 def test_an_owner_by_uid_decides_where_its_operator_does_not_say_where_it_runs() -> None:
     nic: Json = {"metadata": {"name": "nic-cluster-policy", "uid": "uid-nic"}, "status": {"state": "ready"}}
     true = agent("exporter", "network-operator", owner="uid-nic")
@@ -283,12 +271,6 @@ def agent_pods(namespace: str, component: str = "gfd") -> list[Json]:
     ]
 
 
-def test_the_plan_names_the_true_agent_s_pod() -> None:
-    pods = [*agent_pods("aaa"), *agent_pods("gpu-operator")]
-    done = planned(agent("gfd", "aaa"), agent("gfd", "gpu-operator"), pods=pods)
-    assert [target.namespace for target in done.targets] == ["gpu-operator"]
-
-
 def test_two_candidates_refuse_the_experiment_before_its_fault() -> None:
     two = agent("gfd", "gpu-operator"), agent("gfd", "gpu-operator", name="gfd-2")
     with pytest.raises(TargetUnclear, match=r"gpu-operator/gfd and DaemonSet gpu-operator/gfd-2 could all be gfd"):
@@ -337,14 +319,6 @@ def test_two_pools_in_a_default_namespace_are_one_component_until_there_is_a_cop
     assert [target.namespace for target in planned(*pools, pods=pods).targets] == ["gpu-resources"]
     with pytest.raises(TargetUnclear, match=r"aaa/gfd and .*gpu-resources/large and .*gpu-resources/small could all be gfd"):
         planned(*pools, agent("gfd", "aaa"), pods=pods)
-
-
-def test_a_plan_names_no_copy_in_a_namespace_that_a_tenant_may_have_created() -> None:
-    true = agent("exporter", "gpu-metrics", owner="", name="dcgm-exporter")
-    pods = agent_pods("monitoring", "exporter")
-    with pytest.raises(TargetUnclear, match="gpu-metrics/dcgm-exporter and DaemonSet monitoring/exporter could all be exporter"):
-        planned(true, agent("exporter", "monitoring"), pods=pods, id_="A6")
-    assert planned(agent("exporter", "monitoring"), pods=pods, id_="A6").targets[0].namespace == "monitoring"
 
 
 def test_daemonsets_of_two_namespaces_are_two_candidates_whatever_their_nodes() -> None:

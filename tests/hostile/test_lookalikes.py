@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from conformance.adv.node_configs import check_configs, strategy_flag
-from conformance.fence.checks import check_agents_reach
 from conformance.gang.adapters.base import controllers_health
 from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.mig.requested_layout import Requests
-from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
 from conformance.policy.model import Tenants
 from conformance.scope.agents import agents, missing_agents
@@ -51,27 +49,6 @@ def names(scope: Scope) -> list[str]:
 
 
 # -- agents
-
-
-def test_a_copy_in_a_tenant_s_namespace_is_no_agent() -> None:
-    scope = a_scope(nodes=[a_node()], daemonsets=[copied(), true_one()], clusterpolicies=[CLUSTER_POLICY])
-    assert names(scope) == [f"gpu-operator/{PLUGIN}"]
-
-
-def test_a_broken_copy_makes_nothing_red() -> None:
-    plugin = a_pod("p", "gpu-operator", node="gpu-0", owner=f"DaemonSet/{PLUGIN}")
-    plugin.status.conditions = a_node().status.conditions
-    broken = copied(desired=0, tolerations=(), containers=[a_container(image="evil:latest")])
-    scope = a_scope(nodes=[a_node()], daemonsets=[broken, true_one()], pods=[plugin], clusterpolicies=[CLUSTER_POLICY])
-    for check in (check_rolled_out, check_pinned, check_agents_reach):
-        assert [finding for finding in check(scope) if finding.outcome is Outcome.BAD] == [], check
-
-
-def test_a_good_copy_does_not_stand_for_a_broken_agent() -> None:
-    scope = a_scope(nodes=[a_node()], daemonsets=[copied(), true_one(desired=0)], clusterpolicies=[CLUSTER_POLICY])
-    [copy, agent] = check_rolled_out(scope)
-    assert (copy.subject.namespace, copy.outcome) == ("aaa", Outcome.NOT_JUDGED)
-    assert (agent.subject.namespace, agent.outcome) == ("gpu-operator", Outcome.BAD)
 
 
 def test_pods_belong_to_the_daemonset_of_their_owner_s_uid() -> None:
@@ -239,10 +216,3 @@ def test_a_release_decides_nothing_where_a_tenant_may_have_written_it() -> None:
     assert decided(workload("kube-system", release=release), forged) == both
     assert decided(forged) == ["DaemonSet monitoring/x"]  # nothing else looks like it
     assert decided(workload("kube-system", release=release), workload("monitoring")) == ["DaemonSet kube-system/x"]
-
-
-def test_a_copy_with_the_release_of_the_operator_sets_no_mig_strategy() -> None:
-    mixed, single = ([a_container(env=[{"name": "MIG_STRATEGY", "value": value}])] for value in ("mixed", "single"))
-    plugin, copy = true_one(namespace="kube-system", owner="", containers=single), copied("monitoring", containers=mixed)
-    with pytest.raises(Inconclusive, match=f"kube-system/{PLUGIN} and DaemonSet monitoring/{PLUGIN}"):
-        strategy_flag(a_scope(nodes=[a_node()], daemonsets=[copy, plugin], clusterpolicies=[CLUSTER_POLICY]))

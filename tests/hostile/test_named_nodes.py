@@ -77,14 +77,6 @@ def test_pods_whose_controllers_template_names_the_node_fail_no_node() -> None:
     assert "managedFields say that kube-controller-manager wrote spec.nodeName" in messages(findings)
 
 
-@pytest.mark.parametrize("reason", [REASON, "UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity"])
-def test_a_pod_with_a_forged_owner_fails_no_node(reason: str) -> None:
-    text = "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0"
-    findings, _ = judged(refused(reason=reason, message=text), default=written(manager="kubectl-create", node_name=True))
-    assert by_name(findings) == {f"gpu-0 {reason}": Outcome.UNDECIDED}
-    assert "kubectl-create wrote spec.nodeName" in messages(findings)
-
-
 @pytest.mark.parametrize(
     "fields",
     [None, [], [{}], "nonsense", [7, {"fieldsV1": "x"}], SCHEDULED[1:], ApiTrouble("Timeout", "no answer"), "another pod"],
@@ -110,11 +102,6 @@ def test_many_namespaces_whose_pods_name_the_node_fail_no_node() -> None:
     assert len(api.asked) == MOST_SAMPLES
 
 
-def test_bare_pods_without_a_record_fail_no_node_in_however_many_namespaces() -> None:
-    findings, _ = judged(*(refused("a", f"team-{number}", owner="") for number in range(4)), default=None)
-    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
-
-
 def test_requests_do_not_grow_with_the_nodes_that_refuse() -> None:
     nodes = [a_node(f"gpu-{number}") for number in range(50)]
     pods = [refused(f"a-{number}", node=f"gpu-{number}") for number in range(50)]
@@ -123,11 +110,6 @@ def test_requests_do_not_grow_with_the_nodes_that_refuse() -> None:
     findings = list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api)))
     assert {finding.outcome for finding in findings} == {Outcome.UNDECIDED}
     assert len(api.asked) == MOST_ASKED
-
-
-def test_old_pods_that_nobody_can_attribute_say_nothing_of_today() -> None:
-    old = [created(refused(f"a-{n}", owner="", status={"startTime": ago(9 * DAY)}), 9 * DAY) for n in range(3)]
-    assert by_name(judged(*old, default=NAMED)[0]) == {"gpu-0": Outcome.OK}
 
 
 # -- a node that refuses what a scheduler sent ---------------------------------------------------------
@@ -158,11 +140,6 @@ def test_where_the_newest_pod_of_a_controller_tells_nothing_an_older_one_is_aske
     assert len(api.asked) == 2
 
 
-def test_of_pods_that_tell_nothing_only_a_few_are_asked() -> None:
-    _, api = judged(*(refused(f"train-{number}") for number in range(20)), default=[])
-    assert len(api.asked) == MOST_SAMPLES
-
-
 @pytest.mark.parametrize(("owner", "expected"), [("Job/train", Outcome.BAD), ("", Outcome.UNDECIDED)])
 def test_in_a_snapshot_without_records_a_controllers_pod_convicts_the_node(owner: str, expected: Outcome) -> None:
     findings, api = judged(refused(owner=owner), default=None, offline=True, events=[], resourceslices=[])
@@ -187,12 +164,6 @@ def test_records_that_were_emptied_in_several_namespaces_fail_no_node() -> None:
 
 def test_a_pod_in_a_namespace_of_the_platform_convicts_the_node_without_a_record() -> None:
     assert by_name(judged(refused(namespace="kube-system"), default=None)[0]) == {PLACE: Outcome.BAD}
-
-
-def test_a_sick_device_convicts_the_node_whoever_named_it() -> None:
-    findings, api = judged(refused(reason="UnexpectedAdmissionError", message="no healthy devices present"), default=NAMED)
-    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
-    assert api.asked == []
 
 
 # -- saved snapshots -----------------------------------------------------------------------------------

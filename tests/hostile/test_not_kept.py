@@ -261,16 +261,6 @@ def test_an_entry_whose_words_are_gone_is_lost_and_named_until_somebody_accepts_
     assert read_proofs(cluster) == {}
 
 
-def test_the_first_entry_of_an_experiment_is_lost_if_the_ledger_has_begun(tmp_path: Path, cluster: Cluster) -> None:
-    armed(cluster, tmp_path)
-    rewritten(cluster, lines="")
-    done = recover(cluster, seconds=PATIENCE)
-    assert [f"entry {RUN}/A9/1 node.labels gpu-1 is open" in line for line in done.unreadable] == [True]
-    assert read_proofs(cluster)[RUN].digests
-    assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
-    assert products(cluster) == ["H100", "H100"]
-
-
 @pytest.mark.parametrize("faults", [1, 2])
 def test_the_newest_entry_is_lost_if_it_is_taken_out_alone(
     tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str], faults: int

@@ -246,26 +246,6 @@ def lists(cluster: Cluster, resource: str) -> int:
     return cluster.requests().by_verb_and_resource.get(f"list {resource}", 0)
 
 
-@pytest.mark.parametrize("how", ["there at once", "told by an event"])
-def test_an_honest_wait_costs_one_more_list_at_most(tmp_path: Path, how: str) -> None:
-    with world(tmp_path) as (cluster, _):
-        wanted = {"metadata": {"labels": {"wanted": "yes"}}}
-        if how == "there at once":
-            cluster.patch("nodes", "gpu-1", wanted)
-        seen: list[Json] = []
-
-        def differs(node: Json | None) -> str:
-            assert node is not None
-            if not seen and how == "told by an event":
-                cluster.patch("nodes", "gpu-1", wanted)
-            seen.append(node)
-            return "" if node["metadata"]["labels"].get("wanted") else "not yet"
-
-        before = lists(cluster, "nodes")
-        assert await_object(cluster, "nodes", "gpu-1", "", time.monotonic() + PATIENCE, differs) == ""
-        assert lists(cluster, "nodes") - before == (1 if how == "there at once" else 2)
-
-
 @UNCHECKED
 def test_clear_takes_nothing_for_gone_by_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
     if not checked:

@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from conformance.fence.checks import check_blanket_tolerations, check_intruders
-from conformance.policy.model import Policy, Tenants
+from conformance.fence.checks import check_intruders
+from conformance.policy.model import Tenants
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
-from conformance.scope.platform_namespaces import PlatformNamespaces
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Namespace
 from fixtures.ownership.proof_record import token_digest
@@ -125,13 +124,3 @@ def test_a_namespace_of_this_suite_needs_its_run_s_proof() -> None:
     meta["annotations"] = {"gpu-conformance.io/proof": announced}
     replaced.metadata.annotations = {"gpu-conformance.io/proof": "t"}
     assert a_scope(namespaces=[replaced], priorityclasses=[proof]).is_tenant(own.name)  # whoever saw a token may copy it
-
-
-def test_blanket_tolerations_are_found_there_too() -> None:
-    findings = [finding for finding in check_blanket_tolerations(intruder("crypto-operator")) if finding.outcome is Outcome.BAD]
-    assert [finding.subject.namespace for finding in findings] == ["crypto-operator"]
-
-
-def test_the_answer_is_the_same_when_asked_again() -> None:
-    platform = PlatformNamespaces(Policy().tenants, {"a": "proven"})
-    assert [platform.why(name) for name in ("a", "b", "a", "b")] == ["proven", "", "proven", ""]

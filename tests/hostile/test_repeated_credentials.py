@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from chaos.surface.cli import main
 from fixtures.cluster.answer import REDACTED
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -72,20 +71,6 @@ def test_no_message_repeats_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         found = list(texts(Cluster.from_kubeconfig(with_token(tmp_path, served.server, token))))
     assert not [text for text in found if token[:10] in text]
     assert any(REDACTED[:9] in text for text in found)
-
-
-@pytest.mark.parametrize("name", ["a refusal", "the request as JSON"])
-def test_no_command_prints_them(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
-    token = TOKENS["a word"]
-
-    def answers(asked: Asked) -> Said:
-        return said({"gitVersion": "v1.36.0"}) if asked.path == "/version" else ECHOES[name](token)
-
-    with lying(tmp_path, answers) as (served, _):
-        assert main(["chaos", "status", "--kubeconfig", str(with_token(tmp_path, served.server, token))]) == 10
-    printed = "".join(capfd.readouterr())
-    assert REDACTED in printed
-    assert token not in printed
 
 
 def test_no_warning_repeats_them(tmp_path: Path) -> None:

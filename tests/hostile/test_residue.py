@@ -13,14 +13,13 @@ from aiohttp import web
 from conformance.catalogue import load_catalogue
 from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
-from conformance.plugin.residue import created_keys, sweep
+from conformance.plugin.residue import sweep
 from conformance.plugin.session import State
 from conformance.policy.model import Policy
 from conformance.requirement import Needs
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
-from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.findings import Inconclusive
@@ -110,12 +109,6 @@ def test_a_run_that_reads_only_looks_for_nothing(tmp_path: Path) -> None:
         state = a_state(cluster, tmp_path, writes=())
         sweep(state, workers=False)
         assert cluster.requests().count == 0
-
-
-def test_what_vouches_is_looked_for_wherever_something_is_created(tmp_path: Path) -> None:
-    with served(tmp_path) as (cluster, _):
-        assert created_keys(a_state(cluster, tmp_path)) == ["namespaces", owned.PRIORITY_CLASSES]
-        assert Proof.open(cluster, RUN, renewing=False).close() == ""
 
 
 NOT_THERE = effects.refused(404, "NotFound")

@@ -51,6 +51,7 @@ def test_recover_leaves_a_run_that_judges_alone_whatever_a_ledger_is_called(
 ) -> None:
     workspace = Workspace(cluster, LIVING)
     name = workspace.namespace()
+    assert recover(tmp_path, "--run", LIVING) == 0
     code = recover(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, LIVING)))
     assert (code, LIVING in capsys.readouterr().out) == (0, False)
     assert cluster.get("namespaces", name).ok

@@ -19,7 +19,7 @@ from chaos.ledger import authentic, config_maps
 from chaos.ledger.bounds import CHECKS, Bounds, Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.registry import REGISTRY
-from chaos.ledger.undos.nodes import NodeLabels, ValueArgs
+from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import Entry, Line, State, digest, encode, now
 from chaos.model.plan import Target
 from chaos.safety.abort_flag import AbortFlag
@@ -33,7 +33,6 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
-from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 from tests.chaos.shipped import EXPERIMENTS
 from tests.watching import PATIENCE
@@ -334,17 +333,6 @@ def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Clust
     assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).view.created == (("namespaces", name, uid),)
 
 
-def test_recover_leaves_runs_that_only_judge_to_cleanup(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The Lease says nothing of them: one that is alive would lose its namespaces."""
-    workspace = Workspace(cluster, ANOTHER)
-    name = workspace.namespace()
-    assert main([*command(tmp_path, "recover"), "--run", ANOTHER, "--chaos-cluster", KUBE_SYSTEM, "--yes"]) == 0
-    assert capsys.readouterr().out == "0 changes of 0 runs put back\n"
-    assert cluster.get("namespaces", name).ok
-    workspace.clear()
-    workspace.close()
-
-
 # -- what something vouches for is still held against its experiment -------------------------------------
 
 NODE = {"name": "gpu-1", "uid": "uid-gpu-1"}
@@ -464,28 +452,6 @@ def test_no_undo_is_without_a_bound() -> None:
     """Whoever adds an undo says what bounds its arguments, and shows arguments that are refused."""
     assert {name for name, undo in REGISTRY.items() if undo.Args not in CHECKS} == set()
     assert REGISTRY.keys() - {undo for _, undo, _, _ in OUTSIDE} == set()
-
-
-def test_an_undo_that_nothing_bounds_is_not_carried_out(
-    cluster: Cluster, tmp_path: Path, terms: Terms, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class OwnArgs(ValueArgs, frozen=True, kw_only=True):
-        """New arguments, which no bound knows."""
-
-    class Own(NodeLabels):
-        Args = OwnArgs
-
-    args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None})
-    book = ledger(tmp_path, cluster, experiment="A9")
-    book.arm("node.labels", args)
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
-    with monkeypatch.context() as patched:
-        patched.setitem(REGISTRY, "node.labels", Own())
-        (left,) = recover(cluster, tmp_path, seconds=PATIENCE, terms=terms).residue
-        assert "node.labels: nothing bounds what it may touch" in left.message
-        assert product(cluster) == "None"
-    assert recover(cluster, tmp_path, seconds=PATIENCE, terms=terms).clean
-    assert product(cluster) == "H100"
 
 
 def test_the_nodes_of_the_plan_bound_what_the_runs_own_folder_says(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.cli.arguments import show, show_json, tell
+from conformance.cli.arguments import show_json, tell
 from conformance.cli.reports import main
 from conformance.outputs.kind_of_output import looked_at
 from conformance.plugin.progress import header
@@ -35,11 +35,6 @@ def test_lines_of_commands_are_lines_and_text(capsys: pytest.CaptureFixture[str]
     assert printed.replace("\n", "").isprintable()
     assert len(printed.splitlines()) == 3
     assert "::stop" not in printed
-
-
-def test_a_view_of_several_lines_holds_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    show("Pod team-x/##[add-mask]CLOSED\n::stop-commands::x\n  kept as it is")
-    assert capsys.readouterr().out == "Pod team-x/## [add-mask]CLOSED\n: :stop-commands::x\n  kept as it is\n"
 
 
 def test_json_holds_no_command_and_reads_the_same(capsys: pytest.CaptureFixture[str]) -> None:

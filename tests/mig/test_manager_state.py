@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.mig.manager_state import changing, check_state, since_of
+from conformance.mig.manager_state import check_state, since_of
 from fixtures.kubernetes.models import Json, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope
@@ -44,8 +44,3 @@ def test_state(subject: Node, minutes: int | None, wanted: str) -> None:
 def test_the_age_is_that_of_the_writer_of_the_state() -> None:
     fields = [managed("nvidia.com/gpu.present", "2026-11-20T11:00:00Z"), managed(STATE, "2026-11-20T09:00:00Z")]
     assert since_of({"a": fields, "b": [managed(STATE, "soon")], "c": None}) == {"a": NOW - 3 * 3600}
-
-
-def test_only_nodes_under_way_are_of_interest() -> None:
-    nodes = [a_node(name, labels={STATE: "pending"}) for name in ("a", "b")] + [a_node("c", labels={STATE: "success"})]
-    assert [node.name for node in changing(a_scope(nodes=nodes))] == ["a", "b"]

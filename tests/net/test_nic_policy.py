@@ -4,8 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.net.nic_policy import check_nic_cluster_policy, promises
 from fixtures.kubernetes.models import Json
@@ -47,22 +45,3 @@ def test_an_entry_without_a_name_is_trouble_and_the_others_count() -> None:
     found = promises(a_nic_policy(rdmaSharedDevicePlugin=shared({"rdmaHcaMax": 63}, {"resourceName": "a"})))
     assert found.names == ("rdma/a",)
     assert len(found.troubles) == 1
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(status=_JSON, applied=_JSON, plugin=_JSON, config=_JSON)
-def test_wild_objects_end_in_findings(status: Any, applied: Any, plugin: Any, config: Any) -> None:
-    policies = [
-        {"metadata": {"name": "nic-cluster-policy"}, "status": status, "spec": {"rdmaSharedDevicePlugin": plugin}},
-        {"metadata": {"name": "nic-cluster-policy"}, "status": {"state": "ready", "appliedStates": applied}},
-    ]
-    assert all(finding.outcome is not Outcome.UNDECIDED for finding in check_nic_cluster_policy(a_scope(nicclusterpolicies=policies)))
-    for value in (plugin, {"config": json.dumps({"configList": config})}, {"config": json.dumps(config)}):
-        found = promises({"spec": {"rdmaSharedDevicePlugin": value}})
-        assert all(name.startswith(("rdma/",)) or "/" in name for name in found.names)

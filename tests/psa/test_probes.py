@@ -6,7 +6,7 @@ import pytest
 from conformance.probes.running import ProbeResult, pinned_pod
 from conformance.psa.probes import Dryrun, judge_nonroot, judge_refusal, root_pod
 from fixtures.cluster.client import Answer
-from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, message
+from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate
 from fixtures.verdict.findings import Outcome, Subject
 from tests.builders import a_node, a_scope
 
@@ -37,17 +37,6 @@ def test_the_root_pod_violates_much_and_the_compliant_one_nothing() -> None:
 def test_a_refusal_for_the_predicted_reasons_beside_an_accepted_control_conforms() -> None:
     assert judge_refusal(seen(refusal(text_of(REASONS)))).outcome is Outcome.OK
     assert judge_refusal(seen(refusal(text_of(REASONS[::-1])))).outcome is Outcome.OK  # order is the server's own
-
-
-def test_the_api_servers_full_wording_is_read() -> None:
-    text = message("psa-03-root", Level.RESTRICTED, "latest", VIOLATIONS)
-    assert judge_refusal(seen(refusal(text))).outcome is Outcome.OK
-
-
-def test_an_accepted_root_pod_is_the_defect() -> None:
-    finding = judge_refusal(seen(OK))
-    assert finding.outcome is Outcome.BAD
-    assert "enforces nothing" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -97,13 +86,6 @@ GPU_LINE = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8a0cb40d-f2e8-2199-64b0-3312
 def ran(uid: str = "1000", smi: str = GPU_LINE, *, trouble: str = "") -> ProbeResult:
     text = f"## uid\n{uid}\n## smi\n{smi}\n## dev\nnull\n## end\n"
     return ProbeResult(subject=Subject("Pod", "psa-04-0", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
-
-
-def test_a_user_that_sees_its_device_conforms() -> None:
-    finding = judge_nonroot(ran(), "nvidia.com/gpu", 1000)
-    assert finding.outcome is Outcome.OK
-    assert "uid 1000" in finding.observed
-    assert "GPU-8a0cb40d" in finding.observed
 
 
 @pytest.mark.parametrize(
