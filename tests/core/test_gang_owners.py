@@ -45,19 +45,6 @@ def of_group(group: int, bound: int, total: int, **more: Any) -> list[Pod]:
     ]
 
 
-def test_each_group_of_a_leader_worker_set_is_judged_by_itself() -> None:
-    """kubernetes-sigs/lws#810: four groups of four start at once, and one worker of each finds no device."""
-    pods = [pod for group in range(3) for pod in of_group(group, 3, 4)] + of_group(3, 4, 4)
-    findings = partial(a_scope(pods=pods, leaderworkersets=[an_lws(4)]))
-    assert [(finding.subject.name, finding.outcome) for finding in findings] == [
-        ("vllm group 0", Outcome.BAD),
-        ("vllm group 1", Outcome.BAD),
-        ("vllm group 2", Outcome.BAD),
-        ("vllm group 3", Outcome.OK),
-    ]
-    assert findings[0].observed == "3 of 4 pods placed for 1 h"
-
-
 def test_a_group_that_a_roll_out_has_not_reached_has_the_size_that_it_was_made_with() -> None:
     pods = of_group(0, 2, 2, annotations={"leaderworkerset.sigs.k8s.io/size": "2"})
     assert only(partial(a_scope(pods=pods, leaderworkersets=[an_lws(4)]))).outcome is Outcome.OK

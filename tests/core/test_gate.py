@@ -7,7 +7,7 @@ from conformance.catalogue import load_catalogue
 from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
 from conformance.plugin.session import State
-from conformance.plugin.verdict import ExitCode, conclude, decide, summarise, worse_of
+from conformance.plugin.verdict import ExitCode, conclude, decide, worse_of
 from conformance.policy.model import Policy
 from fixtures.verdict.findings import REST, Evidence, Inconclusive, NotApplicable, Subject, advised, bad
 from fixtures.verdict.record import Access, Level, Result, Target, TargetKind, Verdict
@@ -63,13 +63,6 @@ def test_residue_outranks_everything_and_interruption_keeps_its_code() -> None:
     assert code(PASSED, pytest_exit=2) == ExitCode.INTERRUPTED
     assert code(PASSED, pytest_exit=2, residue=True) == ExitCode.RESIDUE
     assert code(PASSED, pytest_exit=3) == ExitCode.INTERNAL_ERROR
-
-
-def test_the_summary_names_every_verdict() -> None:
-    summary = summarise([PASSED, PASSED, a_result(Verdict.FAILED)])
-    assert summary["passed"] == 2
-    assert summary["failed"] == 1
-    assert set(summary) == {str(verdict) for verdict in Verdict}
 
 
 def test_a_failure_that_no_result_explains_is_the_suites_own() -> None:

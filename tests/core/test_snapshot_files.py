@@ -164,14 +164,6 @@ def test_yaml_that_was_cut_off_between_two_lines_is_not_the_list(tmp_path: Path)
             load_files(tmp_path).items(kind)
 
 
-@pytest.mark.parametrize("content", ['{"apiVersion": "v1", "kind": "List", "items": [{"apiVers', "not: [closed", "just text"])
-def test_a_file_of_a_kind_that_cannot_be_read_is_trouble_and_not_absence(tmp_path: Path, content: str) -> None:
-    write(tmp_path / "nodes.json", NODE)
-    write(tmp_path / "pods.json", content)
-    with pytest.raises(Inconclusive, match=r"pods\.json"):
-        _ = load_files(tmp_path).pods
-
-
 def test_a_complete_list_of_resources_tells_what_is_not_served(tmp_path: Path) -> None:
     write(tmp_path / "nodes.json", NODE)
     write(tmp_path / SERVED, WHOLE)

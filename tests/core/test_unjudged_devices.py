@@ -190,13 +190,6 @@ def about_probes(coverage: Coverage, ceiling: Access = Access.WORKLOAD, **more: 
     return list(unjudged_devices.probes(a_scope(nodes=[a_node()], **more), coverage, CATALOGUE, ceiling))
 
 
-def test_nodes_that_are_all_cordoned_leave_the_probes_nothing() -> None:
-    aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoUsableDevice", message="no Ready node") for id_ in BY_PROBE]
-    assert about_probes(covered(*aside)) == ["no pod that holds a device could be judged: no Ready node"]
-    assert about_probes(covered(*aside), Access.READ) == []
-    assert about_probes(covered(one_per_node("ISO-01", "gpu-0"), *(one for one in aside if one.id != "ISO-01"))) == []
-
-
 def test_probes_that_judged_some_nodes_are_not_said_to_have_judged_none() -> None:
     results = [one_per_node(id_, "gpu-0", verdict=Verdict.INCONCLUSIVE, judged=1, total=2) for id_ in BY_PROBE]
     assert list(unjudged_devices.probes(a_scope(nodes=[a_node()]), covered(*results), CATALOGUE, Access.WORKLOAD, results)) == []

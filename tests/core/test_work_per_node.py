@@ -6,12 +6,11 @@ from functools import cache
 
 import pytest
 
-from conformance.outputs.node_labels import advertisement
 from conformance.scope.scope import Scope
 from fixtures.simulator.config.scenario import parse_simulate
 from tests.judging import READ, judge
 from tests.requirements_offline import scope_of
-from tests.steps import calls, steps
+from tests.steps import steps
 
 SMALL, MIDDLE, LARGE = 16, 32, 64
 CALLS_PER_NODE = 9_000
@@ -34,11 +33,6 @@ def test_twice_as_many_more_nodes_are_twice_as_much_more_work(requirement: str) 
     """Work that grows with the square would be four times as much more."""
     small, middle, large = (work(size, [requirement]) for size in (SMALL, MIDDLE, LARGE))
     assert large - middle <= 2.4 * (middle - small) + LARGE
-
-
-def test_the_labels_of_a_node_are_taken_apart_once_in_a_run() -> None:
-    scope = fleet(SMALL)
-    assert calls(advertisement, lambda: judge(scope.snapshot, scope.policy)) == SMALL
 
 
 def test_what_several_requirements_ask_of_a_node_is_found_out_once() -> None:

@@ -110,14 +110,6 @@ def test_a_bind_that_does_not_last_is_still_seen() -> None:
     assert [counts for _, counts in watch.history] == [(0, 0), (1, 0), (0, 0)]
 
 
-def test_watching_goes_on_where_it_stopped() -> None:
-    watch = watch_of(["a-0"], ["a-0", "a-1"], ["b-0"])
-    assert watch.until(5, lambda counts: counts[0] > 0)
-    assert watch.now == (1, 0)
-    assert watch.until(5, lambda counts: 2 in counts)
-    assert watch.until(5, lambda counts: counts == (0, 1))
-
-
 def test_pods_of_others_do_not_count() -> None:
     assert watch_of(["c-0"]).now == (0, 0)
 

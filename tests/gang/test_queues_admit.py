@@ -81,14 +81,6 @@ def test_a_queue_that_is_not_there_admits_nothing() -> None:
     assert "ClusterQueue other" in no_queue.message
 
 
-def test_a_flavor_that_is_missing_is_named() -> None:
-    """headlamp-k8s/plugins#1191: the queue names default, and the flavor is called default-flavor."""
-    active = inactive("FlavorNotFound", "Can't admit new workloads: references missing ResourceFlavor(s): h100.")
-    finding = only(judged(work(), clusterqueues=[queue(active=active)], resourceflavors=[{"metadata": {"name": "h100-flavor"}}]))
-    assert finding.outcome is Outcome.BAD
-    assert "ResourceFlavor h100" in finding.message
-
-
 @pytest.mark.parametrize("form", [{"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}, {"admissionChecks": ["prov"]}])
 def test_an_admission_check_that_is_down_is_named_before_its_effect(form: Json) -> None:
     down = queue(active=inactive("AdmissionCheckInactive", "references inactive AdmissionCheck(s): prov"), **form)

@@ -194,7 +194,10 @@ def test_a_deletion_whose_race_another_has_won_is_one(tmp_path: Path) -> None:
         owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
-@pytest.mark.parametrize("body", [b'{"status":{}}', b'{"status":"yes"}', b'{"status":{"allowed":"true"}}', b'{"spec":null,"status":{"allowed":false}}', SIGN_IN, b""])
+@pytest.mark.parametrize(
+    "body",
+    [b'{"status":{}}', b'{"status":"yes"}', b'{"status":{"allowed":"true"}}', b'{"spec":null,"status":{"allowed":false}}', SIGN_IN, b""],
+)
 def test_a_review_that_does_not_answer_gives_and_takes_no_right(tmp_path: Path, body: bytes) -> None:
     head = b'{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},'
     answer = Said(head + body[1:] if body.startswith(b"{") else body, 201)

@@ -36,18 +36,6 @@ def kernel(node: Node, version: str) -> Node:
     return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, node_info=info))
 
 
-def test_a_node_with_fewer_devices_than_its_peers_fails_although_its_labels_agree() -> None:
-    """microsoft/pai#4344: label, capacity and allocatable all said 7."""
-    found = findings(*some(3), a_node("gpu-3", gpus=7, labels={"nvidia.com/gpu.count": "7"}))
-    assert {name: one.outcome for name, one in found.items()} == {
-        "gpu-0": Outcome.OK,
-        "gpu-1": Outcome.OK,
-        "gpu-2": Outcome.OK,
-        "gpu-3": Outcome.BAD,
-    }
-    assert "gpu-3 offers 7 nvidia.com/gpu, the others of its pool 8" in found["gpu-3"].message
-
-
 def test_a_node_whose_discovery_labels_went_is_compared_with_those_that_are_like_it() -> None:
     bare = a_node("gpu-2", gpus=4, product="")
     assert outcomes(*some(2), bare)["gpu-2"] == "bad"

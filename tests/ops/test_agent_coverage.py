@@ -153,17 +153,6 @@ def test_a_config_without_a_selector_says_of_no_node_that_it_wants_agents() -> N
     assert amd_findings(config) == {}
 
 
-def test_a_node_that_lost_the_operators_labels_is_missed_even_beside_one_peer() -> None:
-    """NVIDIA/gpu-operator#470: one of two nodes."""
-    found = findings(
-        nodes=[*nodes(1), a_node("gpu-1")],
-        pods=pods_on(["gpu-0"]),
-        apps__daemonsets=[an_exporter()],
-        nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=True)],
-    )
-    assert "gpu-1" in bad(found)["ClusterPolicy cluster-policy dcgmExporter"]
-
-
 def a_chart(**affinity: Any) -> DaemonSet:
     return a_daemonset(
         "dcgm-exporter", "monitoring", owner="", containers=[{"name": "e", "image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.6"}], **affinity

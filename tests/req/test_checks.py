@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.devices.requests import held, is_extended, looks_like_device, problem
+from conformance.devices.requests import is_extended, looks_like_device, problem
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
+from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.findings import by_name
 
 GPU = "nvidia.com/gpu"
@@ -62,18 +62,6 @@ def test_templates_without_devices_are_no_subject_and_live_pods_are() -> None:
 
 
 # -- REQ-03
-
-
-def test_held_counts_as_the_scheduler_does() -> None:
-    spec = a_pod_spec(
-        containers=[a_container(devices=1), a_container("b", devices=2)],
-        initContainers=[
-            a_container("one", devices=4),
-            a_container("side", devices=1, restartPolicy="Always"),
-            a_container("two", devices=4),
-        ],
-    )
-    assert held(spec) == {GPU: 5}  # while "two" runs beside the sidecar; containers and sidecar are 4
 
 
 def test_finished_pods_hold_nothing_and_withdrawn_resources_are_overcommitted() -> None:

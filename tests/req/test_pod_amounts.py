@@ -20,16 +20,6 @@ _AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 5), max_size=3
 _INIT = st.tuples(st.booleans(), _AMOUNTS)
 
 
-def test_an_init_container_runs_beside_the_sidecars_before_it_only() -> None:
-    init = [
-        {**a_container("a", devices=2), "restartPolicy": "Always"},
-        a_container("b", devices=3),
-        {**a_container("c", devices=1), "restartPolicy": "Always"},
-    ]
-    assert held(a_pod_spec(devices=1, initContainers=init)) == {"nvidia.com/gpu": 5}
-    assert held(a_pod_spec(devices=4, initContainers=init)) == {"nvidia.com/gpu": 7}
-
-
 @given(st.lists(_INIT, max_size=5), st.lists(_AMOUNTS, max_size=3))
 def test_every_pod_counts_for_the_larger_of_its_containers_and_its_start(
     init: list[tuple[bool, dict[str, int]]], main: list[dict[str, int]]

@@ -108,13 +108,6 @@ def test_ghosts_that_their_deployment_replaced_yesterday_do_not_count() -> None:
     assert by_name(recent) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
 
 
-def test_a_pod_without_a_controller_is_lost_however_long_ago() -> None:
-    """kubernetes#125579: the status keeps the start of the pod and no time of the refusal."""
-    findings = judged(a_refused_pod(age=30 * DAY, owner=""))
-    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
-    assert "nobody has started them again" in messages(findings)
-
-
 def test_a_pile_counts_however_old() -> None:
     old = [a_refused_pod(f"infer-{index}", age=5 * DAY, owner="ReplicaSet/infer") for index in range(PILE)]
     assert by_name(judged(*old[1:])) == {"gpu-0": Outcome.OK}
@@ -170,13 +163,6 @@ def test_a_request_that_the_plugin_is_set_to_refuse_is_the_pods_own(words: str) 
     text = f"Pod was rejected: Allocate failed: {words}, which is unexpected"
     findings = judged(a_refused_pod(devices={"nvidia.com/gpu.shared": "2"}, message=text))
     assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-
-
-def test_a_container_that_the_runtime_cannot_create_is_the_nodes_refusal() -> None:
-    """HAMi#411, nvidia-container-toolkit#1239: the pod fails before its program ran."""
-    findings = judged(a_start_error(UNKNOWN_DEVICE))
-    assert by_name(findings) == {"gpu-0 StartError": Outcome.BAD}
-    assert "unknown device" in messages(findings)
 
 
 CHDIR = 'error during container init: chdir to cwd ("/workspace/nvidia-examples") set in config.json failed: no such file or directory'
@@ -247,11 +233,6 @@ def test_a_mistake_of_a_tenant_convicts_no_node_whatever_it_is_called(message: s
     assert by_name(judged(a_start_error(message))) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
     both = judged(a_start_error(message), a_start_error(message, "b", "team-b"))
     assert by_name(both) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-
-
-def test_a_missing_program_of_the_pod_is_not_the_nodes_fault() -> None:
-    findings = judged(a_start_error('exec: "train": executable file not found in $PATH'))
-    assert by_name(findings) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
 
 
 def test_what_nobody_can_attribute_is_the_nodes_where_several_tenants_suffer() -> None:

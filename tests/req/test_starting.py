@@ -113,11 +113,6 @@ def test_the_policy_says_how_long_a_start_may_take() -> None:
     assert by_name(check_starting(scope(a_starting_pod(), policy=patient), NOW)) == {"train-0": Outcome.NOT_JUDGED}
 
 
-def test_an_image_of_many_gigabytes_may_take_its_time() -> None:
-    """karpenter-provider-aws#7414 and #5184: large images of new nodes take a quarter of an hour and more."""
-    assert outcome(a_starting_pod(age=25 * MINUTE)) is Outcome.NOT_JUDGED
-
-
 def test_a_long_download_in_an_init_container_is_told_as_such() -> None:
     """kserve#562: the storage initializer copies a model before the server starts."""
     fetching = {"name": "fetch", "state": {"running": {"startedAt": ago(40 * MINUTE)}}}

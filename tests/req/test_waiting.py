@@ -82,12 +82,6 @@ def test_a_pod_that_wants_a_part_of_a_device_waits_for_a_whole_one(
     assert by_name(findings) == expected
 
 
-def test_a_scheduler_that_counts_fewer_devices_than_are_free_is_contradicted() -> None:
-    findings = judged(a_waiting_pod(said=FULL))
-    assert by_name(findings) == {"train-0": Outcome.BAD}
-    assert "Insufficient nvidia.com/gpu" in messages(findings)
-
-
 @pytest.mark.parametrize(
     ("pod", "node"),
     [
