@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import socket
-import ssl
-import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -291,22 +285,3 @@ def test_plain_http_behind_https_is_said(tmp_path: Path) -> None:
     with lying(tmp_path, lambda asked: said({})) as (cluster, _):
         with pytest.raises((ApiTrouble, ClusterUnreachable), match="the server speaks plain HTTP"):
             _https(int(cluster.server.rpartition(":")[2]), tmp_path).request("GET", "/version", attempts=1)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
-def test_a_certificate_that_the_authority_did_not_sign_is_said(tmp_path: Path) -> None:
-    making = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate")]
-    subprocess.run([*making, *names, *files], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def shake() -> None:
-            with contextlib.suppress(OSError), context.wrap_socket(server.accept()[0], server_side=True):
-                pass
-
-        threading.Thread(target=shake, daemon=True).start()
-        with pytest.raises((ApiTrouble, ClusterUnreachable), match="certificate-authority has not signed"):
-            _https(server.getsockname()[1], tmp_path).request("GET", "/version", attempts=1)

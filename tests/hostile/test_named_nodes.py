@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.req.placements import MOST_SAMPLES, Records
@@ -115,12 +116,6 @@ def test_requests_do_not_grow_with_the_nodes_that_refuse() -> None:
 # -- a node that refuses what a scheduler sent ---------------------------------------------------------
 
 
-def test_a_pod_that_a_scheduler_sent_convicts_the_node() -> None:
-    findings, api = judged(refused(), default=SCHEDULED)
-    assert by_name(findings) == {PLACE: Outcome.BAD}
-    assert api.asked == ["team-a/train-0"]
-
-
 def test_a_bare_pod_that_a_scheduler_sent_convicts_the_node_however_long_ago() -> None:
     pod = created(refused(owner="", status={"startTime": ago(9 * DAY)}), 9 * DAY)
     assert by_name(judged(pod, default=SCHEDULED)[0]) == {PLACE: Outcome.BAD}
@@ -171,32 +166,10 @@ def test_a_pod_in_a_namespace_of_the_platform_convicts_the_node_without_a_record
 
 def a_saved_snapshot(folder: Path, fields: object) -> Snapshot:
     """What ``kubectl get nodes,pods -o json`` says, with managedFields if it was told to show them."""
-    meta = {"namespace": "team-a", "uid": "u", "creationTimestamp": ago(600)}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j", "controller": True}
-    amount = {"nvidia.com/gpu": "1"}
-    spec = {
-        "nodeName": "gpu-0",
-        "containers": [{"name": "main", "image": "a", "resources": {"requests": amount, "limits": amount}}],
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**meta, "name": "train-0", "ownerReferences": [owner], **({"managedFields": fields} if fields is not None else {})},
-        "spec": spec,
-        "status": {"phase": "Failed", "reason": REASON, "message": FULL, "startTime": ago(600)},
-    }
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "gpu-0", "uid": "n", "creationTimestamp": ago(9 * DAY), "labels": {"nvidia.com/gpu.present": "true"}},
-        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
-        "status": {
-            "capacity": {"nvidia.com/gpu": "8", "cpu": "64"},
-            "allocatable": {"nvidia.com/gpu": "8", "cpu": "64"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+    pod = {"apiVersion": "v1", "kind": "Pod", **msgspec.to_builtins(created(refused(), 600))}
+    node = {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(a_node())}
+    if fields is not None:
+        pod["metadata"]["managedFields"] = fields
     file = folder / "all.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, pod]}))
     os.utime(file, (NOW, NOW))
