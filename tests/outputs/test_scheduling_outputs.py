@@ -46,60 +46,32 @@ def test_a_pod_placed_later_is_good() -> None:
     assert inspect("events", text).reason_code == "PLACED_AFTER_WAITING"
 
 
-def event(reason: str, message: str, name: str = "p", **more: object) -> dict[str, object]:
-    return {
-        "kind": "Event",
-        "type": "Warning",
-        "reason": reason,
-        "message": message,
-        "involvedObject": {"kind": "Pod", "name": name},
-        **more,
-    }
+def event(reason: str, message: str) -> dict[str, object]:
+    return {"kind": "Event", "type": "Warning", "reason": reason, "message": message, "involvedObject": {"kind": "Pod", "name": "p"}}
+
+
+FULL = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/2 nodes are available: 2 Insufficient x.y/z.",
+}
+SHARES = "Allocate failed: maximum request size for shared resources is 1; found 2"
+FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor f, 4 more needed"
+HELD = "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
 
 
 @pytest.mark.parametrize(
     ("document", "verdict", "code"),
     [
         ({"kind": "List", "items": [event("FailedScheduling", "0/1 nodes are available: 1 Too many pods.")]}, "bad", "UNSCHEDULABLE"),
-        (
-            event("UnexpectedAdmissionError", "Allocate failed: maximum request size for shared resources is 1; found 2"),
-            "bad",
-            "ADMISSION_FAILED",
-        ),
+        (event("UnexpectedAdmissionError", SHARES), "bad", "ADMISSION_FAILED"),
         (event("OutOfnvidia.com/gpu", "Node didn't have enough resource: nvidia.com/gpu"), "bad", "ADMISSION_FAILED"),
-        (
-            event(
-                "Pending",
-                "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor f, 4 more needed",
-            ),
-            "undecidable",
-            "QUOTA_PENDING",
-        ),
-        (
-            event("Unschedulable", "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"),
-            "undecidable",
-            "GANG_HELD",
-        ),
+        (event("Pending", FLAVOR), "undecidable", "QUOTA_PENDING"),
+        (event("Unschedulable", HELD), "undecidable", "GANG_HELD"),
         (event("Pulled", "image pulled"), "undecidable", "NO_SCHEDULING_EVENT"),
         (event("Scheduled", "Successfully assigned a/p to n"), "good", "PLACED"),
-        (
-            {
-                "kind": "Pod",
-                "metadata": {"name": "p"},
-                "status": {
-                    "conditions": [
-                        {
-                            "type": "PodScheduled",
-                            "status": "False",
-                            "reason": "Unschedulable",
-                            "message": "0/2 nodes are available: 2 Insufficient x.y/z.",
-                        }
-                    ]
-                },
-            },
-            "bad",
-            "UNSCHEDULABLE",
-        ),
+        ({"kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": [FULL]}}, "bad", "UNSCHEDULABLE"),
     ],
 )
 def test_event_objects(document: object, verdict: str, code: str) -> None:
@@ -166,21 +138,17 @@ def test_one_tainted_device_among_many_nodes() -> None:
     assert "pool n2: device gpu-0 has gpu.nvidia.com/unhealthy:NoSchedule" in result.message
 
 
+def unschedulable(message: str) -> dict[str, str]:
+    return {"type": "Unschedulable", "status": "True", "message": message}
+
+
 @pytest.mark.parametrize(
     ("status", "state", "verdict"),
     [
-        (
-            {"phase": "Running", "conditions": [{"type": "Unschedulable", "status": "True", "message": "1/1 tasks in gang unschedulable"}]},
-            GangState.RUNNING,
-            "good",
-        ),
+        ({"phase": "Running", "conditions": [unschedulable("1/1 tasks in gang unschedulable")]}, GangState.RUNNING, "good"),
         ({"phase": "Pending", "succeeded": 1}, GangState.TEARING_DOWN, "good"),
         ({"phase": "Inqueue", "running": 2}, GangState.HELD, "bad"),
-        (
-            {"phase": "Pending", "conditions": [{"type": "Unschedulable", "status": "True", "message": "0/0 tasks in gang unschedulable"}]},
-            GangState.NOT_CREATED,
-            "undecidable",
-        ),
+        ({"phase": "Pending", "conditions": [unschedulable("0/0 tasks in gang unschedulable")]}, GangState.NOT_CREATED, "undecidable"),
         ({"phase": "Unknown"}, GangState.UNKNOWN, "bad"),
         ({}, GangState.UNKNOWN, "bad"),
         ({"phase": "Completed"}, GangState.COMPLETED, "good"),

@@ -101,16 +101,8 @@ def test_the_state_of_a_container(state: dict[str, object], expected: tuple[str,
 
 def test_events_of_the_api_in_the_order_of_their_times() -> None:
     def item(reason: str, message: str, at: str) -> dict[str, object]:
-        about = {"kind": "Pod", "name": "p"}
-        return {
-            "kind": "Event",
-            "type": "x",
-            "reason": reason,
-            "message": message,
-            "involvedObject": about,
-            "lastTimestamp": at,
-            "count": 2,
-        }
+        about = {"kind": "Event", "type": "x", "involvedObject": {"kind": "Pod", "name": "p"}, "count": 2}
+        return {**about, "reason": reason, "message": message, "lastTimestamp": at}
 
     failed = item("Failed", CDI, "2026-01-01T10:00:00Z")
     started = item("Started", "Started container", "2026-01-01T10:05:00Z")
@@ -123,11 +115,6 @@ def test_events_of_the_api_in_the_order_of_their_times() -> None:
 
 
 def test_what_is_no_obstacle() -> None:
-    for reason, message in (
-        ("Pulled", "image present"),
-        ("Killing", "Stopping container"),
-        ("Unhealthy", "Readiness probe failed"),
-        ("", "ok"),
-    ):
+    for reason, message in (("Pulled", "image present"), ("Killing", "Stopping container"), ("Unhealthy", "Readiness failed"), ("", "ok")):
         assert obstacle(reason, message) is None
     assert obstacle("Failed", "Error: failed to inject CDI devices") is Obstacle.DEVICES

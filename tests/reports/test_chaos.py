@@ -16,7 +16,7 @@ from tests.reports.sample_report import report
 from tests.reports.test_html import Document
 
 
-def test_marks_lie_in_the_order_of_time_between_the_borders() -> None:
+def test_marks_lie_in_the_order_of_time_to_scale_and_no_line_is_drawn_where_there_was_no_data() -> None:
     drawn = timeline(experiment())
     assert drawn is not None
     assert [mark.name for mark in drawn.marks] == ["injected", "detected", "contained", "recovered"]
@@ -24,39 +24,18 @@ def test_marks_lie_in_the_order_of_time_between_the_borders() -> None:
     assert places == sorted(places)
     assert all(LEFT <= mark.left <= mark.x <= RIGHT for mark in drawn.marks)
     assert [mark.seconds for mark in drawn.marks] == [0.0, 0.5, 0.75, 8.5]
-
-
-def test_labels_of_marks_that_are_close_stand_on_lines_of_their_own() -> None:
-    drawn = timeline(experiment())
-    assert drawn is not None
-    assert [mark.level for mark in drawn.marks] == [0, 1, 2, 0]
-
-
-def test_what_is_not_known_of_a_mark_is_drawn_to_scale() -> None:
-    drawn = timeline(experiment())
-    assert drawn is not None
-    scale = (drawn.marks[3].x - drawn.marks[0].x) / 8.5
-    assert drawn.marks[3].bar_width == pytest.approx(0.25 * scale, abs=0.05)
-
-
-def test_no_line_is_drawn_where_there_was_no_data() -> None:
-    drawn = timeline(experiment())
-    assert drawn is not None
+    assert [mark.level for mark in drawn.marks] == [0, 1, 2, 0], "labels of marks that are close stand on lines of their own"
+    assert drawn.marks[3].bar_width == pytest.approx(0.25 * (places[3] - places[0]) / 8.5, abs=0.05), "what is not known of it"
     number, state = drawn.rows
-    assert number.path.count("M") == 2
-    assert len(number.gaps) == 1
-    assert (number.high, number.low) == ("24", "16")
+    assert (number.path.count("M"), len(number.gaps), number.high, number.low) == (2, 1, "24", "16")
     assert len(state.changed) == 1
     assert "no data: 503 from +3.00 s" in number.words
 
 
-def test_a_signal_that_never_changes_is_a_line() -> None:
+def test_a_signal_that_never_changes_is_a_line_and_nothing_measured_is_nothing_drawn() -> None:
     drawn = timeline(experiment(series=[series("n", "number", (2.0, 8.0, "8"))]))
     assert drawn is not None
     assert re.fullmatch(r"M190\.0 [\d.]+H930\.0", drawn.rows[0].path)
-
-
-def test_nothing_measured_is_nothing_drawn() -> None:
     assert timeline(experiment(marks=[], series=[])) is None
 
 

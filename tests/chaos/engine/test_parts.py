@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from chaos.engine.conformance_check import ConformanceCheck
 from chaos.engine.handover import Access, Handover, take_handover, withdraw_handover, write_handover
 from chaos.engine.supervision import Stop
 from chaos.ledger.bounds import Terms
-from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance, Requirement
 from conformance.policy.model import Policy
 from fixtures.verdict.record import Verdict
@@ -98,15 +96,6 @@ def test_every_activity_is_wrapped_and_the_document_left_as_it_was() -> None:
     assert {one["provider"]["module"] for one in found} == {"chaos.engine.activity_wrapper"}
     assert [one["provider"]["arguments"]["phase"] for one in found] == ["method", "method", "rollbacks", "method"]
     assert json.dumps(given) == before
-
-
-def test_orders_and_artefacts_are_for_their_owner_only(tmp_path: Path) -> None:
-    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7, terms=Terms(bounds={}, image="i"))
-    write_handover(tmp_path, orders)
-    artefacts.write(tmp_path / "plan.json", {})
-    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
-    assert json.loads((tmp_path / "handover.json").read_text()).keys() == {"access", "parent", "terms"}
-    assert take_handover(tmp_path) == orders
 
 
 def test_orders_are_given_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from chaos.model.plan import Plan, Target
-from chaos.model.plan_facts import CANARY_LABEL, PlanFacts
+from chaos.model.plan_facts import CANARY_LABEL, InstalledComponent, PlanFacts
 from chaos.observe.sample import NoData, Reading
 from chaos.observe.view import View
 from conformance.policy.model import Tenants
@@ -62,6 +62,12 @@ def pod(name: str, on: str = "", *, gpus: int = 1, phase: str = "Running", names
 def canary(name: str, on: str = "", role: str = "worker", **more: Any) -> Json:
     labels = {CANARY_LABEL: role, **more.pop("labels", {})}
     return pod(name, on, namespace=CANARIES, labels=labels, **more)
+
+
+def installed(component: str = "device-plugin", name: str = "plugin", namespace: str = "gpu") -> InstalledComponent:
+    """A DaemonSet of the platform, which made what :func:`made_by` of ``u`` says."""
+    key = "apps/daemonsets"
+    return InstalledComponent(component=component, key=key, namespace=namespace, name=name, uid="u", selector=f"app={name}")
 
 
 def made_by(uid: str, kind: str = "DaemonSet") -> Json:

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from chaos.model.plan import Target
-from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.model.plan_facts import PlanFacts
 from chaos.observe.sample import NoData
 from chaos.observe.signals.registry import SIGNALS
 from fixtures.kubernetes.models import Json
-from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan, pod
+from tests.chaos.observe.made_up_cluster import Read, World, installed, made_by, node, plan, pod
 
-PLUGIN = InstalledComponent(
-    component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
-)
+PLUGIN = installed()
 
 
 def agent(on: str, **more: Any) -> Json:

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.act import canary_pods
 from chaos.model.allocations import AFTER, BEFORE, Allocations, AllocationSnapshot, check_invariants
-from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.model.plan_facts import PlanFacts
 from chaos.observe import dra_inventory
 from chaos.observe.components import Components
 from chaos.observe.dra_inventory import RESOURCE
@@ -20,11 +20,11 @@ from chaos.plan.selectors.base import TargetQuery
 from chaos.plan.selectors.claims import ClaimPlanningView
 from chaos.plan.selectors.nodes import choose_daemon_pod
 from fixtures.kubernetes.models import Json
-from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, made_by, node, plan, pod
+from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, installed, made_by, node, plan, pod
 from tests.chaos.observe.made_up_cluster import canary as canary_pod
 
 CLAIMED = PlanFacts(device_class="gpu.nvidia.com")
-PLUGIN = InstalledComponent(component="dra-plugin", key="apps/daemonsets", namespace="dra", name="plugin", uid="u", selector="app=plugin")
+PLUGIN = installed("dra-plugin", "plugin", "dra")
 COMPONENTS = Components(found={"dra-plugin": PLUGIN})
 
 

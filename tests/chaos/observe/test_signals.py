@@ -11,17 +11,15 @@ import pytest
 
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.model.plan import Target
-from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, InstalledComponent, PlanFacts
+from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, PlanFacts
 from chaos.observe.dra_inventory import CLAIMS, SLICES
 from chaos.observe.sample import NoData
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
 from chaos.observe.signals.registry import SIGNALS
-from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, made_by, node, plan, pod
+from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, installed, made_by, node, plan, pod
 
-EXPORTER = InstalledComponent(
-    component="exporter", key="apps/daemonsets", namespace="gpu", name="exporter", uid="u", selector="app=exporter"
-)
+EXPORTER = installed("exporter", "exporter")
 
 
 def value(name: str, world: World, read: Read | None = None, **more: Any) -> Any:

@@ -8,19 +8,17 @@ import msgspec
 import pytest
 
 from chaos.model.levels import needs_cordoned
-from chaos.model.plan_facts import Device, InstalledComponent, PlanFacts
+from chaos.model.plan_facts import Device, PlanFacts
 from chaos.observe.components import Components, find_components
 from chaos.plan.planning import _activities, _narrowed, _untouched
 from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused
 from chaos.plan.selectors.base import TargetQuery
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
-from tests.chaos.observe.made_up_cluster import World, made_by, node, pod, standing
+from tests.chaos.observe.made_up_cluster import World, installed, made_by, node, pod, standing
 from tests.chaos.shipped import EXPERIMENTS
 
-PLUGIN = InstalledComponent(
-    component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
-)
+PLUGIN = installed()
 DEVICES = tuple(Device(uuid=f"GPU-{index}", index=index, pci=f"00000000:0{index}:00.0") for index in range(8))
 
 
@@ -82,31 +80,33 @@ def test_no_gpu_node_is_no_object_and_no_healthy_one_a_refusal() -> None:
     assert "NotReady" in refused.value.message
 
 
-def test_a_name_that_is_no_gpu_node_is_told() -> None:
+CLAIMING = pod("x", "a", gpus=0)
+CLAIMING["spec"]["resourceClaims"] = [{"name": "gpu"}]
+BUSY = three(pod("x", "a"), pod("y", "b"), pod("web", "c", gpus=0), pod("done", "c", phase="Succeeded"))
+SHARED = World(nodes=[node("a", labels={"nvidia.com/gpu.replicas": "4"}), node("b")], pods=[])
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        (field(three(CLAIMING), idle=True), "b"),
+        (field(BUSY, idle=True), "c"),
+        (field(SHARED, shared=False), "b"),
+        (field(SHARED, shared=True), "a"),
+    ],
+    ids=["no claim of devices", "no pod with devices", "whole devices", "shared devices"],
+)
+def test_a_node_is_chosen_by_what_is_wanted(found: PlanningView, chosen: str) -> None:
+    assert choose(found).nodes == (chosen,)
+
+
+def test_where_no_node_is_as_wanted_it_is_said_why() -> None:
     with pytest.raises(PlanRefused, match="no such node; GPU nodes are a, b, c"):
         choose(field(three(), named="d"))
     with pytest.raises(PlanRefused, match="has no devices"):
         choose(field(three(), named="cpu"))
-
-
-def test_a_node_with_a_pod_that_claims_devices_is_not_idle() -> None:
-    claiming = pod("x", "a", gpus=0)
-    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    found = field(three(claiming), idle=True)
-    assert choose(found).nodes == ("b",)
-
-
-def test_an_idle_node_has_no_device_pod() -> None:
-    world = three(pod("x", "a"), pod("y", "b"), pod("web", "c", gpus=0), pod("done", "c", phase="Succeeded"))
-    assert choose(field(world, idle=True)).nodes == ("c",)
     with pytest.raises(PlanRefused, match="has pods that hold devices"):
         choose(field(three(pod("x", "a"), pod("y", "b"), pod("z", "c")), idle=True))
-
-
-def test_shared_devices_are_told_from_whole_ones() -> None:
-    shared = node("a", labels={"nvidia.com/gpu.replicas": "4"})
-    assert choose(field(World(nodes=[shared, node("b")], pods=[]), shared=False)).nodes == ("b",)
-    assert choose(field(World(nodes=[shared, node("b")], pods=[]), shared=True)).nodes == ("a",)
     with pytest.raises(NotApplicable):
         choose(field(World(nodes=[node("b")], pods=[]), shared=True))
 

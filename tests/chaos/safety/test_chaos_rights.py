@@ -15,11 +15,11 @@ from chaos.ledger.bounds import WORKLOAD_KINDS
 from chaos.ledger.registry import REGISTRY
 from chaos.model.experiment import Experiment
 from chaos.model.plan import Target
-from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.model.plan_facts import PlanFacts
 from chaos.safety.required_rights import KEEPING, required_rights, restarted_agents, writes
 from deploy.chaos_rights import ACTS, FILE, documents, everything, undo_rights
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
-from tests.chaos.observe.made_up_cluster import CANARIES, plan
+from tests.chaos.observe.made_up_cluster import CANARIES, installed, plan
 from tests.chaos.shipped import EXPERIMENTS
 
 
@@ -61,9 +61,7 @@ def test_the_gate_asks_for_the_list_of_what_it_reads_by_name(experiment: Experim
 @pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env"}))
 def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_granted(undo: str) -> None:
     """``workload.env`` is armed on the simulated cluster only, where the account may do more."""
-    found = InstalledComponent(
-        component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
-    )
+    found = installed()
     targets = [
         Target(
             kind=kind,
@@ -183,9 +181,7 @@ def test_a_drain_asks_for_evictions() -> None:
 
 
 def test_the_pods_of_every_restarted_agent_are_known_to_the_gate() -> None:
-    found = InstalledComponent(
-        component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
-    )
+    found = installed()
     planned = plan(facts=PlanFacts(components={"device-plugin": found}))
     for one in EXPERIMENTS.values():
         assert restarted_agents(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id
