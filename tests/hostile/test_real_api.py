@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from chaos.cluster import leak_scan, namespaces
-from chaos.cluster.requests import await_object
+from chaos.cluster.requests import await_object, merge
 from chaos.cluster.rights import Reviewer, Right
 from chaos.ledger import authentic, config_maps
 from chaos.ledger.undos.node_object import NodeExists
@@ -21,7 +21,7 @@ from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedula
 from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
 from chaos.ledger.undos.taints import NodeTaints, Taint
 from chaos.ledger.undos.workloads import WorkloadReplicas
-from chaos.model.errors import LeaseRefused
+from chaos.model.errors import LeaseRefused, MirrorRefused
 from chaos.model.ledger_lines import Entry, Line, State, encode, now
 from chaos.safety.lease import HALT, halt, must_hold, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
@@ -235,6 +235,13 @@ def test_a_node_that_never_comes_back_is_created_from_what_was_saved(cluster: Cl
     assert fetch(cluster, "nodes", "gpu-1")["spec"]["podCIDR"] == node["spec"]["podCIDR"]
 
 
+def test_a_stale_version_is_a_conflict(cluster: Cluster) -> None:
+    seen = fetch(cluster, "nodes", "gpu-1")
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"x": "newer"}}})
+    with pytest.raises(ApiTrouble, match="409"):
+        merge(cluster, "nodes", seen, {"metadata": {"labels": {"x": None}}})
+
+
 def test_one_run_at_a_time_a_halt_and_nothing_left(cluster: Cluster) -> None:
     told = threading.Event()
     lease = LeaseKeeper(cluster, RUN, lambda reason: told.set(), renew_seconds=0.1)
@@ -250,6 +257,13 @@ def test_one_run_at_a_time_a_halt_and_nothing_left(cluster: Cluster) -> None:
     assert (found.holder is not None and found.holder.run_id, found.halted) == (RUN, "")
     lease.release()
     assert cluster.get("namespaces", namespaces.SHARED).status == 404
+
+
+def test_a_copy_that_was_deleted_refuses_the_act(cluster: Cluster, tmp_path: Path) -> None:
+    book = ledger(tmp_path, cluster)
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
+    with pytest.raises(MirrorRefused):
+        book.arm("node.labels", {"name": "gpu-1"})
 
 
 # -- a tenant --------------------------------------------------------------------------------------------
