@@ -42,6 +42,7 @@ def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
     with pytest.raises(NotApplicable, match=r"minBusBandwidth.*380") as raised:
         list(unless_without_figure(judge_bandwidth(run_with(table()), None)))
     assert raised.value.code == "NoFigure"
+    assert "3" in judged(run_with(table(wrong=3)), None)["values"].observed
     assert {one.outcome for one in unless_without_figure(judge_bandwidth(run_with(table(wrong=3)), None))} == {
         Outcome.BAD,
         Outcome.NOT_JUDGED,
@@ -55,22 +56,11 @@ def test_the_figure_is_compared_with_the_largest_size_and_not_with_the_average()
     assert "340" in low.message
 
 
-def test_a_table_without_rows_fails() -> None:
-    assert judged(run_with(table(rows=False)))["bus bandwidth"].outcome is Outcome.BAD
-
-
 def test_a_run_that_stopped_before_the_largest_size_fails() -> None:
     found = judged(run_with(table(most=GIB, foot=False), finished=False, exit_code=None, state="Running"))
     assert found["bus bandwidth"].outcome is Outcome.BAD
     assert "not finished" in found["bus bandwidth"].message
     assert found["values"].outcome is Outcome.UNDECIDED
-
-
-def test_wrong_values_fail_though_the_bandwidth_is_good() -> None:
-    found = judged(run_with(table(wrong=3)), 340)
-    assert found["bus bandwidth"].outcome is Outcome.OK
-    assert found["values"].outcome is Outcome.BAD
-    assert "3" in found["values"].observed
 
 
 def unchecked(line: str) -> str:
@@ -81,30 +71,25 @@ def unchecked(line: str) -> str:
     return "  ".join([*fields[:8], "N/A", *fields[9:12], "N/A"])
 
 
-def test_values_that_were_not_checked_are_undecided() -> None:
-    found = judged(run_with("\n".join(map(unchecked, table().splitlines()))))
-    assert found["values"].outcome is Outcome.UNDECIDED
-    assert found["bus bandwidth"].outcome is Outcome.OK
+WITHOUT_A_LIST = "\n".join(line for line in table().splitlines() if " Rank " not in line)
 
 
-def test_fewer_ranks_than_asked_for_fail() -> None:
-    found = judged(run_with(table(ranks=8)))
-    assert found["ranks"].outcome is Outcome.BAD
-    assert found["bus bandwidth"].outcome is Outcome.BAD  # its factor is that of 8 ranks
-
-
-def test_two_independent_runs_are_not_the_run_that_was_asked_for() -> None:
-    assert judged(run_with(table(ranks=8), table(ranks=8)))["ranks"].outcome is Outcome.BAD
-
-
-def test_without_a_list_of_ranks_their_number_is_undecided() -> None:
-    text = "\n".join(line for line in table().splitlines() if " Rank " not in line)
-    assert judged(run_with(text))["ranks"].outcome is Outcome.UNDECIDED
-
-
-def test_figures_that_contradict_each_other_fail() -> None:
-    text = table().replace(" 380.00 ", "  99.00 ")
-    assert judged(run_with(text))["bus bandwidth"].outcome is Outcome.BAD
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([table(rows=False)], {"bus bandwidth": Outcome.BAD}),
+        ([table(wrong=3)], {"bus bandwidth": Outcome.OK, "values": Outcome.BAD}),
+        (["\n".join(map(unchecked, table().splitlines()))], {"bus bandwidth": Outcome.OK, "values": Outcome.UNDECIDED}),
+        ([table(ranks=8)], {"bus bandwidth": Outcome.BAD, "ranks": Outcome.BAD}),  # the bandwidth's factor is that of 8 ranks
+        ([table(ranks=8), table(ranks=8)], {"ranks": Outcome.BAD}),
+        ([WITHOUT_A_LIST], {"ranks": Outcome.UNDECIDED}),
+        ([table().replace(" 380.00 ", "  99.00 ")], {"bus bandwidth": Outcome.BAD}),
+    ],
+    ids=["no rows", "wrong values", "not checked", "fewer ranks", "two runs", "no list of ranks", "figures contradict"],
+)
+def test_one_thing_wrong(texts: list[str], expected: dict[str, Outcome]) -> None:
+    found = judged(run_with(*texts))
+    assert {name: found[name].outcome for name in expected} == expected
 
 
 def test_an_image_without_the_command_is_inconclusive() -> None:

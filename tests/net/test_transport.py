@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from conformance.net.judging import judge_transport
@@ -27,25 +29,24 @@ def test_a_socket_is_never_accepted_whatever_the_policy_says() -> None:
     assert Outcome.BAD in outcomes(findings, "rank pair").values()
 
 
-def test_one_socket_among_direct_channels_does_not_conform() -> None:
-    findings = judged(run_of(lambda source, target, direction: "NET/Socket/0" if source == 3 else gdr(source, target, direction)))
-    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.OK, "3 -> 0": Outcome.BAD}
-
-
 def test_rdma_without_gpudirect_conforms_where_the_owner_accepts_it() -> None:
     findings = judged(run_of(lambda source, target, direction: "NET/IB/0"), "GDR_ENGAGED", "RDMA_WITHOUT_GDR")
     assert bad_messages(findings) == ""
 
 
-def test_sending_without_gpudirect_does_not_conform() -> None:
-    findings = judged(run_of(lambda source, target, direction: "NET/IB/0" + ("/GDRDMA" if direction == "receive" else "")))
-    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.BAD, "3 -> 0": Outcome.BAD}
-
-
-def test_channels_logged_by_one_side_only_do_not_conform() -> None:
-    findings = judged(run_of(lambda source, target, direction: gdr(source, target, direction) if direction == "send" else ""))
-    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.BAD, "3 -> 0": Outcome.BAD}
-    assert "no [receive] line" in bad_messages(findings)
+@pytest.mark.parametrize(
+    ("via", "first", "word"),
+    [
+        (lambda *end: "NET/Socket/0" if end[0] == 3 else gdr(*end), Outcome.OK, ""),
+        (lambda *end: "NET/IB/0" + ("/GDRDMA" if end[2] == "receive" else ""), Outcome.BAD, ""),
+        (lambda *end: gdr(*end) if end[2] == "send" else "", Outcome.BAD, "no [receive] line"),
+    ],
+    ids=["one socket", "sent without GPUDirect", "logged by one side"],
+)
+def test_channels_that_are_not_direct_do_not_conform(via: Callable[[int, int, str], str], first: Outcome, word: str) -> None:
+    findings = judged(run_of(via))
+    assert outcomes(findings, "rank pair") == {"1 -> 2": first, "3 -> 0": Outcome.BAD}
+    assert word in bad_messages(findings)
 
 
 def test_pods_on_one_node_prove_nothing() -> None:
