@@ -12,7 +12,7 @@ from fixtures.verdict.record import InventoryRow, TargetKind, Verdict
 from reports.formats import html
 from reports.page.devices import MAX_DEVICES
 from reports.page.rows import MAX_NAMED, MAX_OTHERS_SHOWN, MAX_PASSED_SHOWN
-from tests.reports.page_reports import full_report
+from tests.reports.page_reports import failing_report, full_report
 from tests.reports.sample_report import NODES, report, result, sample_report, subject
 
 VOID = {"meta", "path", "rect", "use", "input", "br", "img", "link"}
@@ -189,21 +189,7 @@ def test_ids_of_elements_are_unique_even_when_requirement_ids_collide() -> None:
 
 
 def test_ordinary_report_is_below_300_kb() -> None:
-    results = [
-        result(
-            f"A{i % 16:02d}-{i:03d}",
-            Verdict.FAILED if i % 9 == 0 else Verdict.PASSED,
-            [
-                subject(n, observed="nvidia.com/gpu=present:NoSchedule", expected="a taint of the allowed keys", source="node.spec.taints")
-                for n in NODES
-            ],
-            rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes. " * 2,
-            remediation="kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule --overwrite",
-            references=["https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"],
-        )
-        for i in range(115)
-    ]
-    assert len(html.render(report(results)).encode()) < 300_000
+    assert len(html.render(failing_report(13, 102)).encode()) < 300_000
 
 
 def test_devices_are_listed_by_slice_with_their_claims_and_owners() -> None:

@@ -73,21 +73,16 @@ def test_what_was_set_up_stays_until_the_undo_of_the_faults_was_seen(tmp_path: P
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
 
 
-def test_without_a_condition_everything_goes_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("aborted", [False, True], ids=["no condition", "aborted"])
+def test_where_nothing_is_watched_everything_goes_at_once(tmp_path: Path, aborted: bool) -> None:
     with world(tmp_path) as (cluster, _):
         acting, book = broken(tmp_path, cluster)
         with acting.as_current():
-            undo_everything()
-        assert steps(book)[:2] == [(2, State.UNDOING), (1, State.UNDOING)]
-        assert book.open_entries() == []
-
-
-def test_an_aborted_experiment_is_undone_and_not_watched(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        acting, book = broken(tmp_path, cluster)
-        acting.abort.set("halted")
-        with acting.as_current():
-            undo_everything(SCHEDULABLE, "recovery")
+            if aborted:
+                acting.abort.set("halted")
+                undo_everything(SCHEDULABLE, "recovery")
+            else:
+                undo_everything()
         assert steps(book)[:2] == [(2, State.UNDOING), (1, State.UNDOING)]
         assert book.open_entries() == []
 

@@ -254,12 +254,6 @@ def test_a_shared_namespace_that_stays_keeps_nobody_from_working(tmp_path: Path,
         assert "was made by somebody else" in namespaces.foreign_namespace(cluster)
 
 
-def test_workers_are_not_put_into_somebody_elses_namespace(tmp_path: Path) -> None:
-    with world(tmp_path, extra=[namespace(CANARIES)]) as (cluster, _):
-        with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current(), pytest.raises(ApiTrouble, match="not proven to be of run"):
-            own_namespace()
-
-
 def test_workers_are_not_put_where_a_token_alone_says_that_it_is_ours(tmp_path: Path) -> None:
     """An earlier process of the run died before it wrote down the UID; whoever saw the token may have made another since."""
     with world(tmp_path) as (cluster, _):

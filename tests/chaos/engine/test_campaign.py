@@ -140,12 +140,6 @@ def test_what_the_method_brings_about_last_is_sampled_before_it_is_undone(on: St
     assert "detect" in [mark.name for mark in result.marks]
 
 
-def test_an_experiment_whose_component_is_not_there_is_not_applicable(on: Stage, shared: Campaign) -> None:
-    result, _ = _carry_out(on, shared, needs=["nvml-mock"])
-    assert result.verdict is Verdict.NOT_APPLICABLE
-    assert result.message
-
-
 def test_a_closed_gate_is_an_error_and_nothing_is_touched(on: Stage, shared: Campaign) -> None:
     result, folder = _carry_out(on, shared, level=3)
     assert result.verdict is Verdict.ERROR

@@ -32,22 +32,24 @@ def phases(found: list[AllocationSnapshot]) -> list[tuple[str, float, int]]:
     return [(one.phase, one.t, one.readings) for one in found]
 
 
-def test_the_last_reading_before_those_during_and_those_after() -> None:
-    assert phases(allocation_snapshots(every(), WINDOW, 5.0)) == [(BEFORE, 1.5, 1), (DURING, 2.0, 4), (AFTER, 4.0, 4)]
-
-
-def test_what_is_read_while_the_pods_are_taken_away_is_left_out() -> None:
-    taken = [*every(end=6.0), sample(5.95), sample(6.5, {"pods": {}})]
-    assert phases(allocation_snapshots(taken, WINDOW, 5.0))[-1] == (AFTER, 4.0, 4)
-
-
-def test_a_reading_that_began_before_the_fault_and_ended_after_it_is_not_before() -> None:
-    found = allocation_snapshots([sample(1.0), sample(1.95), sample(4.5)], WINDOW, 5.0)
-    assert phases(found) == [
-        (BEFORE, 1.0, 1),
-        (DURING, 1.95, 1),
-        (AFTER, 4.5, 1),
-    ]
+@pytest.mark.parametrize(
+    ("taken", "window", "found"),
+    [
+        (every(), WINDOW, [(BEFORE, 1.5, 1), (DURING, 2.0, 4), (AFTER, 4.0, 4)]),
+        ([*every(end=6.0), sample(5.95), sample(6.5, {"pods": {}})], WINDOW, [(BEFORE, 1.5, 1), (DURING, 2.0, 4), (AFTER, 4.0, 4)]),
+        ([sample(1.0), sample(1.95), sample(4.5)], WINDOW, [(BEFORE, 1.0, 1), (DURING, 1.95, 1), (AFTER, 4.5, 1)]),
+        ([sample(1.0, None), sample(2.5, None)], WINDOW, []),
+        (every(), LedgerTimes(armed=2.0, leaving=6.0), [(BEFORE, 1.5, 1), (DURING, 2.0, 8)]),
+        (
+            [sample(0.5, {"pods": {}}), sample(1.0), sample(1.5), sample(2.0), sample(6.5)],
+            LedgerTimes(leaving=6.0),
+            [(BEFORE, 1.0, 1), (DURING, 1.5, 1), (AFTER, 2.0, 1)],
+        ),
+    ],
+    ids=["a fault", "pods taken away at the end", "one reading across the fault", "nobody had asked", "never restored", "control run"],
+)
+def test_which_readings_are_before_during_and_after(taken: list[Sample], window: LedgerTimes, found: list[tuple[str, float, int]]) -> None:
+    assert phases(allocation_snapshots(taken, window, 5.0)) == found
 
 
 def test_no_data_is_recorded_as_no_data_with_the_reason() -> None:
@@ -65,25 +67,11 @@ def test_what_is_no_allocation_is_no_data(value: Any) -> None:
     assert found[0].trouble
 
 
-def test_null_is_nothing_at_all_nobody_had_asked() -> None:
-    assert allocation_snapshots([sample(1.0, None), sample(2.5, None)], WINDOW, 5.0) == []
-
-
 def test_before_was_read_shortly_before() -> None:
     taken = [sample(0.5), *[sample(t, error="silent") for t in (1.0, 1.5)], sample(2.5)]
     assert phases(allocation_snapshots(taken, WINDOW, 5.0))[0] == (BEFORE, 0.5, 1)
     late = allocation_snapshots(taken, WINDOW, 1.2)
     assert (late[0].phase, late[0].allocations, late[0].trouble) == (BEFORE, None, "silent")
-
-
-def test_nothing_is_after_a_fault_that_was_never_restored() -> None:
-    found = allocation_snapshots(every(), LedgerTimes(armed=2.0, leaving=6.0), 5.0)
-    assert {one.phase for one in found} == {BEFORE, DURING}
-
-
-def test_a_control_run_has_a_before_and_an_after_too() -> None:
-    taken = [sample(0.5, {"pods": {}}), sample(1.0), sample(1.5), sample(2.0), sample(6.5)]
-    assert phases(allocation_snapshots(taken, LedgerTimes(leaving=6.0), 5.0)) == [(BEFORE, 1.0, 1), (DURING, 1.5, 1), (AFTER, 2.0, 1)]
 
 
 def prepared(seq: int, start: float, undone: float) -> list[dict[str, Any]]:
