@@ -7,6 +7,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -125,36 +126,22 @@ def experiments_alone(name: str, verdict: Verdict = Verdict.PASSED, *, started: 
     return Named(made, chaos=msgspec.structs.replace(held, run=made.run, verdict=verdict))
 
 
-def cut_off(name: str, *, started: str = "") -> Report:
-    """A run that Ctrl-C ended before it had judged NET-01."""
-    made = a_run(name, Verdict.PASSED, exit_code=2, started=started)
-    made.scope = measure(asked("FENCE-00", "NET-01"), made.results, {})
-    made.run.id += "-cut"
-    return made
-
-
-def of_two(name: str, *, started: str = "") -> Report:
-    """A run that ended at another cluster."""
-    made = a_run(name, Verdict.PASSED, exit_code=10, started=started)
-    made.verdict, made.other_cluster_uid = Verdict.INCONCLUSIVE, "other"
-    made.run.id += "-two"
-    return made
-
-
-def without_scope(name: str, *, started: str = "") -> Report:
-    made = a_run(name, Verdict.PASSED, started=started)
-    made.scope = None
-    made.run.id += "-old"
-    return made
-
-
 EARLIER, LATER = "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z"
+
+
+def changed(mark: str, exit_code: int = 0, **fields: Any) -> Named:
+    """A later run on cluster a that passed, with other fields."""
+    made = a_run("a", Verdict.PASSED, exit_code=exit_code, started=LATER)
+    made.run.id += mark
+    return Named(msgspec.structs.replace(made, **fields))
+
+
 PARTS = {
     "a selection": Named(selected("a", started=LATER)),
     "experiments": experiments_alone("a", started=LATER),
-    "a run that was cut short": Named(cut_off("a", started=LATER)),
-    "a run that ended at another cluster": Named(of_two("a", started=LATER)),
-    "a record that does not say what it left out": Named(without_scope("a", started=LATER)),
+    "a run that was cut short": changed("-cut", 2, scope=measure(asked("FENCE-00", "NET-01"), a_run("a", Verdict.PASSED).results, {})),
+    "a run that ended at another cluster": changed("-two", 10, verdict=Verdict.INCONCLUSIVE, other_cluster_uid="other"),
+    "a record that does not say what it left out": changed("-old", scope=None),
 }
 
 

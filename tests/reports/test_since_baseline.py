@@ -75,10 +75,11 @@ def test_runs_with_nothing_in_common_are_never_as_good_as_each_other() -> None:
     assert (found.verdict, found.reason_code) == (UNSURE, "NothingCompared")
 
 
-def test_an_experiment_that_recovers_more_slowly_is_worse() -> None:
-    def held(seconds: float) -> ChaosReport:
-        return chaos(experiment(recovery_seconds=seconds, recovery_uncertainty=0.5))
+def held(seconds: float) -> ChaosReport:
+    return chaos(experiment(recovery_seconds=seconds, recovery_uncertainty=0.5))
 
+
+def test_an_experiment_that_recovers_more_slowly_is_worse() -> None:
     run = a_run(ADV_01=OK)
     found = compared(run, run, old=held(4), new=held(9))
     assert (found.verdict, by_name(found)["A1"]) == (BAD, BAD)
@@ -148,8 +149,5 @@ def test_a_waiver_of_the_comparison_never_covers_what_is_good_or_undecided() -> 
 
 
 def test_a_waiver_of_the_comparison_covers_an_experiment() -> None:
-    def held(seconds: float) -> ChaosReport:
-        return chaos(experiment(recovery_seconds=seconds, recovery_uncertainty=0.5))
-
     found = waived(a_run(ADV_01=OK), a_run(ADV_01=OK), "Experiment A1", old=held(4), new=held(9))
     assert (found.result.verdict, runs.regressions(found.difference)) == (Verdict.WAIVED, [])

@@ -23,7 +23,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import LABEL, activity, document
 from tests.chaos.engine.cutting import Proxy, Trigger, through
-from tests.chaos.engine.stage import Stage, load, stage
+from tests.chaos.engine.stage import Stage, load
 from tests.chaos.experiments.test_end_to_end import NoConformance
 from tests.chaos.ledger.simulated_cluster import recover
 
@@ -32,12 +32,6 @@ pytestmark = pytest.mark.test_all
 NODES = b"PATCH /api/v1/nodes/"
 FAULT, UNDO = 1, 2
 """Writes to a node, in the order in which they come."""
-
-
-@pytest.fixture(scope="module")
-def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
 
 
 @contextmanager

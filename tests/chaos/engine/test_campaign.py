@@ -19,15 +19,9 @@ from fixtures.cluster.watch import Observation
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import LABEL, activity, document
-from tests.chaos.engine.stage import Stage, load, stage
+from tests.chaos.engine.stage import Stage, load
 
 pytestmark = pytest.mark.test_all
-
-
-@pytest.fixture(scope="module")
-def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
 
 
 class _Alarm(BaseException):

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -26,7 +25,7 @@ from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.watch import Observation
 from reports.schema import CHAOS_SCHEMA_FILE
 from tests.chaos.catalogue.documents import LABEL
-from tests.chaos.engine.stage import Stage, stage
+from tests.chaos.engine.stage import Stage
 from tests.chaos.ledger.simulated_cluster import ledger
 from tests.endtoend.runs import environment
 
@@ -43,12 +42,6 @@ def run(folder: Path, *arguments: object) -> Finished:
 def start(arguments: list[str]) -> subprocess.Popen[str]:
     """As a person starts it."""
     return subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-@pytest.fixture(scope="module")
-def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
 
 
 @pytest.fixture
