@@ -12,10 +12,8 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
-from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Access, TargetKind, Verdict
 from tests.endtoend.runs import ROOT, command, environment, run_suite
-from tests.kubectl import needs_kubectl
 
 
 @pytest.mark.test_all
@@ -126,32 +124,6 @@ def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
     assert done.report is not None
     assert (done.report.target.kind, done.report.target.simulated_nodes) == (TargetKind.SNAPSHOT, 1)
     assert "NOT CONFORMANT [snapshot of simulated nodes]" in done.output
-
-
-@pytest.mark.test_all
-@needs_kubectl
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_what_kubectl_dumps_is_judged_like_the_cluster(tmp_path: Path, form: str) -> None:
-    kinds = "nodes,pods,namespaces,configmaps,resourcequotas,daemonsets,deployments,statefulsets,jobs,cronjobs"
-    (tmp_path / "cluster").mkdir()
-    (tmp_path / "dump").mkdir()
-    with EmbeddedCluster.start("mig-mixed", tmp_path / "cluster") as cluster:
-        arguments = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "get", kinds, "-A", "-o", form]
-        dump = subprocess.run(arguments, capture_output=True, timeout=120, check=True)
-        live = run_suite(tmp_path / "cluster", "--kubeconfig", str(cluster.kubeconfig), "--read-only").report
-    (tmp_path / "dump" / f"dump.{form}").write_bytes(dump.stdout)
-    done = run_suite(tmp_path / "dump", "--snapshot", str(tmp_path / "dump"))
-    assert done.code == 10, "too many requirements judged nothing (gate.maxNotInSnapshot)"
-    assert done.report is not None
-    assert live is not None
-    seen = {result.id: result for result in live.results}
-    judged = {result.id: result for result in done.report.results if result.verdict is Verdict.PASSED}
-    assert all(seen[id_].verdict is Verdict.PASSED for id_ in judged)
-    for id_ in ("INV-01", "FENCE-01", "FENCE-02", "REQ-03", "ADV-03", "MIG-04"):
-        assert judged[id_].judged == seen[id_].judged
-    for id_, unread in (("PSA-02", "batch.volcano.sh/jobs"), ("MIG-03", "nvidia.com/clusterpolicies")):
-        assert done.result(id_).reason_code == "NotInSnapshot"
-        assert unread in done.result(id_).message
 
 
 @pytest.mark.test_all

@@ -7,11 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
-from fixtures.cluster.client import Cluster
-from fixtures.simulator.process.embedded import EmbeddedCluster
-from fixtures.snapshot.collect import collect
 from fixtures.verdict.record import Cause, Level, Verdict
 from tests.endtoend.runs import Finished, run_for_record
 
@@ -62,44 +57,6 @@ def shortfalls(done: Finished) -> list[str]:
     assert last_line(done).startswith("INCONCLUSIVE")
     assert all(f"NOT JUDGED: {text}" in done.output for text in done.report.scope.shortfalls)
     return done.report.scope.shortfalls
-
-
-def node(name: str, **capacity: str) -> dict[str, object]:
-    """A healthy fenced GPU node as kubectl shows it."""
-    labels = {"nvidia.com/gpu.present": "true", "feature.node.kubernetes.io/pci-10de.present": "true"} if capacity else {}
-    taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}] if capacity else []
-    status = {"capacity": {"cpu": "8", **capacity}, "allocatable": {"cpu": "8", **capacity}}
-    metadata = {"name": name, "uid": name, "labels": labels}
-    spec = {"taints": taints}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": {**status, "conditions": [READY]}}
-
-
-READY = {"type": "Ready", "status": "True"}
-
-
-@pytest.mark.parametrize("how", ["cordoned", "busy"])
-def test_nodes_that_no_probe_could_use_are_inconclusive_although_the_policy_allows_them(tmp_path: Path, how: str) -> None:
-    path = policy(tmp_path, accelerators={"allowNotJudged": ["*"]}, probes={"windowSeconds": 1, "startSeconds": 20})
-    (tmp_path / "cluster").mkdir()
-    with EmbeddedCluster.start("healthy", tmp_path / "cluster") as served:
-        cluster = Cluster.from_kubeconfig(served.kubeconfig)
-        snapshot = collect(cluster, ["nodes", "pods"], version="")
-        scope = Scope(snapshot, Policy())
-        for one in scope.accelerator_nodes:
-            if how == "cordoned":
-                change = {"spec": {"unschedulable": True}}
-                answer = cluster.request("PATCH", f"/api/v1/nodes/{one.name}", body=change, content_type="application/merge-patch+json")
-                assert answer.ok, answer.message
-            elif free := scope.free(one, "nvidia.com/gpu"):
-                amounts = {"nvidia.com/gpu": str(free)}
-                container = {"name": "main", "image": "x", "resources": {"limits": amounts, "requests": amounts}}
-                spec = {"nodeName": one.name, "containers": [container], "tolerations": [{"operator": "Exists"}]}
-                pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"fill-{one.name}"}, "spec": spec}
-                answer = cluster.request("POST", "/api/v1/namespaces/gpu-operator/pods", body=pod)
-                assert answer.ok, answer.message
-        done = run_for_record(tmp_path, "--kubeconfig", str(served.kubeconfig), "--policy", path)
-    assert done.code == 10, done.output
-    assert not last_line(done).startswith(("CONFORMANT", "PASSED"))
 
 
 def test_a_missing_right_is_inconclusive_and_named(tmp_path: Path) -> None:

@@ -79,10 +79,9 @@ def test_a_selection_leaves_out_nothing_that_the_policy_requires(tmp_path: Path)
     ("arguments", "code"),
     [
         (["-x"], 1),
-        (["--maxfail", "1"], 1),
         (["-p", "tests.endtoend.dying_worker", "-n", "2"], 1),
     ],
-    ids=["x", "maxfail", "worker-died"],
+    ids=["x", "worker-died"],
 )
 def test_a_run_that_was_cut_short_is_worse_than_its_baseline(tmp_path: Path, arguments: list[str], code: int) -> None:
     target = FAULTY if "-n" not in arguments else HEALTHY

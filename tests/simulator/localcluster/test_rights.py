@@ -27,7 +27,7 @@ from fixtures.verdict.record import Access, TargetKind
 from tests.requirements_offline import scope_of
 from tests.simulator.localcluster.rights.proof import Case, Proof, Prover
 from tests.simulator.localcluster.rights.roles import key_of, rights_of_role, text_of
-from tests.simulator.localcluster.rights.targets import NOT_EMBEDDED, embedded, local, shared
+from tests.simulator.localcluster.rights.targets import embedded, shared
 
 pytestmark = pytest.mark.test_all
 
@@ -102,14 +102,6 @@ def test_the_proof_fails_for_any_of_these(case: dict[str, object]) -> None:
     assert Proof(rights=1, cases=[Case(role="full", scenario="s", removed="x")], refused=[], baselines=[], needless=[]).holds
     assert not Proof(rights=1, cases=[], refused=["get secrets"], baselines=[], needless=[]).holds
     assert not Proof(rights=1, cases=[], refused=[], baselines=[], needless=["full: get secrets"]).holds
-
-
-def test_a_right_on_a_kind_that_the_target_never_has_is_explained_and_any_other_needless(tmp_path: Path) -> None:
-    prover = Prover(CATALOGUE, embedded, tmp_path, print, ["create scheduling.k8s.io/podgroups", "create pods"], NOT_EMBEDDED)
-    proof = prover.prove([], ["full"])
-    assert proof.needless == ["full: create pods"]
-    assert proof.explained == [f"full: create scheduling.k8s.io/podgroups: {NOT_EMBEDDED['scheduling.k8s.io/podgroups']}"]
-    assert Prover(CATALOGUE, local, tmp_path, print, ["create pods"]).prove([], ["full"]).needless == ["full: create pods"]
 
 
 # -- runs ----------------------------------------------------------------------------------------------

@@ -11,21 +11,9 @@ from fixtures.simulator.scheduling.scheduler import DefaultScheduler
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, node, pod
 from tests.watching import PATIENCE
 
-GPU = "nvidia.com/gpu"
-
 
 def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
-
-
-@in_cluster(hardware("a", 1))
-async def test_a_waiting_pod_follows_when_devices_are_free_again(cluster: SmallCluster) -> None:
-    await cluster.start(pod("first", devices={GPU: 1}))
-    await cluster.phase("first", "Running")
-    await cluster.start(pod("second", devices={GPU: 1}))
-    await cluster.until(f"{PODS}/second", lambda obj: "Insufficient nvidia.com/gpu" in condition(obj, "PodScheduled").get("message", ""))
-    await cluster.client.delete(f"{PODS}/first")
-    await cluster.phase("second", "Running")
 
 
 @in_cluster()

@@ -25,10 +25,6 @@ async def holder(cluster: SmallCluster, name: str = "holder", script: str = "nvi
     return await cluster.phase(name, "Running")
 
 
-def ids(obj: Json) -> list[str]:
-    return [item["resourceID"] for item in obj["status"]["containerStatuses"][0]["allocatedResourcesStatus"][0]["resources"]]
-
-
 async def allocatable(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
     """Ids of the healthy devices by resource, as a pod with the socket reads them."""
     await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))

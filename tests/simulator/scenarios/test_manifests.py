@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import hardware_of, manifests
 from fixtures.simulator.builder.cluster import Cluster
 from fixtures.simulator.builder.objects.meta import Stamp
@@ -25,11 +24,6 @@ def written(folder: Path, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None
     manifests.raw.cache_clear()
     for name, text in texts.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-
-
-def only(cluster: Cluster) -> Json:
-    (item,) = cluster.objects
-    return item
 
 
 def test_what_is_none_and_what_lacks_its_parameter_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
