@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.matrix.forked_runs import run_pytest
-from fixtures.verdict.record import Report, Result, decode_report
+from fixtures.verdict.record import Coverage, Report, Result, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SECONDS = 240
@@ -22,9 +22,20 @@ class Finished(msgspec.Struct, kw_only=True):
     output: str
     report: Report | None
 
-    def result(self, id_: str) -> Result:
+    @property
+    def record(self) -> Report:
+        """The record of a run that has written one."""
         assert self.report is not None, self.output
-        return next(result for result in self.report.results if result.id == id_)
+        return self.report
+
+    @property
+    def scope(self) -> Coverage:
+        """What its record says of what was judged."""
+        assert self.record.scope is not None
+        return self.record.scope
+
+    def result(self, id_: str) -> Result:
+        return next(result for result in self.record.results if result.id == id_)
 
 
 def command(*arguments: str) -> list[str]:

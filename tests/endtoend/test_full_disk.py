@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_nothing_that_says_conformant(tmp_path: Path, room: i
     assert done.output.rstrip().splitlines()[-1].startswith("ERROR")
     assert (done.report is None) == (room == 40_000)
     if done.report is not None:
-        assert (done.report.verdict, done.report.exit_code) == (Verdict.ERROR, 3)
+        assert (done.record.verdict, done.record.exit_code) == (Verdict.ERROR, 3)
     assert_nothing_is_green(tmp_path / "report")
 
 
@@ -61,22 +61,19 @@ def test_evidence_and_allures_results_are_part_of_a_whole_report(tmp_path: Path,
     done = run(tmp_path, 300_000, option.format(tmp_path))
     assert done.code == 3, done.output
     assert f"gpu-conformance: {option.partition('=')[0]}" in done.output
-    assert done.report is not None
-    assert (done.report.verdict, done.report.exit_code) == (Verdict.ERROR, 3)
+    assert (done.record.verdict, done.record.exit_code) == (Verdict.ERROR, 3)
     assert_nothing_is_green(tmp_path / "report")
 
 
 def test_a_failure_stays_a_failure_on_a_full_disk(tmp_path: Path) -> None:
     done = run(tmp_path, 200_000, "--simulate", "healthy,fence-untainted-gpu-node")
     assert done.code == 1, done.output
-    assert done.report is not None
-    assert (done.report.verdict, done.report.exit_code) == (Verdict.FAILED, 1)
+    assert (done.record.verdict, done.record.exit_code) == (Verdict.FAILED, 1)
 
 
 def test_a_report_that_fits_is_green(tmp_path: Path) -> None:
     done = run(tmp_path, PLENTY, "--evidence", f"--alluredir={tmp_path}/report/allure")
     assert done.code == 0, done.output
-    assert done.report is not None
-    assert (done.report.verdict, done.report.exit_code) == (Verdict.PASSED, 0)
+    assert (done.record.verdict, done.record.exit_code) == (Verdict.PASSED, 0)
     assert json.loads((tmp_path / "report" / "evidence" / "index.json").read_text())["complete"] is True
     assert statuses(tmp_path / "report" / "allure") == {"passed", "skipped"}

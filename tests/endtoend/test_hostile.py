@@ -63,9 +63,8 @@ def test_the_run_ends_properly_and_every_requirement_with_a_verdict(judged: tupl
     assert done.code in PROPER, done.output[-3000:]
     assert "Traceback" not in done.output
     assert "INTERNALERROR" not in done.output
-    assert done.report is not None
-    assert [(r.id, r.message) for r in done.report.results if r.verdict is Verdict.ERROR] == []
-    failed = {result.id for result in done.report.results if result.verdict is Verdict.FAILED}
+    assert [(r.id, r.message) for r in done.record.results if r.verdict is Verdict.ERROR] == []
+    failed = {result.id for result in done.record.results if result.verdict is Verdict.FAILED}
     assert {"FENCE-01", "PSA-05", "REQ-02"} <= failed, "what is wrong with this cluster must be found all the same"
 
 

@@ -14,8 +14,7 @@ TARGET = ("--simulate", "healthy", "--only", "FENCE-01,FENCE-05")
 
 
 def judged(done: Finished) -> list[str]:
-    assert done.report is not None, done.output
-    return [result.id for result in done.report.results if result.judged]
+    return [result.id for result in done.record.results if result.judged]
 
 
 @pytest.mark.parametrize("options", ["-p no:xdist", "-o addopts= -p no:allure_pytest"])

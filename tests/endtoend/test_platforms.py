@@ -12,8 +12,7 @@ pytestmark = pytest.mark.test_all
 
 
 def applied(done: Finished) -> dict[str, str]:
-    assert done.report is not None, done.output
-    return {preset.name: preset.why for preset in done.report.run.presets}
+    return {preset.name: preset.why for preset in done.record.run.presets}
 
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)])

@@ -48,9 +48,8 @@ def declared(requirement: Requirement) -> set[str]:
 def test_a_run_asks_nothing_that_no_requirement_declares(tmp_path: Path, scenario: str) -> None:
     done = run_for_record(tmp_path, "--simulate", scenario)
     assert done.code == 0, done.output
-    assert done.report is not None
-    used = set(done.report.requests.by_verb_and_resource)
-    judged = {result.id for result in done.report.results}
+    used = set(done.record.requests.by_verb_and_resource)
+    judged = {result.id for result in done.record.results}
     known = set().union(*(declared(requirement) for requirement in REQUIREMENTS if requirement.id in judged))
     assert "create pods" in used
     assert sorted(item for item in used - known - OWN if not of_custom_kind(item)) == []
@@ -68,14 +67,13 @@ def test_a_requirement_by_itself_asks_what_it_declares_itself(tmp_path: Path, id
         if text.startswith(f'"{ids}"')
     ]
     done = run_for_record(tmp_path, "--simulate", scenario, "-k", test)
-    assert done.report is not None, done.output
-    [result] = done.report.results
+    [result] = done.record.results
     assert result.id == ids
     [requirement] = [requirement for requirement in REQUIREMENTS if requirement.id == ids]
     looked_for = {
         f"list {key}" for key in ("kueue.x-k8s.io/clusterqueues", "kueue.x-k8s.io/resourceflavors", "scheduling.volcano.sh/queues")
     }
-    used = set(done.report.requests.by_verb_and_resource)
+    used = set(done.record.requests.by_verb_and_resource)
     assert sorted(used - declared(requirement) - OWN - looked_for) == []
 
 

@@ -20,8 +20,7 @@ from tests.endtoend.runs import ROOT, command, environment, run_suite
 def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy")
     assert done.code == 0, done.output
-    report = done.report
-    assert report is not None
+    report = done.record
     assert (report.verdict, report.target.kind, report.target.scenario) == (Verdict.PASSED, TargetKind.SIMULATED, "healthy")
     assert all(result.judged for result in report.results if result.verdict is Verdict.PASSED)
     assert {result.id for result in report.results} == set(load_catalogue().by_id)
@@ -91,11 +90,10 @@ def test_a_failed_should_warns_and_gates_only_under_strict(tmp_path: Path) -> No
 @pytest.mark.test_all
 def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy", "--read-only")
-    assert done.report is not None
-    for result in done.report.results:
+    for result in done.record.results:
         if result.access is not Access.READ:
             assert (result.verdict, result.reason_code) == (Verdict.NOT_APPLICABLE, "AboveAccess")
-    written = [key for key in done.report.requests.by_verb_and_resource if not key.startswith(("list ", "get ", "watch "))]
+    written = [key for key in done.record.requests.by_verb_and_resource if not key.startswith(("list ", "get ", "watch "))]
     assert [key for key in written if "selfsubjectaccessreviews" not in key] == []
 
 
@@ -103,10 +101,8 @@ def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> 
 def test_workers_give_the_verdicts_of_a_single_process_from_one_snapshot(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    alone = run_suite(tmp_path / "one", "--simulate", "healthy").report
-    together = run_suite(tmp_path / "two", "--simulate", "healthy", "-n", "2").report
-    assert alone is not None
-    assert together is not None
+    alone = run_suite(tmp_path / "one", "--simulate", "healthy").record
+    together = run_suite(tmp_path / "two", "--simulate", "healthy", "-n", "2").record
     assert {r.id: (r.verdict, r.judged) for r in alone.results} == {r.id: (r.verdict, r.judged) for r in together.results}
     assert together.requests.by_verb_and_resource["list nodes"] == 1
 
@@ -121,8 +117,7 @@ def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
     assert done.result("FENCE-01").verdict is Verdict.FAILED
     assert (done.result("FENCE-02").verdict, done.result("FENCE-02").reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
     assert done.result("FENCE-05").reason_code == "SnapshotTarget"
-    assert done.report is not None
-    assert (done.report.target.kind, done.report.target.simulated_nodes) == (TargetKind.SNAPSHOT, 1)
+    assert (done.record.target.kind, done.record.target.simulated_nodes) == (TargetKind.SNAPSHOT, 1)
     assert "NOT CONFORMANT [snapshot of simulated nodes]" in done.output
 
 

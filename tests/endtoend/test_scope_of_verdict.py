@@ -29,14 +29,12 @@ def policy(folder: Path, **sections: object) -> str:
 def test_a_run_of_a_selection_is_good_within_the_selection(tmp_path: Path) -> None:
     done = run_for_record(tmp_path, *HEALTHY, "--only", "MIG", "--read-only")
     assert done.code == 0, done.output
-    assert done.report is not None
-    assert done.report.scope is not None
     line = last_line(done)
     assert line.startswith("PASSED WITHIN THE SELECTION [simulated cluster]: within the selection: 3 of ")
     assert "left out by --only MIG" in line
-    causes = {one.cause for one in done.report.scope.not_judged}
+    causes = {one.cause for one in done.scope.not_judged}
     assert causes == {Cause.SELECTION, Cause.ACCESS, Cause.ABSENT}
-    assert done.report.scope.sentence in line
+    assert done.scope.sentence in line
 
 
 def test_a_floor_on_the_command_line_takes_the_place_of_the_policys(tmp_path: Path) -> None:
@@ -51,12 +49,10 @@ def test_a_floor_on_the_command_line_takes_the_place_of_the_policys(tmp_path: Pa
 
 def shortfalls(done: Finished) -> list[str]:
     """What the run says that it had to judge and did not. Such a run is inconclusive, and its last line says so."""
-    assert done.report is not None, done.output
-    assert (done.code, done.report.exit_code, done.report.verdict) == (10, 10, Verdict.INCONCLUSIVE), done.output
-    assert done.report.scope is not None
+    assert (done.code, done.record.exit_code, done.record.verdict) == (10, 10, Verdict.INCONCLUSIVE), done.output
     assert last_line(done).startswith("INCONCLUSIVE")
-    assert all(f"NOT JUDGED: {text}" in done.output for text in done.report.scope.shortfalls)
-    return done.report.scope.shortfalls
+    assert all(f"NOT JUDGED: {text}" in done.output for text in done.scope.shortfalls)
+    return done.scope.shortfalls
 
 
 def test_a_missing_right_is_inconclusive_and_named(tmp_path: Path) -> None:
@@ -65,12 +61,12 @@ def test_a_missing_right_is_inconclusive_and_named(tmp_path: Path) -> None:
     rights = done.result("INV-03")
     assert rights.verdict is Verdict.INCONCLUSIVE
     assert rights.message.startswith("right list pods: the caller may not list pods")
-    assert {result.verdict for result in done.report.results} <= {Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE}  # type: ignore[union-attr]
+    assert {result.verdict for result in done.record.results} <= {Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE}
 
 
 def test_a_run_that_stops_at_its_first_trouble_is_not_conformant(tmp_path: Path) -> None:
     done = run_for_record(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only", "--only", "FENCE-08,OPS", "-x")
-    assert [(result.id, result.level, result.verdict) for result in done.report.results] == [  # type: ignore[union-attr]
+    assert [(result.id, result.level, result.verdict) for result in done.record.results] == [
         ("FENCE-08", Level.SHOULD, Verdict.INCONCLUSIVE)
     ]
     assert shortfalls(done)[0].startswith("the run ended before it had judged OPS-01, OPS-02")
@@ -80,8 +76,7 @@ def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path:
     """For pytest-xdist it was interrupted, as by Ctrl-C."""
     done = run_for_record(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "-x", "-n", "2")
     assert done.code == 1, done.output
-    assert done.report is not None
-    assert (done.report.verdict, done.report.exit_code) == (Verdict.FAILED, 1)
+    assert (done.record.verdict, done.record.exit_code) == (Verdict.FAILED, 1)
 
 
 @pytest.mark.parametrize("dies", ["", "at the start", "with its tests"])
@@ -101,8 +96,7 @@ def test_a_run_that_judges_less_than_its_baseline_fails_unless_that_is_accepted(
     worse = [*HEALTHY, "--read-only", "--only", "MIG", "--baseline", str(baseline)]
     done = run_for_record(tmp_path, *worse)
     assert done.code == 1, done.output
-    assert done.report is not None
-    assert done.report.regressions == ["no longer judged: INV-01 MUST (passed before, no result now): left out by --only MIG"]
+    assert done.record.regressions == ["no longer judged: INV-01 MUST (passed before, no result now): left out by --only MIG"]
     assert "no longer judged" in done.output  # told once, by UPG-05
     assert "INV-01" in done.output
     assert run_for_record(tmp_path, *worse, "--accept-not-judged", "INV-01").code == 0

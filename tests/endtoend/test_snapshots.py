@@ -45,8 +45,7 @@ class Saved:
 
     def judged(self, into: Path, folder: Path | None = None) -> tuple[Finished, dict[str, Result]]:
         done = run_for_record(into, "--snapshot", str(folder or self.folder), "--policy", str(self.policy))
-        assert done.report is not None, done.output
-        return done, {result.id: result for result in done.report.results}
+        return done, {result.id: result for result in done.record.results}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +55,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     with EmbeddedCluster.start("showcase", folder) as cluster:
         policy.write_text(json.dumps(cluster.policy))
         done = dump(folder, cluster.kubeconfig)
-        live = run_for_record(folder, "--kubeconfig", str(cluster.kubeconfig), "--read-only", "--policy", str(policy)).report
+        live = run_for_record(folder, "--kubeconfig", str(cluster.kubeconfig), "--read-only", "--policy", str(policy)).record
     assert (done.returncode, done.stderr) == (0, "")
-    assert live is not None
     return Saved(live, folder / "dump", policy)
 
 
@@ -77,8 +75,7 @@ def test_what_the_command_saves_is_judged_as_the_cluster_is(saved: Saved, tmp_pa
                 live.total,
             ), result.message
     assert "the snapshot holds no" not in done.output
-    assert done.report is not None
-    assert not done.report.scope or not [note for note in done.report.scope.notes if "snapshot" in note]
+    assert not done.scope or not [note for note in done.scope.notes if "snapshot" in note]
 
 
 @needs_kubectl
@@ -92,9 +89,7 @@ def test_a_kind_that_was_not_saved_is_listed(saved: Saved, tmp_path: Path) -> No
         assert results[id_].reason_code == "NotInSnapshot"
     said = "the snapshot holds no nvidia.com/clusterpolicies, scheduling.volcano.sh/podgroups (2 kinds that requirements read)"
     assert said in " ".join(done.output.split())
-    assert done.report is not None
-    assert done.report.scope is not None
-    assert any(said in note for note in done.report.scope.notes)
+    assert any(said in note for note in done.scope.notes)
 
 
 @needs_kubectl

@@ -43,8 +43,7 @@ def test_passing_trouble_changes_no_verdict(tmp_path: Path, trouble: Trouble) ->
 @pytest.mark.parametrize("status", [403, 500, 429], ids=str)
 def test_lasting_trouble_with_pods_makes_what_reads_them_inconclusive(tmp_path: Path, status: int) -> None:
     done = judged_under(tmp_path, Trouble("list", "pods", status, 10_000, 0 if status == 429 else None))
-    assert done.report is not None, done.output
-    verdicts = {result.id: result.verdict for result in done.report.results}
+    verdicts = {result.id: result.verdict for result in done.record.results}
     assert verdicts["FENCE-02"] is Verdict.INCONCLUSIVE
     assert verdicts["REQ-03"] is Verdict.INCONCLUSIVE
     assert verdicts["FENCE-01"] is Verdict.PASSED
@@ -84,10 +83,9 @@ def test_probes_ride_out_passing_trouble(tmp_path: Path, troubles: tuple[Trouble
 @pytest.mark.parametrize("status", [403, 500], ids=str)
 def test_probes_that_may_not_create_pods_are_inconclusive(tmp_path: Path, status: int) -> None:
     done = probed_under(tmp_path, Trouble("create", "pods", status, 10_000))
-    assert done.report is not None, done.output
-    verdicts = {result.id: result.verdict for result in done.report.results}
+    verdicts = {result.id: result.verdict for result in done.record.results}
     assert {verdicts[id_] for id_ in ("FENCE-05", "FENCE-06", "PSA-04", "ISO-01", "OBS-06")} == {Verdict.INCONCLUSIVE}, done.output
     assert Verdict.ERROR not in verdicts.values()
     assert [id_ for id_, verdict in verdicts.items() if verdict is Verdict.FAILED] == []
-    assert done.report.residue == []
+    assert done.record.residue == []
     assert done.code == 10, done.output

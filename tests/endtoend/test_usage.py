@@ -106,8 +106,7 @@ def test_what_pytest_itself_is_given_empty_selects_nothing_else(tmp_path: Path) 
     """``-k "$UNSET"`` is pytest's for "all": it never changes what is judged, only a target's name does."""
     done = run_suite(tmp_path, *SIMULATED, "-k", "", "--only", "FENCE-01")
     assert done.code == 0, done.output
-    assert done.report is not None
-    assert [result.id for result in done.report.results] == ["FENCE-01"]
+    assert [result.id for result in done.record.results] == ["FENCE-01"]
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ def test_a_waived_failure_passes_and_stays_visible(tmp_path: Path, workers: str)
     bad = next(one for one in failed.result("FENCE-01").subjects if one.verdict is Verdict.FAILED)
     done = run_for_record(tmp_path, *UNFENCED, "-n", workers, *waivers(tmp_path, f"Node {bad.name}"))
     assert done.code == 0, done.output
-    assert done.report is not None
-    assert done.report.verdict is Verdict.WAIVED
-    assert [(one.state, one.waived) for one in done.report.waivers] == [(WaiverState.USED, 1)]
+    assert done.record.verdict is Verdict.WAIVED
+    assert [(one.state, one.waived) for one in done.record.waivers] == [(WaiverState.USED, 1)]
     assert "waived until 2999-12-31 by team-a: known" in " ".join(done.output.replace("|", " ").split())
     assert last_line(done).startswith("PASSED WITH WAIVERS WITHIN THE SELECTION")
 
@@ -45,5 +44,4 @@ def test_a_probe_in_a_wave_is_waived(tmp_path: Path) -> None:
     assert run_for_record(tmp_path, *run).result("PSA-04").verdict is Verdict.FAILED
     done = run_for_record(tmp_path, *run, *waivers(tmp_path, "*", requirement="PSA-04"))
     assert done.result("PSA-04").verdict is Verdict.WAIVED, done.output
-    assert done.report is not None
-    assert [one.state for one in done.report.waivers] == [WaiverState.USED]
+    assert [one.state for one in done.record.waivers] == [WaiverState.USED]

@@ -44,11 +44,9 @@ def pods_of(cluster: Cluster) -> list[Json]:
 
 def test_every_verdict_is_the_embedded_clusters(runs: tuple[Finished, Finished]) -> None:
     embedded, real = runs
-    assert embedded.report is not None, embedded.output
-    assert real.report is not None, real.output
-    assert {r.id for r in embedded.report.results} == {r.id for r in real.report.results}
+    assert {r.id for r in embedded.record.results} == {r.id for r in real.record.results}
     differing = {
-        r.id: (embedded.result(r.id).verdict, r.verdict) for r in real.report.results if r.verdict != embedded.result(r.id).verdict
+        r.id: (embedded.result(r.id).verdict, r.verdict) for r in real.record.results if r.verdict != embedded.result(r.id).verdict
     }
     assert differing == dict.fromkeys(DIFFERENT, (Verdict.NOT_APPLICABLE, Verdict.PASSED)), real.output
     assert real.code == embedded.code == 0, real.output

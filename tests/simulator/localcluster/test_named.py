@@ -17,12 +17,11 @@ pytestmark = pytest.mark.test_all
 @pytest.mark.xdist_group("healthy")
 def test_a_control_plane_with_simulated_nodes_is_no_live_cluster(healthy: LocalCluster, tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--kubeconfig", str(healthy.kubeconfig), "--read-only", "--only", "FENCE-01")
-    assert done.report is not None, done.output
-    target = done.report.target
+    target = done.record.target
     assert (target.kind, target.simulated_nodes) == (TargetKind.SIMULATED_NODES, target.nodes)
     assert "[cluster of simulated nodes]" in done.output.splitlines()[-1]
     assert "*** SIMULATED NODES: " in done.output
     for name in ("report.html", "report.md"):
         assert "SIMULATED NODES" in (tmp_path / "report" / name).read_text()
     with pytest.raises(CncfError, match="cluster of simulated nodes"):
-        release_of(done.report)
+        release_of(done.record)
