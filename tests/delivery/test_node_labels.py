@@ -198,11 +198,6 @@ def test_a_run_that_ended_at_another_cluster_labels_no_node(code: int) -> None:
         check(a_report(bad, exit_code=code, target=target, other_cluster_uid="other"), "uid", "v1.37.0")
 
 
-def test_the_report_of_this_cluster_is_taken() -> None:
-    check(a_report(target=Target(kind=TargetKind.LIVE, cluster_uid="uid")), "uid", "v1.37.0")
-    check(a_report(target=Target(kind=TargetKind.SIMULATED, cluster_uid="uid")), "uid", "v1.37.0+simulated")
-
-
 @pytest.mark.parametrize(
     ("age", "hours", "words"),
     [

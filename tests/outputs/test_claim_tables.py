@@ -12,7 +12,7 @@ from conformance.cli.inspect import inspect
 from conformance.outputs.inspection import Judged
 from conformance.outputs.unreadable import Unreadable
 from fixtures.kubernetes.models import Json
-from tests.dra import a_device, a_slice
+from tests.dra import a_claim, a_device, a_slice
 from tests.platforms.dra_clusters import DRA_CLUSTERS
 
 HEAD = "NAME                    STATE                AGE\n"
@@ -134,3 +134,37 @@ def test_a_device_that_its_driver_calls_not_ready_is_told() -> None:
     found = inspect("resourceclaim", yaml.safe_dump(claim))
     assert (found.verdict, found.reason_code) == (Judged.BAD, "DEVICE_NOT_READY")
     assert found.message == "a/c: its driver calls the device dra.net/n/eth1 not ready: LinkDown no carrier"
+
+
+def text_of(*claims: Json) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "ResourceClaim", **claim} for claim in claims]})
+
+
+def held(name: str, device: str = "gpu-0", **result: Any) -> Json:
+    claim = a_claim(name, device=device, **result)
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": name, "uid": f"uid-{name}"}]
+    return claim
+
+
+def left_over() -> Json:
+    claim = held("a")
+    return {**claim, "metadata": {**claim["metadata"], "deletionTimestamp": "2026-11-21T01:00:00Z"}}
+
+
+@pytest.mark.parametrize(("claims", "verdict", "code"), [
+    ([held("a"), held("b", "gpu-1")], "good", "ALLOCATED"),
+    ([held("a"), held("b")], "bad", "GIVEN_TWICE"),
+    ([held("a"), held("b", adminAccess=True)], "good", "ALLOCATED"),
+    ([held("a", shareID="1"), held("b", shareID="2")], "good", "ALLOCATED"),
+    ([held("a"), a_claim("b")], "undecidable", "UNSETTLED"),
+    ([a_claim("a", device="gpu-0")], "undecidable", "UNSETTLED"),
+    ([left_over()], "undecidable", "UNSETTLED"),
+])  # fmt: skip
+def test_claims_are_judged_by_what_they_say(claims: list[Json], verdict: str, code: str) -> None:
+    found = inspect("resourceclaim", text_of(*claims))
+    assert (found.verdict, found.reason_code) == (verdict, code)
+
+
+def test_text_without_a_claim_is_unreadable() -> None:
+    with pytest.raises(Unreadable):
+        inspect("resourceclaim", json.dumps({"kind": "ResourceSlice", "spec": {}}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.plugin.baseline import compare_with
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Coverage, Level, Report, Result, SubjectResult, Verdict
 from reports.diff import gate, runs
@@ -151,3 +152,18 @@ def test_a_waiver_of_the_comparison_never_covers_what_is_good_or_undecided() -> 
 def test_a_waiver_of_the_comparison_covers_an_experiment() -> None:
     found = waived(a_run(ADV_01=OK), a_run(ADV_01=OK), "Experiment A1", old=held(4), new=held(9))
     assert (found.result.verdict, runs.regressions(found.difference)) == (Verdict.WAIVED, [])
+
+
+def test_the_record_says_what_is_new_fixed_and_still_failing() -> None:
+    def run_of(**nodes: Verdict) -> Report:
+        subjects = [subject(name, verdict, kind="Node") for name, verdict in nodes.items()]
+        return report([result("FENCE-01", BAD, subjects)])
+
+    before, after = run_of(a=BAD, b=BAD, c=OK), run_of(a=BAD, b=OK, c=BAD)
+    compare_with(before, after, gate.between(before, after, None, None, ()))
+    held = after.comparison
+    assert held
+    assert (held.run, held.counts) == (before.run.id, {"new failure": 1, "still failing": 1, "fixed": 1})
+    changes = [(one.bucket, one.subject, one.gating) for one in held.changes]
+    assert changes == [("new failure", "Node c", True), ("still failing", "Node a", False), ("fixed", "Node b", False)]
+    assert after.verdict is BAD

@@ -10,18 +10,22 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext
 from chaos.activities.nodes import cordon
-from chaos.cluster.gpu_names import names_another, names_of
+from chaos.cluster.gpu_names import names_another, names_of, names_this
 from chaos.cluster.node_work import cordon as cordon_on
 from chaos.cluster.node_work import named_cordoner
 from chaos.ledger.undos.nodes import NodeUnschedulable
 from chaos.ledger.undos.remediation import NodeCleared, cleared_args
 from chaos.model.errors import UndoRefused
 from chaos.model.plan import Target
+from chaos.observe.signals.registry import SIGNALS
 from chaos.safety.abort_flag import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.cordons import Kind
 from tests.chaos.ledger.simulated_cluster import ANYTHING, fetch, ledger, node, plan, soon, world
+from tests.chaos.observe.made_up_cluster import Read, World
+from tests.chaos.observe.made_up_cluster import node as seen
+from tests.chaos.observe.made_up_cluster import plan as made_up_plan
 
 STATE = "dgxc.nvidia.com/nvsentinel-state"
 OURS, THEIRS = (f"GPU-{digit * 8}-2222-3333-4444-555555555555" for digit in "17")
@@ -186,3 +190,39 @@ def test_a_node_that_its_administrator_put_back_to_work_stays_there(tmp_path: Pa
         with pytest.raises(UndoRefused, match="somebody else"):
             NodeUnschedulable().undo(cluster, args, soon())
         assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
+
+
+# -- whether what a detector says is about the device of an experiment
+
+UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+FACTS = {"uuid": UUID, "pci": "0000:1B:00.0", "index": 1}
+
+
+@pytest.mark.parametrize(
+    ("message", "this"),
+    [
+        (f"ErrorCode:79 GPU_UUID:{UUID}", True),
+        (f"ErrorCode:79 GPU_UUID:{UUID.lower()}.", True),
+        (f"ErrorCode:79 GPU_UUID:{UUID}0", False),
+        ("NVRM: Xid (PCI:0000:1b:00): 79", True),
+        ("ErrorCode:79 PCI:00000000:1B:00.0", True),
+        ("NVRM: Xid (PCI:0000:1b:001): 79", False),
+        ("GPU 1 has fallen off the bus", True),
+        ("GPU: 1 has fallen off the bus", True),
+        ("GPU 10 has fallen off the bus", False),
+        ("XGPU 1 is no device", False),
+        ("", False),
+    ],
+)
+def test_a_device_is_named_by_whole_words(message: str, this: bool) -> None:
+    assert names_this(message, names_of(FACTS)) is this
+
+
+def test_a_fault_of_gpu_10_is_none_of_gpu_1() -> None:
+    target = Target(kind="nodes", name="a", uid="1", node="a", facts=FACTS)
+    told = [
+        World(nodes=[seen("a", conditions=[{"type": "GpuMemWatch", "status": "True", "message": f"GPU {index} is lost"}])])
+        for index in (1, 10)
+    ]
+    found = [SIGNALS["node.faults.name.target"](Read(world, made_up_plan(target))) for world in told]  # type: ignore[arg-type]
+    assert found == [True, False]

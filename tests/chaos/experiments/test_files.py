@@ -15,18 +15,10 @@ from chaos.catalogue.selection import FOLDER, known_names, load_all
 from chaos.ledger.registry import REGISTRY
 from chaos.model.conditions import parse_condition, signals_of
 from chaos.model.experiment import SELF_HEALING, Experiment
-from chaos.surface.docs_tables import experiments_table
 from fixtures.verdict.record import TargetKind
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted(FOLDER.glob("*.yaml"))
-CATALOGUE = (
-    {f"A{number}" for number in (*range(1, 10), 13, 14, 16, 17)}
-    | {f"S{number}" for number in range(1, 5)}
-    | {f"N{number}" for number in (1, 2, 6, 7, 9)}
-    | {f"D{number}" for number in (1, 2, 3, 4, 5, 6, 7, 9, 13, 15, 18, 19)}
-    | {"R1", "R4", "W3"}
-)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +33,6 @@ def test_a_file_loads_strictly_and_is_named_after_its_id(path: Path) -> None:
     assert not re.match(r"(Ensure|Verify|Check|Test)\b", experiment.title)
     assert len(experiment.title) <= 110
     assert not experiment.title.endswith(".")
-
-
-def test_every_experiment_of_the_catalogue_is_there(experiments: dict[str, Experiment]) -> None:
-    assert not CATALOGUE - set(experiments)
 
 
 VALIDATE = """
@@ -114,7 +102,3 @@ def test_every_signal_that_is_read_is_judged(experiments: dict[str, Experiment])
 def test_what_heals_by_itself_counts_from_the_fault(experiments: dict[str, Experiment]) -> None:
     healing = {one.id for one in experiments.values() if one.extension.undo and set(one.extension.undo) <= SELF_HEALING}
     assert {"A1", "A6", "A7", "A8", "A14", "A16", "A17", "S1", "S2", "S4"} <= healing
-
-
-def test_the_table_in_the_docs_has_a_row_for_every_experiment(experiments: dict[str, Experiment]) -> None:
-    assert all(f"| {id_} |" in experiments_table(list(experiments.values())) for id_ in experiments)

@@ -405,3 +405,21 @@ def test_a_known_failure_passes_and_its_end_is_noticed(tmp_path: Path, spoils: l
     found = judged(tmp_path, *spoils, expected_failure="upstream #1")
     assert found.verdict is verdict
     assert set(codes) <= set(found.reason_codes)
+
+
+@pytest.mark.parametrize(
+    ("detail", "verdict", "says"),
+    [
+        ({"interrupted": True, "before": True, "after": True}, PASSED, ""),
+        ({"interrupted": False, "before": True, "after": False}, UNDECIDED, "under way just before, and not under way once"),
+        ({"interrupted": False, "before": False, "after": False}, UNDECIDED, "it was not under way just before"),
+        ({"interrupted": False, "before": True, "after": None}, UNDECIDED, "and not known once it was through"),
+        ({"interrupted": "perhaps"}, UNDECIDED, "not known just before"),
+    ],
+)
+def test_a_fault_that_did_not_come_in_the_middle_of_work_never_passes(
+    tmp_path: Path, detail: dict[str, Any], verdict: Verdict, says: str
+) -> None:
+    found = judged(tmp_path, put("ledger.1.detail", detail))
+    assert (found.verdict, found.reason_codes) == (verdict, ["FaultNotLanded"] if says else [])
+    assert says in found.message
