@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fixtures.verdict.record import (
     AppliedPolicy,
     AppliedWaiver,
@@ -45,6 +47,7 @@ OTHER_DRIVER = FindingCause(
 def failing_report(failures: int = 10, passed: int = 64) -> Report:
     """``failures`` requirements that fail as real ones do, with words of their real length, among others that pass."""
     fault = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods, and nobody notices for weeks"
+    causes = [msgspec.structs.replace(UNFENCED, code=f"{UNFENCED.code}{i}") for i in range(failures)]
     results = [
         result(
             f"FENCE-{i:02d}",
@@ -57,18 +60,18 @@ def failing_report(failures: int = 10, passed: int = 64) -> Report:
                     observed="no taints",
                     expected="a taint",
                     message=fault,
-                    cause=UNFENCED.code,
+                    cause=causes[i].code,
                 )
                 for j in range(6)
             ],
             title="Every accelerator node carries the hard taint of its pool",
-            remediation=UNFENCED.text,
+            remediation=causes[i].text,
             rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes. " * 3,
         )
         for i in range(failures)
     ]
     results += [result(f"REQ-{i:02d}", Verdict.PASSED, [subject(name, kind="Node") for name in NODES]) for i in range(passed)]
-    return of_causes(report(results, verdict=Verdict.FAILED, exit_code=1), UNFENCED)
+    return of_causes(report(results, verdict=Verdict.FAILED, exit_code=1), *causes)
 
 
 def of_causes(made: Report, *causes: FindingCause) -> Report:

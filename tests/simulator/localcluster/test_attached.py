@@ -12,6 +12,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.components import NODES_SOCKET
 from fixtures.localcluster.install.search import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
+from fixtures.ownership.owned import new_run_id
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.api.objects import Json
@@ -90,7 +91,7 @@ def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
 
 @ON_HEALTHY
 def test_probes_that_create_pods_side_by_side_do_not_refuse_each_other(healthy: LocalCluster) -> None:
-    workspace = Workspace(Cluster.from_kubeconfig(healthy.kubeconfig), f"race-{time.time_ns()}", devices={"nvidia.com/gpu": 8})
+    workspace = Workspace(Cluster.from_kubeconfig(healthy.kubeconfig), new_run_id(), devices={"nvidia.com/gpu": 8})
     workspace.namespace()
     parts = [workspace.branch() for _ in range(8)]
     try:

@@ -162,5 +162,5 @@ def test_what_a_run_never_asks_for_is_refused_in_its_own_namespace_too(
 
 
 def test_a_dry_run_stays_free_and_a_generated_name_does_not(thief: Cluster) -> None:
-    assert thief.create("pods", body("pods", "p", spec={**BODIES["pods"]["spec"], "hostPID": True}), namespace="default", dry_run=True).ok
+    assert thief.create("pods", body("pods", "dry", spec={**BODIES["pods"]["spec"], "hostPID": True}), namespace="default", dry_run=True).ok
     assert refused(thief.create("namespaces", {**body("namespaces", "x"), "metadata": {"generateName": "tenant-"}}))
