@@ -9,8 +9,6 @@ import json
 import os
 import re
 import tarfile
-from email.message import Message
-from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 from deploy.distributions import LOCK, closure, locked
 from deploy.image import build, oci
 from deploy.image.oci import Entry
+from tests.deploy.fakes import Fake
 
 pytestmark = pytest.mark.test_all
 
@@ -149,27 +148,14 @@ def test_the_image_gets_what_a_run_needs_and_no_development_tool() -> None:
     assert lines.count("--hash=sha256:") >= len(held)
 
 
-class Fake(Distribution):
-    """A distribution with needs and no files."""
-
-    def __init__(self, *needs: str) -> None:
-        self.needs = needs
-
-    def read_text(self, filename: str) -> str | None:
-        message = Message()
-        for need in self.needs:
-            message["Requires-Dist"] = need
-        message["Name"], message["Version"] = "fake", "1"
-        return str(message) if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return path
+def needing(*needs: str) -> Fake:
+    return Fake(*(("Requires-Dist", need) for need in needs))
 
 
 def test_needs_are_followed_through_extras_and_circles() -> None:
     known = {
-        "a": Fake("B[fast]>=1", 'windows; sys_platform == "win32"'),
-        "B": Fake("a", 'c; extra == "fast"', 'd; extra == "slow"'),
-        "c": Fake(),
+        "a": needing("B[fast]>=1", 'windows; sys_platform == "win32"'),
+        "B": needing("a", 'c; extra == "fast"', 'd; extra == "slow"'),
+        "c": needing(),
     }
     assert list(closure("a", known.__getitem__)) == ["b", "c"]

@@ -13,6 +13,7 @@ import yaml
 from conformance.catalogue import load_catalogue
 from deploy import workload
 from deploy.packages import OVERLAYS, files, schema
+from deploy.rights import right, rights
 from deploy.templates import resolved, template
 from tests.deploy.chart import CHART, by_name, documents, helm, rendered
 from tests.kubectl import needs_kubectl
@@ -120,6 +121,17 @@ def test_a_right_is_given_only_where_it_is_used() -> None:
     assert [rule["resources"] for rule in patching] == [["nodes"]]
     assert ("Role", "gpu-conformance-results") not in expected(FULL)  # it hands on to a volume and a store
     assert ("ClusterRole", "gpu-conformance-read-only") not in expected(FULL)
+
+
+@pytest.mark.parametrize("text", ["", "pods", "list", "* pods", "escalate pods", "list "])
+def test_what_is_no_right_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not 'VERB RESOURCE'"):
+        right(text)
+
+
+def test_nobody_may_read_secrets_or_exec() -> None:
+    wanted = rights(load_catalogue().by_id.values())
+    assert not [entry for entry in wanted if entry[1] in {"secrets", "pods/exec", "serviceaccounts/token", "nodes/proxy"}]
 
 
 def test_every_binding_names_the_account_that_the_pods_have() -> None:

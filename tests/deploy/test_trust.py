@@ -6,10 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from email.message import Message
-from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,24 +15,9 @@ from deploy.image import build, oci
 from deploy.image.oci import Entry
 from deploy.licences import Licence, expression, licences, page, unknown
 from deploy.sbom import Package, main, packages, problem
+from tests.deploy.fakes import Fake
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-class Fake(Distribution):
-    """A distribution with some metadata."""
-
-    def __init__(self, *fields: tuple[str, str]) -> None:
-        self.fields = (("Name", "fake"), ("Version", "1"), *fields)
-
-    def read_text(self, filename: str) -> str | None:
-        message = Message()
-        for name, value in self.fields:
-            message[name] = value
-        return str(message) if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return path
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,6 @@ def test_a_new_failure_is_upg_05s_too_and_a_repaired_one_is_told(tmp_path: Path)
         assert better.output.count("UPG-05") == 1 + better.output.count("(UPG-05")
 
 
-def test_a_fault_that_stays_is_named_and_fails_no_comparison(tmp_path: Path) -> None:
-    done = run_for_record(tmp_path, *FAULTY, "--baseline", str(as_baseline(tmp_path, *FAULTY)), "--require", "ADV-01")
-    assert (done.code, done.result("UPG-05").verdict) == (1, Verdict.PASSED)
-    assert "still failing: FENCE-01" in done.output
-
-
 def test_a_baseline_in_the_folder_of_the_report_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     done = run_for_record(tmp_path, *HEALTHY, "--baseline", str(tmp_path / "report" / "report.json"))

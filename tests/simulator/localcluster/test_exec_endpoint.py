@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from fixtures.localcluster.control_plane.certificates import Certificates, make
 from fixtures.localcluster.control_plane.components import NODES_SOCKET
 from fixtures.localcluster.nodes.kubelet_endpoint import KubeletEndpoint
 from fixtures.localcluster.nodes.network import NodeNetwork, nodes_by_address
-from tests.simulator.programs.small_cluster import SmallCluster, hardware, pod, small_cluster
+from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 from tests.watching import PATIENCE
 
 ADDRESS = "10.0.0.1"
@@ -27,8 +27,6 @@ HEADERS = (
     "Sec-WebSocket-Version: 13",
     PROTOCOL,
 )
-
-Body = Callable[["Nodes"], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +65,9 @@ class Connection:
 class Nodes:
     """A served network with one node ``a``, and a cluster's pods on it."""
 
-    def __init__(self, path: Path, certificates: Certificates, cluster: SmallCluster) -> None:
+    def __init__(self, path: Path, certificates: Certificates) -> None:
         self.path = path
         self.certificates = certificates
-        self.cluster = cluster
 
     @contextlib.asynccontextmanager
     async def connect(self, target: str = f"{ADDRESS}:10250", identity: str = "client") -> AsyncIterator[Connection]:
@@ -93,86 +90,63 @@ class Nodes:
             context.load_cert_chain(getattr(self.certificates, identity), getattr(self.certificates, f"{identity}_key"))
         return context
 
-    def commands(self) -> list[str]:
-        return sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("exec ") and not task.done())
-
-    async def ended(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while self.commands():
-                await asyncio.sleep(0.01)
-
     async def running(self, *names: str) -> None:
+        """Wait until just these commands run beside those of the containers."""
         async with asyncio.timeout(PATIENCE):
-            while self.commands() != sorted(f"exec {name}" for name in names):
+            while {task.get_name() for task in asyncio.all_tasks() if "exec " in task.get_name()} != {f"exec {one}" for one in names}:
                 await asyncio.sleep(0.01)
 
 
-@pytest.fixture
-def run(certificates: Certificates, tmp_path: Path) -> Callable[[Body], None]:
-    async def scenario(body: Body) -> None:
-        async with small_cluster([hardware("a")]) as cluster:
-            await cluster.start(pod("p"))
-            await cluster.phase("p", "Running")
-            nodes = nodes_by_address([await cluster.client.get("/api/v1/nodes/a") | {"kind": "Node"}])
-            folder = tmp_path / ("long" * 30)  # longer than a socket's name may be
-            folder.mkdir()
-            network = NodeNetwork(folder, nodes, KubeletEndpoint(certificates))
-            await network.start()
-            network.serve(cluster.kubelets)
-            link = tmp_path / "n"
-            link.symlink_to(folder)
-            try:
-                await body(Nodes(link / NODES_SOCKET, certificates, cluster))
-            finally:
-                await network.stop()
-                assert list(folder.iterdir()) == []
-
-    return lambda body: asyncio.run(asyncio.wait_for(scenario(body), PATIENCE))
-
-
-def path(query: str, container: str = "probe") -> str:
-    return f"GET /exec/default/p/{container}?{query}"
+@contextlib.asynccontextmanager
+async def serving(cluster: SmallCluster, certificates: Certificates, folder: Path) -> AsyncIterator[tuple[Nodes, NodeNetwork]]:
+    """The nodes' network of a cluster with a pod that runs, in a folder whose name is longer than a socket's may be."""
+    await cluster.start(pod("p"))
+    await cluster.phase("p", "Running")
+    nodes = nodes_by_address([await cluster.client.get("/api/v1/nodes/a") | {"kind": "Node"}])
+    (deep := folder / ("long" * 30)).mkdir()
+    network = NodeNetwork(deep, nodes, KubeletEndpoint(certificates))
+    await network.start()
+    network.serve(cluster.kubelets)
+    (link := folder / "n").symlink_to(deep)
+    try:
+        yield Nodes(link / NODES_SOCKET, certificates), network
+    finally:
+        await network.stop()
+        assert list(deep.iterdir()) == []
 
 
 @pytest.mark.parametrize("identity", ["nobody", "server", "kubelet"])
-def test_only_the_api_servers_certificate_is_taken(run: Callable[[Body], None], identity: str) -> None:
-    async def body(nodes: Nodes) -> None:
+@in_cluster(hardware("a"))
+async def test_only_the_api_servers_certificate_is_taken(
+    cluster: SmallCluster, certificates: Certificates, tmp_path: Path, identity: str
+) -> None:
+    async with serving(cluster, certificates, tmp_path) as (nodes, _):
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             async with nodes.connect(identity=identity) as connection:
                 await connection.request("GET /healthz")
 
-    run(body)
+
+SLEEP = "GET /exec/default/p/probe?command=sleep&command=infinity&output=1"
 
 
-def test_a_client_that_goes_away_leaves_nothing(run: Callable[[Body], None]) -> None:
-    async def body(nodes: Nodes) -> None:
+@in_cluster(hardware("a"))
+async def test_a_client_that_goes_away_leaves_nothing(cluster: SmallCluster, certificates: Certificates, tmp_path: Path) -> None:
+    async with serving(cluster, certificates, tmp_path) as (nodes, _):
         before = len(asyncio.all_tasks())
         async with nodes.connect() as connection:
-            await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
+            await connection.request(SLEEP, *HEADERS)
             await nodes.running("sleep")
-        await nodes.ended()
+        await nodes.running()
         async with asyncio.timeout(PATIENCE):
             while len(asyncio.all_tasks()) > before:
                 await asyncio.sleep(0.01)
 
-    run(body)
 
-
-def test_stopping_ends_what_runs(certificates: Certificates, tmp_path: Path) -> None:
-    async def body() -> None:
-        async with small_cluster([hardware("a")]) as cluster:
-            await cluster.start(pod("p"))
-            await cluster.phase("p", "Running")
-            network = NodeNetwork(tmp_path, {ADDRESS: "a"}, KubeletEndpoint(certificates))
-            await network.start()
-            network.serve(cluster.kubelets)
-            nodes = Nodes(tmp_path / NODES_SOCKET, certificates, cluster)
-            async with nodes.connect() as connection:
-                await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
-                await nodes.running("sleep")
-                await network.stop()
-                await network.stop()
-                await nodes.ended()
-                await connection.rest()
-
-    asyncio.run(asyncio.wait_for(body(), PATIENCE))
+@in_cluster(hardware("a"))
+async def test_stopping_ends_what_runs(cluster: SmallCluster, certificates: Certificates, tmp_path: Path) -> None:
+    async with serving(cluster, certificates, tmp_path) as (nodes, network), nodes.connect() as connection:
+        await connection.request(SLEEP, *HEADERS)
+        await nodes.running("sleep")
+        await network.stop()
+        await nodes.running()
+        await connection.rest()
