@@ -1,4 +1,4 @@
-"""Pods of others that ended meanwhile, where nothing tells who caused it: never passed, never failed, and no excuse for anything else."""
+"""What others do meanwhile, where nothing tells who caused it: never passed, never failed, and no excuse for anything else."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chaos.verdict.interference import WORDS
 from chaos.verdict.judge import judge
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import EXTENSION
@@ -112,3 +113,41 @@ def test_a_stranger_on_the_target_that_ended_is_undecided_while_the_expectation_
 
 def test_a_stranger_that_came_after_the_baseline_is_none_that_was_expected(tmp_path: Path) -> None:
     assert on_the_target(tmp_path, lambda t: {"team/y": "gone" if t >= 3 else ""} if t >= 1 else {}).verdict is Verdict.PASSED
+
+
+def interfered(tmp_path: Path, signal: str, begins: float | None, **more: Any) -> Any:
+    folder = Folder(tmp_path / "X1", signals=[*EXTENSION["signals"], signal])
+
+    def change(t: float) -> dict[str, Any]:
+        theirs = begins is not None and begins <= t < begins + 1
+        return {signal: ["n1: kubectl-cordon"] if theirs else [], **(more if theirs else {})}
+
+    folder.samples = samples(change)
+    return judge(folder.write())
+
+
+@pytest.mark.parametrize("signal", sorted(WORDS))
+def test_nobody_else_at_work_passes(tmp_path: Path, signal: str) -> None:
+    assert interfered(tmp_path, signal, None).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("signal", sorted(WORDS))
+@pytest.mark.parametrize("begins", [1.0, 2.5, 5.5], ids=["before the fault", "during", "after the undo"])
+def test_somebody_else_at_work_is_never_passed(tmp_path: Path, signal: str, begins: float) -> None:
+    found = interfered(tmp_path, signal, begins)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.reason_codes == ["OthersAtWork"]
+    assert WORDS[signal] in found.message
+    assert "kubectl-cordon" in found.message
+
+
+def test_nor_is_it_the_clusters_failure(tmp_path: Path) -> None:
+    found = interfered(tmp_path, "node.cordoned.by.others", 2.5, **{"node.ready": False})
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert any(one.verdict is Verdict.FAILED for one in found.findings)
+
+
+def test_it_does_not_excuse_what_happened_elsewhere(tmp_path: Path) -> None:
+    found = interfered(tmp_path, "node.cordoned.by.others", 2.5, **{"nodes.others": ["n7"]})
+    assert found.verdict is Verdict.FAILED
+    assert found.reason_codes == ["CollateralDamage"]
