@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
+from fixtures.simulator.config.behaviour import Behaviour
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, node
 
@@ -40,28 +42,34 @@ async def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts(clu
 
 
 @pytest.mark.parametrize(
-    ("env", "xid", "left"),
+    ("env", "xid", "left", "switches"),
     [
-        ({}, 13, "4"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79, 94"}, 79, "4"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79"}, 94, "3"),
-        ({"DP_DISABLE_HEALTHCHECKS": "xids"}, 79, "4"),
-        ({"DP_ENABLE_HEALTHCHECKS": "43"}, 43, "3"),
-        ({"DP_ENABLE_HEALTHCHECKS": "all"}, 31, "3"),
-        ({"DP_DISABLE_HEALTHCHECKS": "79", "DP_ENABLE_HEALTHCHECKS": "79"}, 79, "3"),
+        ({}, 13, "4", {}),
+        ({}, 13, "3", {"plugin_acts_on_ignored_xids": True}),
+        ({}, 79, "4", {"plugin_ignores_xids": True}),
+        ({"DP_DISABLE_HEALTHCHECKS": "79, 94"}, 79, "4", {}),
+        ({"DP_DISABLE_HEALTHCHECKS": "79"}, 94, "3", {}),
+        ({"DP_DISABLE_HEALTHCHECKS": "79"}, 79, "3", {"plugin_ignores_health_config": True}),
+        ({"DP_DISABLE_HEALTHCHECKS": "xids"}, 79, "4", {}),
+        ({"DP_ENABLE_HEALTHCHECKS": "43"}, 43, "3", {}),
+        ({"DP_ENABLE_HEALTHCHECKS": "all"}, 31, "3", {}),
+        ({"DP_DISABLE_HEALTHCHECKS": "79", "DP_ENABLE_HEALTHCHECKS": "79"}, 79, "3", {}),
+        ({}, 79, "3", {"plugin_marks_another_device": True}),
     ],
 )
-def test_which_xids_count(env: dict[str, str], xid: int, left: str) -> None:
-    @in_cluster(hardware("a", 4), objects=[plugin_pod("a", env=env)], tempo=QUICK)
+def test_which_xids_count_and_which_device_they_mark(env: dict[str, str], xid: int, left: str, switches: dict[str, Any]) -> None:
+    @in_cluster(hardware("a", 4), behaviour=Behaviour(**switches), objects=[plugin_pod("a", env=env)], tempo=QUICK)
     async def scenario(cluster: SmallCluster) -> None:
-        first, second = hardware("a", 4).gpus[:2]
-        cluster.hosts["a"].raise_xid(first.uuid, xid)
+        gpus = hardware("a", 4).gpus
+        cluster.hosts["a"].raise_xid(gpus[3].uuid, xid)
         cluster.hosts["a"].raise_xid("GPU-of-another-machine", 79)
+        registry = cluster.kubelets.machines["a"].manager.registry
         if left == "3":
             await until_devices(cluster, "4", "3")
-            return
-        assert cluster.kubelets.machines["a"].manager.registry.allocatable(GPU) == 4  # events are taken at once
-        assert second.uuid not in cluster.kubelets.machines["a"].manager.registry.unhealthy(GPU)
+            assert registry.unhealthy(GPU) == {gpus[0 if "plugin_marks_another_device" in switches else 3].uuid}
+        else:
+            assert registry.allocatable(GPU) == 4  # events are taken at once
+            assert registry.unhealthy(GPU) == set()
 
     scenario()
 
