@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,14 +13,26 @@ import pytest
 
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.simulator.simulated_cluster import initial_objects
-from tests.cli.commands import command
 from tests.endtoend import hostile
 from tests.endtoend.runner import carried_out
+from tests.endtoend.runs import ROOT, environment
 from tests.hostile.lying import SIGN_IN, Asked, Said, lying, status
 from tests.served import kubeconfig, served
 from tests.troubles import Trouble
 
 pytestmark = pytest.mark.test_all
+
+
+def command(*arguments: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
+    """The finished command. ``more`` are further variables of its environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "conformance.cli.main", *arguments],
+        cwd=cwd,
+        env={**environment(), "PYTHONPATH": str(ROOT), "COLUMNS": "100", **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 class NoRights:
