@@ -106,7 +106,7 @@ def render(decision: Decision) -> str:
     told = {sentence(change) for change in runs.regressions(decision.difference)}
     if shown := sum(reason in told for reason in decision.reasons):
         lines.append(f"GATE: {shown} regression{'s' if shown > 1 else ''}, listed above")
-    lines += [f"GATE: {reason}" for reason in decision.reasons if reason not in told]
+    lines += [f"GATE: {one_line(reason, 600)}" for reason in decision.reasons if reason not in told]
     words = {
         GateCode.OPEN: "GATE OPEN: nothing is worse than before",
         GateCode.WORSE: "GATE CLOSED: worse than before",
