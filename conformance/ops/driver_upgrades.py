@@ -132,7 +132,8 @@ def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]
     if is_young(scope, cordon.since):
         return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{words}: {again(scope, cordon.since)}", source=_SOURCE)
     if cordon.since.latest is None or not (cordon.owner or left):
-        return undecided(place, cause="AgeUnknown", message=f"{words}: whether the upgrade left it is not known", source=_SOURCE)
+        cause = "AgeUnknown" if cordon.since.latest is None else "OwnerUnknown"
+        return undecided(place, cause=cause, message=f"{words}: whether the upgrade left it is not known", source=_SOURCE)
     message = f"{words}: the upgrade is finished and the node was not put back into service"
     return bad(place, cause="UpgradeLeftCordon", observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
 
