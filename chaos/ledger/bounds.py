@@ -22,7 +22,7 @@ from chaos.ledger.undos.host import DeviceArgs, KubeletArgs, Means, MockArgs
 from chaos.ledger.undos.node_object import NodeExistsArgs
 from chaos.ledger.undos.nodes import NodeArgs, UnschedulableArgs, ValueArgs
 from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, PresentArgs
-from chaos.ledger.undos.remediation import ClearedArgs
+from chaos.ledger.undos.remediation import AGENT_LABEL, ClearedArgs
 from chaos.ledger.undos.slices import PublishedArgs
 from chaos.ledger.undos.taints import TaintArgs
 from chaos.ledger.undos.workloads import ReplacedArgs, ReplicasArgs
@@ -219,6 +219,7 @@ def _cleared(_entry: Entry, args: ClearedArgs, _bounds: Bounds) -> Iterator[str]
     states = [(key, value) for key, value in sorted(args.labels.items()) if value is not None and value not in STATES]
     yield from (f"{key} of a node: {value!r} is no state of remediation"[:300] for key, value in states)
     yield from (f"annotation {key} of a node: remediation keeps none of this name"[:300] for key in sorted(args.notes) if not is_note(key))
+    yield from (f"label {key} of a node: it runs no agent"[:300] for key in args.agents if not AGENT_LABEL.fullmatch(key))
 
 
 def _replicas_of(_entry: Entry, args: ReplicasArgs, bounds: Bounds) -> Iterator[str]:

@@ -411,6 +411,7 @@ OUTSIDE: list[tuple[str, str, dict[str, Any], str]] = [
     ("D9", "node.cleared", {**CLEARED, "labels": {STATE: "evil"}}, "'evil' is no state of remediation"),
     ("D9", "node.cleared", {**CLEARED, "labels": {}}, "labels (none) of a node"),
     ("D9", "node.cleared", {**CLEARED, "labels": {STATE: None, "evil.example/x": "1"}}, "labels dgxc.nvidia.com/nvsentinel-state, evil"),
+    ("R1", "node.cleared", {**CLEARED, "agents": ["nvidia.com/gpu.deploy.operands/x"]}, "label nvidia.com/gpu.deploy.operands/x of a node"),
     ("D1", "node.cleared", {**CLEARED, "notes": {"evil.example/x": "1"}}, "annotation evil.example/x of a node"),
     ("D13", "node.cleared", {**CLEARED, "notes": {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}}, "annotation cluster-"),
     ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], **SLICES, "namespace": "kube-public"}, "which is protected"),

@@ -6,6 +6,7 @@ A line in a kernel log cannot be taken back; what it led to can, by the clear pa
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -29,11 +30,18 @@ Facts: docs/facts/device-health.md#node-conditions.
 """
 
 
+AGENT_LABEL = re.compile(r"nvidia\.com/gpu\.deploy\.[a-z][a-z0-9-]{0,40}")
+"""Labels by which GPU Operator runs an agent on a node. A repair sets them to ``false`` while it resets a device.
+
+Facts: docs/facts/device-health.md#nvsentinel.
+"""
+
+
 class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
     """The node before the fault: whether it was cordoned, its state labels and notes, and the conditions that told a fault, by type.
 
     ``kinds``: types of all its conditions; None in the ledger of an older release. ``names``: of the GPU that the fault is about. A
-    condition that names another one tells a fault of somebody else.
+    condition that names another one tells a fault of somebody else. ``agents``: labels by which an agent ran there.
     """
 
     unschedulable: bool
@@ -42,6 +50,7 @@ class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
     notes: dict[str, str] = msgspec.field(default_factory=dict)
     kinds: tuple[str, ...] | None = None
     names: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
 
 class NodeCleared:
@@ -55,12 +64,17 @@ class NodeCleared:
         return ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
 
     def undo(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> None:
-        """Put back what remediation changed. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
+        """Put back what remediation changed, the agents that it stopped included. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
 
         A cordon that nothing explains is left too, and refused: nobody knows whose it is. A condition that tells the fault, which is
         over, is set to what it is without one: detectors of Xids never do that themselves. One that came with the fault is taken away.
+        A repair under way gets half of the time to end by itself; agents that it leaves stopped are started again.
         """
         node = same_node(cluster, args)
+        if _under_repair(args, node):
+            now = time.monotonic()
+            await_object(cluster, "nodes", args.name, "", now + (deadline - now) / 2, lambda found: _under_repair(args, found or {}))
+            node = same_node(cluster, args)
         patch: Json = {}
         labels = _labels(node)
         if moved := {key: prior for key, prior in args.labels.items() if labels[key] != prior}:
@@ -76,6 +90,9 @@ class NodeCleared:
                     "changed by another", f"node {args.name} is cordoned, and no remediation shows that did it", prior=False, current=True
                 )
             patch["spec"] = {"unschedulable": None}
+        if stopped := _stopped(args, node) if moved or noted or ours else ():
+            # the state label goes with the same patch, and a repair that lost it starts no agent again
+            patch.setdefault("metadata", {}).setdefault("labels", {}).update(dict.fromkeys(stopped, "true"))
         if patch:
             merge(cluster, "nodes", node, patch)
         added = _added(args, node)
@@ -124,6 +141,7 @@ def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> Cl
         notes=_notes(node),
         kinds=tuple(_kinds(node)),
         names=names,
+        agents=tuple(key for key, value in sorted(_all_labels(node).items()) if AGENT_LABEL.fullmatch(key) and value == "true"),
     )
 
 
@@ -153,9 +171,22 @@ def _over(kind: str) -> Json:
     }
 
 
+def _all_labels(node: Json) -> dict[str, str]:
+    return field(node, "metadata", "labels") or {}
+
+
 def _labels(node: Json) -> dict[str, str | None]:
-    present = field(node, "metadata", "labels") or {}
-    return {STATE_LABEL: present.get(STATE_LABEL)}
+    return {STATE_LABEL: _all_labels(node).get(STATE_LABEL)}
+
+
+def _under_repair(args: ClearedArgs, node: Json) -> str:
+    """The agents that a repair has stopped and is still to start, or empty."""
+    return ", ".join(_stopped(args, node)) if _labels(node) != args.labels else ""
+
+
+def _stopped(args: ClearedArgs, node: Json) -> list[str]:
+    """Labels of agents that ran before and are kept off the node now."""
+    return [key for key in args.agents if _all_labels(node).get(key) == "false"]
 
 
 def _notes(node: Json) -> dict[str, str]:

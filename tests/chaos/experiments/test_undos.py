@@ -46,6 +46,23 @@ def test_what_remediation_did_is_put_back_and_its_condition_cleared(tmp_path: Pa
         NodeCleared().undo(cluster, args, soon())  # once more: nothing to do
 
 
+PLUGIN, EXPORTER, PAUSED = (f"nvidia.com/gpu.deploy.{name}" for name in ("device-plugin", "dcgm-exporter", "mig-manager"))
+
+
+@pytest.mark.parametrize("state", ["remediating", None])
+def test_agents_that_a_repair_left_stopped_are_started_again(tmp_path: Path, state: str | None) -> None:
+    with world(tmp_path) as (cluster, _):
+        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PLUGIN: "true", EXPORTER: "false", PAUSED: "true"}}})
+        args = cleared_args(cluster, "gpu-1")
+        labels = {STATE: state, PLUGIN: "false", PAUSED: "paused-for-mig-change"}
+        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": labels}})
+        NodeCleared().undo(cluster, args, soon(0.2))
+        assert NodeCleared().verify(cluster, args, soon()) == ""
+        found = fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
+        repaired = "true" if state else "false"  # without a sign of a repair, somebody else keeps the plugin off
+        assert (found[PLUGIN], found[EXPORTER], found[PAUSED], STATE in found) == (repaired, "false", "paused-for-mig-change", False)
+
+
 def test_a_cordon_that_no_remediation_explains_is_left(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         args = cleared_args(cluster, "gpu-1")
