@@ -64,7 +64,7 @@ class NodeCleared:
         return ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
 
     def undo(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> None:
-        """Put back what remediation changed, the agents that it stopped included. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
+        """Put back what remediation changed. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
 
         A cordon that nothing explains is left too, and refused: nobody knows whose it is. A condition that tells the fault, which is
         over, is set to what it is without one: detectors of Xids never do that themselves. One that came with the fault is taken away.
