@@ -24,10 +24,7 @@ class RankPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first.
-
-    ``product`` and ``machine`` (a cloud's type) are those of its nodes, empty where nothing tells them.
-    """
+    """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first."""
 
     namespace: str
     pods: tuple[RankPod, ...]
@@ -36,8 +33,6 @@ class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
     fabric: str
     seconds: float
     finished: bool = True
-    product: str = ""
-    machine: str = ""
 
     @property
     def ranks(self) -> int:

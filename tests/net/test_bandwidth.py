@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.net.figures import KEYS, Figure
 from conformance.net.judging import judge_bandwidth, unless_without_figure
 from conformance.net.two_node_run import FabricRun
 from fixtures.probes import allreduce
@@ -29,12 +28,8 @@ def run_with(text: str, second: str = "", **more: object) -> FabricRun:
     return a_run(text, second, per_node=8, **more)  # type: ignore[arg-type]
 
 
-NONE = Figure(None, KEYS)
-
-
 def judged(run: FabricRun, minimum: float | None = 100) -> dict[str, Finding]:
-    figure = NONE if minimum is None else Figure(minimum, "the policy")
-    return {finding.subject.name: finding for finding in judge_bandwidth(run, figure)}
+    return {finding.subject.name: finding for finding in judge_bandwidth(run, minimum)}
 
 
 def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
@@ -45,10 +40,10 @@ def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
     assert "380" in found["bus bandwidth"].message
     assert "network.minBusBandwidth" in found["bus bandwidth"].message
     with pytest.raises(NotApplicable, match=r"minBusBandwidth.*380") as raised:
-        list(unless_without_figure(judge_bandwidth(run_with(table()), NONE)))
+        list(unless_without_figure(judge_bandwidth(run_with(table()), None)))
     assert raised.value.code == "NoFigure"
     assert "3" in judged(run_with(table(wrong=3)), None)["values"].observed
-    assert {one.outcome for one in unless_without_figure(judge_bandwidth(run_with(table(wrong=3)), NONE))} == {
+    assert {one.outcome for one in unless_without_figure(judge_bandwidth(run_with(table(wrong=3)), None))} == {
         Outcome.BAD,
         Outcome.NOT_JUDGED,
     }

@@ -141,6 +141,20 @@ int nvmlDeviceGetMemoryInfo(Handle *h, struct { unsigned long long total, free, 
     out->free = out->total - out->used;
     return SUCCESS;
 }
+int nvmlDeviceGetMemoryInfo_v2(Handle *h, struct { unsigned version; unsigned long long total, reserved, free, used; } *out) {
+    long long total = 0;
+    int code = value("nvmlDeviceGetMemoryInfo", h, "memory.total", &total);
+    if (code) return code;
+    out->total = (unsigned long long)total;
+    out->used = (unsigned long long)number(key_of(h, "memory.used"), 0);
+    return SUCCESS;
+}
+int nvmlDeviceGetSramEccErrorStatus(Handle *h, struct { unsigned version; unsigned long long counts[11]; unsigned exceeded; } *out) {
+    long long exceeded = 0;
+    int code = value("nvmlDeviceGetSramEccErrorStatus", h, "ecc.threshold_exceeded", &exceeded);
+    if (!code) out->exceeded = (unsigned)exceeded;
+    return code;
+}
 int nvmlDeviceGetMigMode(Handle *h, unsigned *current, unsigned *pending) {
     long long mode = 0;
     int code = value("nvmlDeviceGetMigMode", h, "mig.mode", &mode);

@@ -14,7 +14,7 @@ def _device(index: int, **more: str | int) -> Table:
         "memory.used": 1 << 29,
         "mig.mode": 0,
         "ecc.mode": 1,
-        **dict.fromkeys(("ecc.corrected", "ecc.uncorrected", "ecc.corrected_ever", "ecc.uncorrected_ever"), 0),
+        **dict.fromkeys(("ecc.corrected", "ecc.uncorrected", "ecc.corrected_ever", "ecc.uncorrected_ever", "ecc.threshold_exceeded"), 0),
         "remap.uncorrected": 0,
         "pcie.generation": 5,
         "pcie.max_generation": 5,
@@ -51,7 +51,11 @@ def _slices(table: Table, parts: int) -> Table:
         table |= {f"{device}.mig.mode": 1, f"{device}.mig.most": 7}
         for part in range(parts):
             place = f"{device}.mig.{part}"
-            table |= {f"{place}.uuid": f"MIG-{device}-{part}", f"{place}.name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb", f"{place}.gi": 7 + part}
+            table |= {
+                f"{place}.uuid": f"MIG-0000000{device}-0000-{part:04}",
+                f"{place}.name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+                f"{place}.gi": 7 + part,
+            }
             table |= {f"{place}.ci": 0}
     return table
 
@@ -66,7 +70,7 @@ MACHINES: dict[str, Table] = {
         4,
         name="NVIDIA GB200",
         vbios="97.00.B9.00.46",
-        memory__total=198_000_000_000,
+        memory__total=198_674_743_296,
         fabric__state=3,
         fabric__clique=1,
         fabric__uuid=7,

@@ -22,15 +22,15 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked driver")
 
 EACH = """
-import ctypes, json, os, sys
-from fixtures.nodeprobe import nvml
-from fixtures.nodeprobe.document import Document, Host, encode
+import ctypes, json, os, pathlib, sys
+from fixtures.nodeprobe.collect import collect
+from fixtures.nodeprobe.document import encode
 found = []
 for table in json.load(open(sys.argv[1])):
     with open(os.environ["MOCKED_NVML"], "w") as file:
         json.dump(table, file)
     ctypes.CDLL("libnvidia-ml.so.1").mocked_forget()
-    found.append(json.loads(encode(Document(suite="", taken_at="", drivers=[nvml.collect()], host=Host()))))
+    found.append(json.loads(encode(collect("", root=pathlib.Path(sys.argv[2])))))
 json.dump(found, sys.stdout)
 """
 """Reads one table after the other in one process: a start of Python costs more than all of them."""
@@ -59,7 +59,12 @@ def probe(library: Path, folder: Path, table: Table) -> Driver:
 
 def each(library: Path, folder: Path, tables: list[Table]) -> list[Driver]:
     (folder / "tables.json").write_text(json.dumps(tables))
-    done = run(library, folder, {}, "-c", EACH, str(folder / "tables.json"))
+    for device in range(int(tables[0]["count"])):  # what sysfs says of the cards
+        card = folder / f"sys/bus/pci/devices/0000:{0x10 + device:02x}:00.0"
+        card.mkdir(parents=True, exist_ok=True)
+        (card / "class").write_text("0x030200\n")
+        (card / "vendor").write_text("0x10de\n")
+    done = run(library, folder, {}, "-c", EACH, str(folder / "tables.json"), str(folder))
     assert done.returncode == 0, done.stderr
     return [decode(json.dumps(one).encode()).drivers[0] for one in json.loads(done.stdout)]
 
@@ -102,8 +107,9 @@ def test_a_healthy_machine_is_read_whole(library: Path, tmp_path: Path, name: st
 
 NOT_SUPPORTED, FUNCTION_GONE, MISMATCH = 3, 13, 18
 FAULTS: list[tuple[Table, dict[str, object]]] = [
-    ({"1.lost": 1}, {"lost": True, "uuid": ""}),
+    ({"1.lost": 1}, {"lost": True, "uuid": "", "pci_address": "00000000:11:00.0"}),
     ({"1.ecc.uncorrected": 4}, {"ecc.uncorrected": 4}),
+    ({"1.ecc.threshold_exceeded": 1}, {"ecc.threshold_exceeded": True}),
     ({"1.remap.pending": 1}, {"remapping.pending": True}),
     ({"1.remap.failed": 1}, {"remapping.failed": True}),
     (
@@ -117,7 +123,7 @@ FAULTS: list[tuple[Table, dict[str, object]]] = [
     ({"1.fabric.state": 2}, {"fabric.state": "in progress"}),
     (
         {"1.fabric.state": 3, "1.fabric.status": 999, "1.fabric.mask": 0x500},
-        {"fabric.health": {"incorrect configuration": "too few NVLinks"}},
+        {"fabric.health": {"incorrect configuration": "insufficient nvlinks"}},
     ),
     ({"1.fabric.state": 3, "fabric.version": 2}, {"fabric.state": "completed", "fabric.summary": ""}),
     ({"1.links": 18, "1.link.5": 0}, {"links": 17}),
