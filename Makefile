@@ -122,7 +122,7 @@ licences: $(STAMP) ## list the licences of what a run needs
 	@$(BIN)/python -m deploy.licences
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml
-	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev -o requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra injector --group dev -o requirements.lock pyproject.toml
 
 clean: ## remove environment and outputs
 	rm -rf .venv .tools out

@@ -12,14 +12,20 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 SUITE = "gpu-conformance"
+EXTRAS = frozenset({"injector"})
+"""Of the suite, in its image: it also runs the host programs of experiments."""
+
 LOCK = Path(__file__).parents[1] / "requirements.lock"
 _PINNED = re.compile(r"([A-Za-z0-9._-]+)==\S+")
 
 
 def closure(root: str = SUITE, find: Callable[[str], Distribution] = distribution) -> dict[str, Distribution]:
-    """What ``root`` needs where this runs, by canonical name, without ``root`` itself. Raises ``PackageNotFoundError``."""
+    """What ``root`` needs where this runs, with the extras of the image, by canonical name, without ``root`` itself.
+
+    Raises ``PackageNotFoundError``.
+    """
     found: dict[str, Distribution] = {}
-    waiting: list[tuple[str, frozenset[str]]] = [(root, frozenset())]
+    waiting: list[tuple[str, frozenset[str]]] = [(root, EXTRAS)]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         name, extras = waiting.pop()

@@ -15,6 +15,7 @@ from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.signals.podresources import READER
 from chaos.observe.signals.pods import PROBE, WORKER
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET
 from fixtures.ownership.proof import PRIORITY
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.verdict.record import TargetKind
@@ -64,8 +65,7 @@ def probe(plan: Plan, facts: PlanFacts, name: str, *, devices: int = 1, node: st
 
 def reader(plan: Plan, facts: PlanFacts, name: str, node: str) -> Json:
     """A pod on ``node`` that prints the kubelet's PodResources, one line each time, until it is deleted or its time is over."""
-    script = f"while true; do kubelet-podresources --json; sleep {beat_seconds(plan):g}; done"
-    folder = "/var/lib/kubelet/pod-resources"
+    folder = SOCKET.rpartition("/")[0]
     secrets = {"imagePullSecrets": [{"name": secret} for secret in facts.pull_secrets]} if facts.pull_secrets else {}
     return {
         "apiVersion": "v1",
@@ -84,7 +84,7 @@ def reader(plan: Plan, facts: PlanFacts, name: str, node: str) -> Json:
                 {
                     "name": "reader",
                     "image": facts.injector_image,
-                    "command": ["/bin/sh", "-c", script],
+                    "command": [PROGRAM, "--every", f"{beat_seconds(plan):g}"],
                     "securityContext": {"privileged": True, "runAsUser": 0},  # the socket is root's
                     "volumeMounts": [{"name": "pod-resources", "mountPath": folder}],
                 }

@@ -9,6 +9,8 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act import canary_deployment, canary_pods
 from chaos.activities import expiry
 from chaos.activities.base import create, current, host_namespace, own_namespace, own_priority_class, plan_facts, poll, seconds
+from chaos.cluster.injector import obstacle
+from chaos.cluster.requests import read
 from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
 from chaos.observe.dra_inventory import CLAIMS
 from chaos.observe.sample import NoData
@@ -52,25 +54,29 @@ def start_deployment(count: int = 1, devices: int = 1, within: str = "start") ->
 
 
 def start_reader() -> dict[str, Any]:
-    """Start the pod that prints what the node's kubelet says of device allocations, and wait for its first line.
+    """Start the pod that prints what the node's kubelet says of device allocations, and wait for its first listing.
 
-    It mounts the folder of the kubelet's PodResources socket, so it runs in the run's privileged namespace; its image, the injectors',
-    must have a client of that socket called ``kubelet-podresources``.
+    It mounts the folder of the kubelet's PodResources socket, so it runs in the run's privileged namespace. Its image is the injectors',
+    and its program ``kubelet-podresources`` (:mod:`fixtures.nodeprobe.pod_resources`).
     """
-    namespace = host_namespace()
+    namespace, name = host_namespace(), "podresources-reader"
     own_priority_class()
-    created = create("pods", canary_pods.reader(current().plan, plan_facts(), "podresources-reader", _place("target")), namespace, grace=0)
+    created = create("pods", canary_pods.reader(current().plan, plan_facts(), name, _place("target")), namespace, grace=0)
+    said = ""
 
-    def speaks() -> bool:
+    def lists() -> bool:
+        nonlocal said
         try:
-            return bool(View.of(current().cluster).log_tail(namespace, "podresources-reader", 1).strip())
-        except NoData:
-            return False
+            said = View.of(current().cluster).log_tail(namespace, name, 1).strip()
+        except NoData as error:
+            said = str(error)
+        return said.startswith("{")
 
-    if not poll(speaks, seconds("start")):
-        raise ActivityFailed("the reader of the kubelet's PodResources says nothing: its image may have no kubelet-podresources")
+    if not poll(lists, seconds("start")):
+        why = obstacle(read(current().cluster, "pods", name, namespace), namespace) or said[:300] or "it prints nothing"
+        raise ActivityFailed(f"the reader of the kubelet's PodResources ({plan_facts().injector_image}) lists nothing: {why}")
     poll(lambda: False, KNOWN_SECONDS)  # what it lists counts once the workers have been seen running for that long
-    return {"name": "podresources-reader", "uid": created["metadata"]["uid"]}
+    return {"name": name, "uid": created["metadata"]["uid"]}
 
 
 def create_budget(min_available: int) -> dict[str, Any]:

@@ -143,9 +143,19 @@ def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: f
         if pod is None or uid_of(pod) != uid:
             raise ApiTrouble("InjectorGone", f"injector pod {namespace}/{name} was deleted by somebody else")
         return pod
-    waiting = field(_status(pod), "state", "waiting", "reason") or field(pod, "status", "phase") or "unknown"
-    text = f"injector pod {namespace}/{name} did not end in time ({waiting})"
-    raise ApiTrouble("Timeout", text + (_unpulled(pod, namespace) if waiting in UNPULLED else ""))
+    why = obstacle(pod, namespace) or field(pod, "status", "phase") or "unknown"
+    raise ApiTrouble("Timeout", f"injector pod {namespace}/{name} did not end in time ({why})")
+
+
+def obstacle(pod: Json | None, namespace: str) -> str:
+    """What keeps the container of a pod with the injectors' image from running: what it waits for, or how it ended; else empty."""
+    waiting = field(_status(pod), "state", "waiting") or {}
+    ended = field(_status(pod), "state", "terminated") or field(_status(pod), "lastState", "terminated") or {}
+    reason = str(waiting.get("reason") or ended.get("reason") or "")
+    if reason in UNPULLED:
+        return reason + _unpulled(pod, namespace)
+    message = " ".join(str(waiting.get("message") or ended.get("message") or "").split())
+    return f"{reason}: {message[:300]}" if message else reason
 
 
 def _unpulled(pod: Json | None, namespace: str) -> str:

@@ -395,8 +395,9 @@ class Chaos(Section, frozen=True, kw_only=True):
     """How many objects one experiment may touch at most, whatever the experiment itself allows."""
     max_percent: Annotated[float, msgspec.Meta(gt=0, le=100)] = 50
     """How many of the eligible nodes, devices or agents' pods it may touch at most, in percent."""
-    injector_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
-    """Image of the privileged pods that run host programs: it must have nsenter."""
+    injector_image: str = "gpu-conformance:0.1.0"
+    """Image of the privileged pods that run host programs: the suite's own, where nodes can pull it. It has nsenter and
+    kubelet-podresources."""
     canary_image: str = ""
     """Image of the experiments' own workload; empty: ``probes.image``."""
     components: dict[str, str] = {}

@@ -20,11 +20,12 @@ from conformance.version import VERSION
 from deploy.distributions import LOCK, closure, locked
 from deploy.image import oci
 from deploy.workload import NAME, USER
+from fixtures.kubernetes.pod_resources import PROGRAM
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = ROOT / ".tools" / "bin" / "uv"
 SUITE = "bookworm"
-PACKAGES = ("python3-minimal", "libpython3-stdlib", "tzdata")
+PACKAGES = ("python3-minimal", "libpython3-stdlib", "tzdata", "util-linux")
 PYTHON = (3, 11)
 """The Python of the Debian release."""
 
@@ -35,9 +36,12 @@ ARCHITECTURES = {"x86_64": ("amd64", "x86_64-manylinux2014"), "aarch64": ("arm64
 LEFT_OUT = (
     *("dev/", "proc/", "sys/", "run/", "boot/", "var/cache/", "var/lib/apt/", "var/log/"),
     *("usr/share/man/", "usr/share/locale/", "usr/share/info/"),
-    *("bin/tar", "usr/bin/dpkg", "usr/bin/debconf", "usr/bin/update-alternatives", "usr/sbin/"),
+    *("sbin/", "usr/sbin/"),
 )
 """Of the root: what a container gets from its runtime, and what nobody reads in it. Copyright files stay."""
+
+PROGRAMS = ("usr/bin/python3", "usr/bin/nsenter")
+"""Programs of the root that stay, by how their paths begin. ``nsenter`` takes an experiment's program into the namespaces of its host."""
 
 UNUSED = ("kubernetes/aio/", "bin/")
 """Of the wheels: the client's second half, for asyncio, is 60 MB that nothing here imports. Scripts name the Python that installed them."""
@@ -54,7 +58,8 @@ _STATUS = f"""mkdir -p "$1/{STATUS}" && for deb in "$1"/var/cache/apt/archives/*
 done"""
 """What each package says of itself, where scanners look for it in an image without dpkg."""
 
-_SCRIPT = b"#!/usr/bin/python3\nimport sys\n\nfrom conformance.cli.main import main\n\nsys.exit(main())\n"
+SCRIPTS = {NAME: "conformance.cli.main", PROGRAM: "fixtures.nodeprobe.pod_resources"}
+"""What the suite puts on the path, with the module that each runs."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -100,7 +105,7 @@ def image(epoch: int) -> oci.Image:
 
 
 def debian(path: Path, epoch: int, mirror: str | None) -> Path:
-    """A root with Python and its libraries alone: no shell's worth of tools, no package manager. Maintainer scripts do not run."""
+    """A root with Python, its libraries and what :data:`PROGRAMS` come from. Maintainer scripts do not run."""
     if shutil.which("mmdebstrap") is None:
         raise SystemExit("make image: mmdebstrap is not here (Debian package mmdebstrap); or give a root file system with --root TAR")
     command = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={','.join(PACKAGES)}", f"--extract-hook={_STATUS}"]
@@ -150,7 +155,8 @@ def application(folder: Path, epoch: int, wheels: Path | None) -> None:
 def base_entries(root: Path) -> Iterator[oci.Entry]:
     """The root without what the container's runtime brings, with the one user that the image has."""
     for entry in oci.entries_of(root):
-        if not f"{entry.path}/".startswith(LEFT_OUT):
+        program = entry.path.startswith(("bin/", "usr/bin/"))
+        if not f"{entry.path}/".startswith(LEFT_OUT) and (not program or entry.path.startswith(PROGRAMS)):
             yield entry
     user = f"root:x:0:0:root:/:/usr/sbin/nologin\n{NAME}:x:{USER}:{USER}::/tmp:/usr/sbin/nologin\n"
     yield oci.Entry(path="etc/passwd", mode=0o644, data=user.encode())
@@ -162,13 +168,19 @@ def base_entries(root: Path) -> Iterator[oci.Entry]:
 
 
 def application_entries(folder: Path) -> Iterator[oci.Entry]:
-    """The suite below ``/opt``, and its script on the path. Nobody but root may write to it."""
+    """The suite below ``/opt``, and its scripts on the path. Nobody but root may write to it."""
     for entry in oci.entries(folder, PREFIX):
         if entry.folder or entry.link:
             yield oci.Entry(path=entry.path, mode=0o755, folder=entry.folder, link=entry.link)
         elif not entry.path.endswith((".lock", "/RECORD", "/direct_url.json", "/uv_cache.json")):  # they tell of the folder of the build
             yield oci.Entry(path=entry.path, mode=0o755 if entry.mode & 0o100 else 0o644, data=entry.data)
-    yield oci.Entry(path=f"usr/bin/{NAME}", mode=0o755, data=_SCRIPT)
+    for name, module in SCRIPTS.items():
+        yield oci.Entry(path=f"usr/bin/{name}", mode=0o755, data=script(module).encode())
+
+
+def script(module: str) -> str:
+    """A program that runs a module's ``main``."""
+    return f"#!/usr/bin/python3\nimport sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
 
 
 def _epoch() -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from conformance.policy.policy_file import COPIED_SECRET, PolicyError, build_policy, check
 from conformance.probes.running import pinned_pod
+from conformance.version import VERSION
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
@@ -36,6 +37,7 @@ def test_a_mirror_goes_before_every_image_once() -> None:
     assert policy.probes.images == {"amd.com/*": f"{MIRROR}/rocm/a:1"}
     assert policy.network.image == f"{MIRROR}/own:1"
     assert policy.chaos.injector_image == f"{MIRROR}/{plain.chaos.injector_image}"
+    assert plain.chaos.injector_image == f"gpu-conformance:{VERSION}"
     assert policy.chaos.canary_image == ""
     again = build_policy(document, {"probes": {"image": policy.probes.image}})
     assert again.probes.image == policy.probes.image

@@ -85,7 +85,9 @@ def test_the_containerfile_makes_the_same_image() -> None:
     assert f"\nENTRYPOINT {json.dumps(config['Entrypoint'])}\n" in final
     assert f"\nWORKDIR {config['WorkingDir']}\n" in final
     assert " ".join(build.PACKAGES) in final
-    assert repr(build._SCRIPT.decode())[1:-1] in text
+    for name, module in build.SCRIPTS.items():
+        assert f"printf '{repr(build.script(module))[1:-1]}' > /usr/bin/{name} " in text
+        assert f" /usr/bin/{name} " in final
 
 
 def test_a_layer_belongs_to_root_and_has_no_setuid_no_devices_and_every_folder(tmp_path: Path) -> None:
@@ -110,6 +112,10 @@ def a_root(path: Path) -> Path:
             "./dev",
             "./dev/null",
             "./usr/bin/python3.11",
+            "./usr/bin/nsenter",
+            "./usr/bin/su",
+            "./bin/tar",
+            "./sbin/agetty",
             "./usr/share/man/man1/x",
             "./usr/share/doc/x/copyright",
             "./var/lib/apt/x",
@@ -129,8 +135,8 @@ def a_root(path: Path) -> Path:
 
 def test_the_root_keeps_what_runs_and_the_licences(tmp_path: Path) -> None:
     held = {entry.path: entry for entry in build.base_entries(a_root(tmp_path / "root.tar"))}
-    assert {"usr/bin/python3", "usr/bin/python3.11", "usr/share/doc/x/copyright"} <= set(held)
-    assert not [path for path in held if path.startswith(("usr/share/man", "var/lib/apt", "dev/"))]
+    assert {"usr/bin/python3", "usr/bin/python3.11", "usr/bin/nsenter", "usr/share/doc/x/copyright"} <= set(held)
+    assert not [path for path in held if path.startswith(("usr/share/man", "var/lib/apt", "dev/", "bin/", "sbin/", "usr/bin/su"))]
     assert held["usr/bin/python3"].mode == 0o755
     assert held["tmp"].mode == 0o1777
     assert b"65532" in held["etc/passwd"].data
@@ -141,7 +147,7 @@ def test_the_root_keeps_what_runs_and_the_licences(tmp_path: Path) -> None:
 
 def test_the_image_gets_what_a_run_needs_and_no_development_tool() -> None:
     held = closure()
-    assert {"pytest", "kubernetes", "msgspec", "certifi", "pytest-xdist"} <= set(held)
+    assert {"pytest", "kubernetes", "msgspec", "certifi", "pytest-xdist", "grpcio"} <= set(held)
     assert not {"ruff", "mypy", "hypothesis", "import-linter", "gpu-conformance"} & set(held)
     lines = locked(set(held), LOCK.read_text())
     assert {line.partition("==")[0] for line in lines.splitlines() if "==" in line} == set(held)

@@ -61,6 +61,9 @@ def main(archive: Path) -> int:
         for command in (
             [*entry, "--help"],
             [*entry, "run", "--simulate", "healthy", "--read-only", "--report-dir", "/tmp/report"],
+            [*inside, "/usr/bin/kubelet-podresources", "--help"],
+            [*inside, "/usr/bin/nsenter", "--version"],
+            [*inside, "/usr/bin/python3", "-c", "import grpc"],
             [*inside, "/usr/bin/python3", "-c", "import os; assert os.getuid() == 65532; assert not os.access('/opt', os.W_OK)"],
         ):
             script += shlex.join(command).replace("chroot", "/usr/sbin/chroot", 1) + " >/dev/null\n"

@@ -15,7 +15,7 @@ from chaos.model.plan_facts import CANARY_LABEL, PlanFacts
 from chaos.observe.device_requests import running_devices
 from chaos.observe.dra_inventory import CLAIMS, RESOURCE, PublishedDevice, allocated_devices, claims_of, published_devices, requested_count
 from chaos.observe.sample import Reading
-from chaos.observe.signals.podresources import Listing, identity, ids_by_resource, listings
+from chaos.observe.signals.podresources import ids_by_resource, listings
 from chaos.observe.signals.pods import WORKER, holding, uuids_in
 from chaos.observe.view import (
     NoData,
@@ -31,6 +31,7 @@ from chaos.observe.view import (
     uid_of,
 )
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.pod_resources import PodResources
 
 KNOWN_SECONDS = 2.0
 """How long a pod must have been seen as it is before it is compared: its status and what tells its devices are not of one moment."""
@@ -46,13 +47,13 @@ def allocations(reading: Reading) -> JsonValue:
     return msgspec.to_builtins(_listed(reading, listed))
 
 
-def _listed(reading: Reading, listed: dict[str, Listing]) -> Allocations:
+def _listed(reading: Reading, listed: dict[str, PodResources]) -> Allocations:
     """As kubelets list it. Where a reader tells no allocatable ids, ``counted`` has the number that the node's status tells."""
     view, facts = View.at(reading), PlanFacts.of(reading.plan)
-    entries = {identity(entry): entry for listing in listed.values() for entry in listing.pods}
+    entries = {(entry.namespace, entry.name): entry for listing in listed.values() for entry in listing.pods}
 
     def given(pod: Json) -> dict[str, list[str]]:
-        entry = entries.get(uid_of(pod)) or entries.get(f"{namespace_of(pod)}/{name_of(pod)}")
+        entry = entries.get((namespace_of(pod), name_of(pod)))
         granted = [one for container in entry.containers for one in container.devices] if entry else []
         return {resource: ids for resource, ids in ids_by_resource(granted).items() if facts.is_device(resource)}
 

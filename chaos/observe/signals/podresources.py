@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from chaos.model.plan_facts import CANARY_LABEL
 from chaos.observe.sample import Reading
 from chaos.observe.view import NoData, View, dig, labels_of, name_of, namespace_of, node_of, phase_of, uid_of
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.pod_resources import PROGRAM, Granted, PodResources
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
 
@@ -23,37 +22,7 @@ READER = "reader"
 _SILENCE = 5.0
 
 
-class Granted(msgspec.Struct):
-    """Ids of one resource."""
-
-    resource: str = ""
-    ids: list[str] = []
-
-
-class Container(msgspec.Struct):
-    """One container of the listing, with what it holds."""
-
-    name: str = ""
-    devices: list[Granted] = []
-
-
-class Listed(msgspec.Struct):
-    """One pod of the listing."""
-
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    containers: list[Container] = []
-
-
-class Listing(msgspec.Struct):
-    """What one kubelet lists. ``allocatable``: its healthy devices, given out or not; None where the reader does not ask for them."""
-
-    pods: list[Listed] = []
-    allocatable: list[Granted] | None = None
-
-
-def listings(reading: Reading) -> dict[str, Listing] | None:
+def listings(reading: Reading) -> dict[str, PodResources] | None:
     """What each node's kubelet lists, by node; None before the experiment has started a reader: nobody has asked yet.
 
     Raises :class:`NoData` once a reader that was seen is gone, does not run, says something else, or nothing new.
@@ -67,11 +36,6 @@ def listings(reading: Reading) -> dict[str, Listing] | None:
     return {node: _listing(reading, node, readers.get(node)) for node in sorted(known)}
 
 
-def identity(entry: Listed) -> str:
-    """The UID of a listed pod where the reader tells it, else its name."""
-    return entry.uid or f"{entry.namespace}/{entry.name}"
-
-
 def ids_by_resource(granted: list[Granted]) -> dict[str, list[str]]:
     """The ids of a list, by resource."""
     found: dict[str, list[str]] = {}
@@ -80,7 +44,7 @@ def ids_by_resource(granted: list[Granted]) -> dict[str, list[str]]:
     return found
 
 
-def _listing(reading: Reading, node: str, reader: Json | None) -> Listing:
+def _listing(reading: Reading, node: str, reader: Json | None) -> PodResources:
     if reader is None:
         raise NoData(f"the reader of the PodResources of {node} is gone")
     name = name_of(reader)
@@ -92,10 +56,10 @@ def _listing(reading: Reading, node: str, reader: Json | None) -> Listing:
     stamp, _, line = lines[-1].partition(" ")
     _must_be_new(reading, reader, stamp)
     try:
-        found: Listing = json_text.decode(line, Listing)
+        found: PodResources = json_text.decode(line, PodResources)
         return found
     except NotJson as error:
-        raise NoData(f"{name}: {error}") from None
+        raise NoData(f"{name}: {line[:300] if line.startswith(PROGRAM) else error}") from None
 
 
 def _must_be_new(reading: Reading, reader: Json, stamp: str) -> None:

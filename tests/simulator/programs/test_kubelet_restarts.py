@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from fixtures.kubernetes.pod_resources import PodResources
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
@@ -27,8 +28,11 @@ async def holder(cluster: SmallCluster, name: str = "holder", script: str = "nvi
 
 async def allocatable(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
     """Ids of the healthy devices by resource, as a pod with the socket reads them."""
-    await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
-    return {item["resource"]: item["ids"] for item in msgspec.json.decode(await cluster.output(name))["allocatable"]}
+    await cluster.start(pod(name, "kubelet-podresources", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
+    line = (await cluster.output(name)).strip()
+    found = msgspec.json.decode(line, type=PodResources)
+    assert msgspec.json.encode(found).decode() == line  # nothing else than what the real program prints
+    return {item.resource: item.ids for item in found.allocatable or ()}
 
 
 @on_a_node
@@ -72,9 +76,9 @@ async def test_podresources_tell_which_devices_are_healthy_given_out_or_not(clus
 
 @on_a_node
 async def test_podresources_need_the_socket_and_a_kubelet(cluster: SmallCluster) -> None:
-    await cluster.start(pod("outside", "kubelet-podresources --json"))
-    assert "no such file or directory" in await cluster.output("outside")
-    waits = "while kubelet-podresources --json; do sleep 0.05; done"
+    await cluster.start(pod("outside", "kubelet-podresources"))
+    assert "No such file or directory" in await cluster.output("outside")
+    waits = "while kubelet-podresources; do sleep 0.05; done"
     await cluster.start(pod("inside", waits, spec=SOCKET, container=LISTER))
     await cluster.phase("inside", "Running")
     worker = cluster.kubelets.worker_of("default", "inside")
@@ -83,4 +87,4 @@ async def test_podresources_need_the_socket_and_a_kubelet(cluster: SmallCluster)
     while not any(b"refused" in line.data for line in worker.logs["probe"].lines):
         await worker.logs["probe"].changed()
     cluster.hosts["a"].start_kubelet()
-    assert "connection refused" in await cluster.output("inside")
+    assert "Connection refused" in await cluster.output("inside")
