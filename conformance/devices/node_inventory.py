@@ -2,14 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from conformance.devices.availability import without_devices
 from conformance.devices.products import product_of
-from conformance.devices.published_devices import published_slices
+from conformance.dynamic_resources.claims import Holder
+from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.probes.claims import CLAIMS
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.verdict.findings import Inconclusive, NotApplicable
-from fixtures.verdict.record import InventoryRow
+from fixtures.verdict.record import DeviceClaim, InventoryRow, PublishedDevice, PublishedSlice
+
+MAX_DEVICES = 128
+"""Most devices of a slice in a report: as many as the API lets a slice have (docs/facts/dra.md#what-the-api-server-refuses)."""
+
+MAX_NAMED = 8
+"""Most claims of a device, and pods of a claim, in a report."""
+
+
+_PodId = tuple[str, str, str]
+"""Namespace, name and UID."""
+
+
+def published_slices(scope: Scope) -> dict[str, list[PublishedSlice]]:
+    """Slices of accelerators by node, in the newest generation of their pools, in order of name."""
+    read = scope.snapshot.listing(CLAIMS).collected and not scope.snapshot.listing(CLAIMS).trouble
+    pods = {(pod.namespace, pod.name, pod.metadata.uid): pod for pod in scope.snapshot.pods} if read else {}
+    published = scope.slices.newest()
+    found: dict[str, list[PublishedSlice]] = {}
+    for node, drivers in scope.dra_inventory.items():
+        devices = {device.id: device for item in drivers for device in item.devices}
+        for driver, pool in dict.fromkeys(identity[:2] for identity in devices):
+            for entry in published[driver, pool]:
+                own = [device for body in entry.devices if (device := devices.get((driver, pool, body.name))) is not None]
+                if own:
+                    row = PublishedSlice(
+                        name=_short(entry.name),
+                        driver=_short(driver),
+                        pool=_short(pool),
+                        generation=entry.generation,
+                        devices=[_device(scope, device, pods if read else None) for device in own[:MAX_DEVICES]],
+                        left_out=max(len(own) - MAX_DEVICES, 0),
+                    )
+                    found.setdefault(node, []).append(row)
+    return found
+
+
+def _device(scope: Scope, device: InventoryDevice, pods: Mapping[_PodId, Pod] | None) -> PublishedDevice:
+    body = device.body
+    holders = scope.claims.holders.get(device.id, ())
+    return PublishedDevice(
+        name=_short(body.name),
+        type=_short(body.type),
+        product=_short(next((name for key in ("productName", "model", "product") if (name := body.attribute(key))), "")),
+        uuid=_short(body.attribute("uuid")),
+        taint=_short(device.taint),
+        claims=None if pods is None else [_claim(scope, holder, pods) for holder in holders[:MAX_NAMED]],
+    )
+
+
+def _claim(scope: Scope, holder: Holder, pods: Mapping[_PodId, Pod]) -> DeviceClaim:
+    claim = scope.claims.claim(holder.namespace, holder.name) or {}
+    users = [(text_of(item.get("name")), text_of(item.get("uid"))) for item in mappings(mapping(claim.get("status")).get("reservedFor"))]
+    known = [pod for name, uid in users if (pod := pods.get((holder.namespace, name, uid))) is not None]
+    owner = next((owner for pod in known if (owner := pod.controller) is not None), None)
+    return DeviceClaim(
+        namespace=_short(holder.namespace),
+        name=_short(holder.name),
+        used_by=[_short(name) for name, _ in users[:MAX_NAMED]],
+        owner=_short(f"{owner.kind}/{owner.name}") if owner is not None else "",
+        share=holder.shared,
+    )
+
+
+def _short(text: str) -> str:
+    """No longer than names of Kubernetes are: a saved snapshot may hold anything."""
+    return text[:253]
 
 
 def inventory(scope: Scope) -> list[InventoryRow]:

@@ -16,7 +16,8 @@ from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.text.sentences import natural
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
-KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name")
+MACHINE_TYPE = "node.kubernetes.io/instance-type"
+KIND_LABELS = (MACHINE_TYPE, "nvidia.com/gpu.product", "amd.com/gpu.product-name")
 """Labels that tell kinds of machines apart."""
 NAD_KEY = "k8s.cni.cncf.io/network-attachment-definitions"
 NAD_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"

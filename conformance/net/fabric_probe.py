@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from conformance.devices.products import product_of
+from conformance.net.advertising import MACHINE_TYPE
 from conformance.net.device_probe import attached
 from conformance.net.two_node_run import FabricRun, RankPod
 from conformance.net.two_nodes import Plan, make_plans
@@ -62,6 +64,8 @@ def run_fabric(scope: Scope, workspace: Workspace, plan: Plan) -> FabricRun:
         fabric=plan.fabric,
         seconds=seconds,
         finished=ended is not None,
+        product=product_of(scope, plan.nodes[0]),
+        machine=plan.nodes[0].metadata.label.get(MACHINE_TYPE, ""),
     )
 
 

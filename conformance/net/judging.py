@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.causes import cause_of
+from conformance.net.figures import Figure
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
@@ -23,6 +24,9 @@ _BANDWIDTH = "bus bandwidth"
 TABLE = "all-reduce table of the run"
 
 _NOT_DIRECT = (NcclCode.PARTIAL_GDR, NcclCode.RDMA_WITHOUT_GDR)
+_SOCKETS = "TrafficOverSockets"
+_INDIRECT = {NcclCode.SOCKET_FALLBACK: _SOCKETS, **dict.fromkeys(_NOT_DIRECT, "TrafficNotDirect")}
+"""Causes of traffic that does not go from device to device, by the verdict over the log."""
 
 
 def of_each(
@@ -160,7 +164,8 @@ def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Fin
         message = (
             f"{verdict.message}, so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
         )
-        return bad(run.subject, cause="TrafficNotDirect", observed=observed, expected=expected, source=LOG, message=message)
+        cause = _INDIRECT.get(verdict.code, "TrafficNotDirect")
+        return bad(run.subject, cause=cause, observed=observed, expected=expected, source=LOG, message=message)
     if verdict.doubts:
         message = f"NCCL warns of an error that is not known to this suite: {verdict.doubts[0][:300]}"
         return undecided(run.subject, message=message, source="NCCL WARN")
@@ -178,8 +183,9 @@ def _judge_ways(subject: Subject, lines: list[Channel], missing: list[nccl_log.U
     ways = Counter(f"{line.via}{f' [{line.direction}]' if line.direction else ''}" for line in lines)
     observed = ", ".join(f"{count} via {way}" for way, count in ways.most_common(4)) + (" …" if len(ways) > 4 else "")
     expected = "every channel via NET/…/GDRDMA, sent and received"
-    if wrong := next((problem for line in lines if (problem := _problem(line, accepted))), ""):
-        return bad(subject, cause="TrafficNotDirect", observed=observed, expected=expected, source=LOG, message=wrong)
+    if wrong := next(((line, problem) for line in lines if (problem := _problem(line, accepted))), None):
+        cause = _SOCKETS if wrong[0].network in SOCKET_NETWORKS else "TrafficNotDirect"
+        return bad(subject, cause=cause, observed=observed, expected=expected, source=LOG, message=wrong[1])
     if missing:
         first = missing[0]
         message = f"{len(missing)} channels were logged by one side only (channel {first.channel:02d} has no [{first.missing}] line)"
@@ -209,19 +215,18 @@ def _silent_ways(run: FabricRun, pairs: Mapping[tuple[int, int], list[Channel]],
     return sorted((there, here) for here, there in used if (there, here) not in used)
 
 
-def judge_bandwidth(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
+def judge_bandwidth(run: FabricRun, figure: Figure) -> Iterator[Finding]:
     """NET-06: the table's largest size, the number of ranks, and wrong values. A missing measurement fails.
 
-    Without a ``minimum`` (GB/s) a run can fail and not pass: nothing says what the fabric should reach.
+    Without a figure's minimum a run can fail and not pass: nothing says what the fabric should reach.
     Raises :class:`Inconclusive` when the image could not run the command at all.
     """
-    for finding in _measured(run, minimum):
-        yield _without_figure(finding) if minimum is None and finding.outcome is Outcome.OK else finding
+    for finding in _measured(run, figure):
+        yield _without_figure(finding, figure.words) if figure.minimum is None and finding.outcome is Outcome.OK else finding
 
 
-def _without_figure(finding: Finding) -> Finding:
-    message = f"the policy sets no network.minBusBandwidth to compare this run with ({finding.observed})"
-    return not_judged(finding.subject, message=message, source=finding.source)
+def _without_figure(finding: Finding, why: str) -> Finding:
+    return not_judged(finding.subject, message=f"{why} ({finding.observed})", source=finding.source)
 
 
 def unless_without_figure(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -240,10 +245,11 @@ def unless_without_figure(findings: Iterator[Finding]) -> Iterator[Finding]:
     yield from silent
 
 
-def _measured(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
+def _measured(run: FabricRun, figure: Figure) -> Iterator[Finding]:
     if (pod := run.unable()) is not None:
         raise Inconclusive("CommandNotFound", f"the image could not run the command: {pod.state}; {_tail(pod.log)}")
-    figure = f"at least {minimum:g} GB/s at the largest size" if minimum is not None else "a bandwidth"
+    least = figure.minimum
+    expected = "a bandwidth" if least is None else f"at least {least:g} GB/s at the largest size ({figure.words})"
     try:
         table = nccl_tests.parse(run.text)
     except Unreadable as error:
@@ -252,40 +258,52 @@ def _measured(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
             run.part("measurement", _BANDWIDTH),
             cause="BandwidthNotMeasured",
             observed="no table",
-            expected=figure,
+            expected=expected,
             source=TABLE,
             message=message,
         )
         return
-    yield _judge_largest(run, table, minimum, figure)
+    yield _judge_largest(run, table, figure, expected)
     yield _judge_ranks(run, table)
     yield _judge_values(run, table)
 
 
-def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figure: str) -> Finding:
+def _judge_largest(run: FabricRun, table: NcclTests, figure: Figure, expected: str) -> Finding:
     subject = run.part("measurement", _BANDWIDTH)
     row = nccl_tests.largest(table)
     if row is None or row.out_of_place.busbw <= 0:
         message = f"the run printed no row with a bandwidth: {run.outcome()}"
-        return bad(subject, cause="BandwidthNotMeasured", observed="no row", expected=figure, source=TABLE, message=message)
+        return bad(subject, cause="BandwidthNotMeasured", observed="no row", expected=expected, source=TABLE, message=message)
     average = f"; the average over all sizes, {table.average:g} GB/s, is not judged" if table.average is not None else ""
-    observed = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes{average}"
+    measured = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes"
+    observed, missing = f"{measured}{average}", ""
     if table.max_bytes is not None and row.size < table.max_bytes:
-        message = f"the run stopped at {row.size} of {table.max_bytes} bytes, so the largest size was not measured: {run.outcome()}"
-        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=figure, source=TABLE, message=message)
-    if problem := nccl_tests.factor_problem(table, run.ranks):
-        return bad(
-            subject,
-            cause="BandwidthNotMeasured",
-            observed=observed,
-            expected=figure,
-            source=TABLE,
-            message=f"the figures contradict each other: {problem}",
-        )
-    if minimum is not None and row.out_of_place.busbw < minimum:
-        message = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes is less than {minimum:g}: training steps wait for gradients"
-        return bad(subject, cause="BandwidthLow", observed=observed, expected=figure, source=TABLE, message=message)
-    return ok(subject, observed=observed, expected=figure, source=TABLE)
+        missing = f"the run stopped at {row.size} of {table.max_bytes} bytes, so the largest size was not measured: {run.outcome()}"
+    elif problem := nccl_tests.factor_problem(table, run.ranks):
+        missing = f"the figures contradict each other: {problem}"
+    if missing:
+        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=missing)
+    if figure.minimum is None or row.out_of_place.busbw >= figure.minimum:
+        return ok(subject, observed=observed, expected=expected, source=TABLE)
+    if row.size < figure.bytes:
+        message = f"{measured}: the figure is one of {figure.bytes} bytes, and smaller sizes are slower ({figure.words})"
+        return not_judged(subject, message=message, source=TABLE)
+    cause, why = _why_low(run)
+    message = f"{measured} is less than {figure.minimum:g} ({figure.words}), so training steps wait for gradients: {why}"
+    return bad(subject, cause=cause, observed=observed, expected=expected, source=TABLE, message=message)
+
+
+def _why_low(run: FabricRun) -> tuple[str, str]:
+    """The cause of a low figure and a clause, by how the traffic went."""
+    try:
+        verdict = nccl_log.judge(nccl_log.parse(run.text))
+    except Unreadable:
+        return "BandwidthLow", "and how the traffic went is not known, as NCCL printed no log"
+    if verdict.code in _INDIRECT:
+        return _INDIRECT[verdict.code], verdict.message
+    if verdict.code in nccl_log.GPU_DIRECT_CODES:
+        return "BandwidthLow", f"the path is the fast one ({verdict.message}), and a part of it is slow"
+    return "BandwidthLow", f"and how the traffic went is not known ({verdict.message})"
 
 
 def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:

@@ -24,7 +24,10 @@ class RankPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first."""
+    """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first.
+
+    ``product`` and ``machine`` (a cloud's type) are those of its nodes, empty where nothing tells them.
+    """
 
     namespace: str
     pods: tuple[RankPod, ...]
@@ -33,6 +36,8 @@ class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
     fabric: str
     seconds: float
     finished: bool = True
+    product: str = ""
+    machine: str = ""
 
     @property
     def ranks(self) -> int:

@@ -34,7 +34,9 @@ _HCA = re.compile(
 )
 _ENV = re.compile(r"((?:NCCL|RCCL|FI|OFI)_\w{1,64}) set by environment to (\S.{0,255})")
 _PROVIDER = re.compile(r"(?i)\bselected provider is ([\w;.-]{1,64})")
+_USES = re.compile(r"NET/(?!Socket)\w{1,16} ?: Using \[")
 _DEVICE = re.compile(r"\[(\d{1,4})\]([\w.-]{1,64}):\d{1,3}/(IB|RoCE)")
+_SPEED = re.compile(r"NET/\w{1,16} ?: \[\d{1,4}\] ([\w.-]{1,64}):\S{1,64}:\d{1,3}/(?:IB|RoCE) .{0,80}?\bspeed=(\d{1,8})\b")
 _MNNVL = re.compile(r"\bMNNVL 1\b")
 _FABRIC = re.compile(r"MNNVL busId (0x[0-9a-f]{1,16}) .{0,160}?\bstate (\d{1,3})(?: healthMask 0x([0-9a-f]{1,8}))?")
 _FAILURE = re.compile(
@@ -57,11 +59,20 @@ class Hca(msgspec.Struct, frozen=True):
     host: str
 
 
+class Adapter(msgspec.Struct, frozen=True):
+    """An adapter that NCCL uses. ``link`` is ``IB`` or ``RoCE``; ``gbits`` Gb/s of its port, 0 where no line tells it."""
+
+    name: str
+    link: str
+    gbits: float = 0.0
+
+
 class NcclLog(msgspec.Struct, frozen=True):
     """What a log says. ``nodes`` is the largest ``nNodes`` seen, ``None`` when no line states it; ``placement`` maps rank → host.
 
     ``whole`` is true when every rank of the run printed its ``comm … nNodes`` line: then a line that is missing was not printed.
-    ``failures`` are words of the program that ran over NCCL; ``sick_fabrics`` are GPUs whose NVLink fabric NCCL found not healthy.
+    ``adapters`` are by host and index: the device of a channel. ``failures`` are words of the program that ran over NCCL;
+    ``sick_fabrics`` are GPUs whose NVLink fabric NCCL found not healthy.
     """
 
     lines: int
@@ -72,7 +83,7 @@ class NcclLog(msgspec.Struct, frozen=True):
     placement: Mapping[int, str]
     networks: tuple[str, ...]
     hcas: tuple[Hca, ...]
-    rails: Mapping[int, str]
+    adapters: Mapping[str, Mapping[int, Adapter]]
     provider: str
     environment: Mapping[str, str]
     versions: tuple[str, ...]
@@ -106,7 +117,8 @@ class _Reading:
         self.guessed: dict[int, str] = {}  # by lines of which nobody knows which side prints them
         self.networks: dict[str, None] = {}
         self.hcas: dict[tuple[str, int, str, str], Hca] = {}
-        self.rails: dict[int, str] = {}
+        self.adapters: dict[str, dict[int, Adapter]] = {}
+        self.speeds: dict[tuple[str, str], float] = {}  # Gb/s by host and adapter: printed before the adapters are
         self.provider = ""
         self.environment: dict[str, str] = {}
         self.versions: dict[str, None] = {}
@@ -171,8 +183,11 @@ class _Reading:
         elif match := _HCA.match(text):
             hca = Hca(match["network"], int(match["index"]), match["name"], match["state"] == "Enabled", host)
             self.hcas[(hca.network, hca.index, hca.name, host)] = hca
-        elif text.startswith("NET/IB : Using ["):
-            self.rails.update({int(index): name for index, name, _ in _DEVICE.findall(text)})
+        elif match := _SPEED.match(text):
+            self.speeds[(host, match[1])] = int(match[2]) / 1000
+        elif _USES.match(text):
+            found = {int(index): Adapter(name, link, self.speeds.get((host, name), 0.0)) for index, name, link in _DEVICE.findall(text)}
+            self.adapters.setdefault(host, {}).update(found)
         elif match := _ENV.match(text):
             self.environment[match[1]] = _TRAILER.split(match[2], maxsplit=1)[0].strip().removesuffix(".")
         elif match := _PROVIDER.search(text):
@@ -226,7 +241,7 @@ def parse(text: str) -> NcclLog:
         placement=placement,
         networks=tuple(reading.networks),
         hcas=tuple(reading.hcas.values()),
-        rails=reading.rails,
+        adapters=reading.adapters,
         provider=reading.provider,
         environment=reading.environment,
         versions=tuple(reading.versions),

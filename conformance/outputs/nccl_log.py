@@ -14,13 +14,14 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.nccl_channel import Channel
-from conformance.outputs.nccl_lines import Hca, NcclLog, parse
+from conformance.outputs.nccl_lines import Adapter, Hca, NcclLog, parse
 from conformance.outputs.nccl_warnings import Weight, weight
 
 __all__ = [
     "GPU_DIRECT_CODES",
     "SOCKET_NETWORKS",
     "UNDECIDABLE_CODES",
+    "Adapter",
     "Channel",
     "Hca",
     "NcclCode",

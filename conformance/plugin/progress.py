@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,38 @@ import pytest
 
 from conformance.plugin import waiting
 from conformance.plugin.session import State
-from conformance.plugin.step_log import StepLog
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, Result, TargetKind, Verdict
 from reports.terminal import actions
+from reports.terminal.actions import command
+
+
+class StepLog:
+    """Writes commands to the runner. ``write`` prints a line."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._token = ""  # while the runner reads no commands: what lets it read on
+
+    def close(self) -> None:
+        """Make the runner take no line for a command from here on."""
+        if not self._token:
+            self._token = secrets.token_hex(16)
+            self._write(command("stop-commands", self._token))
+
+    def reopen(self) -> None:
+        """Let the runner read commands again, for the next program of the step."""
+        if self._token:
+            self._write(command(self._token))
+            self._token = ""
+
+    def say(self, *commands: str) -> None:
+        """Give the runner the suite's own commands."""
+        self.reopen()
+        for line in commands:
+            self._write(line)
+        self.close()
+
 
 REPORT = pytest.StashKey[Report]()
 VERDICT = pytest.StashKey[str]()

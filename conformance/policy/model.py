@@ -319,8 +319,10 @@ class Network(Section, frozen=True, kw_only=True):
     accepted: tuple[str, ...] = ("GDR_ENGAGED",)
     """NCCL verdicts that count as engaged: GDR_ENGAGED, MNNVL, TCPX_GPUDIRECT."""
     min_bus_bandwidth: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    """Least bus bandwidth of a two-node all-reduce at the largest size, in GB/s; None: NET-06 is not judged, unless the run fails or
-    computes wrong values."""
+    """Least bus bandwidth of a two-node all-reduce at the largest size, in GB/s, for the kind of machine that gives the most ranks; None:
+    a measured one of the same product, fabric and number of ranks, and where none is known NET-06 is not judged."""
+    bus_bandwidths: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}
+    """The same by product (glob), before the one for all: ``NVIDIA-H100*: 350``."""
     nodes: Count = 2
     """Number of nodes of the all-reduce; below 2 it is left out."""
     image: str = "nvcr.io/nvidia/pytorch:25.09-py3"

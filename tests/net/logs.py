@@ -39,6 +39,16 @@ def nccl_log(node: int, *, nodes: int = 2, per_node: int = 2, via: Via = gdr, ho
     return "\n".join([*lines, extra]) + "\n"
 
 
+def adapters(host: str, count: int = 8, gbits: int = 400, link: str = "IB", skip: str = "") -> str:
+    """The lines by which NCCL says what adapters a host has, and how fast their ports are."""
+    names = [f"mlx5_{index}" for index in range(count)]
+    lines = [
+        f"NET/IB: [{at}] {name}:uverbs{at}:1/{link} provider=Mlx5 speed={gbits * 1000} context=0x1 ar=1" for at, name in enumerate(names)
+    ]
+    lines.append("NET/IB : Using " + " ".join(f"[{at}]{name}:1/{link}" for at, name in enumerate(names)) + " [RO]; OOB eth0:10.0.0.1<0>")
+    return "\n".join(f"{host}:10:10 [0] NCCL INFO {line}" for line in lines if not (skip and skip in line))
+
+
 def a_run(
     *logs: str,
     nodes: tuple[str, ...] = ("gpu-0", "gpu-1"),
@@ -46,6 +56,7 @@ def a_run(
     exit_code: int | None = 0,
     state: str = "Succeeded",
     finished: bool = True,
+    **more: str,
 ) -> FabricRun:
     """A run with these logs, one per pod."""
     return FabricRun(
@@ -55,10 +66,9 @@ def a_run(
             for index, (node, log) in enumerate(zip(nodes, logs, strict=True))
         ),
         per_node=per_node,
-        device="nvidia.com/gpu",
-        fabric="rdma/a",
         seconds=360,
         finished=finished,
+        **{"device": "nvidia.com/gpu", "fabric": "rdma/a", **more},
     )
 
 

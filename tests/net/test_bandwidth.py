@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.net.figures import KEYS, Figure
 from conformance.net.judging import judge_bandwidth, unless_without_figure
 from conformance.net.two_node_run import FabricRun
 from fixtures.probes import allreduce
@@ -28,8 +29,12 @@ def run_with(text: str, second: str = "", **more: object) -> FabricRun:
     return a_run(text, second, per_node=8, **more)  # type: ignore[arg-type]
 
 
+NONE = Figure(None, KEYS)
+
+
 def judged(run: FabricRun, minimum: float | None = 100) -> dict[str, Finding]:
-    return {finding.subject.name: finding for finding in judge_bandwidth(run, minimum)}
+    figure = NONE if minimum is None else Figure(minimum, "the policy")
+    return {finding.subject.name: finding for finding in judge_bandwidth(run, figure)}
 
 
 def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
@@ -40,10 +45,10 @@ def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
     assert "380" in found["bus bandwidth"].message
     assert "network.minBusBandwidth" in found["bus bandwidth"].message
     with pytest.raises(NotApplicable, match=r"minBusBandwidth.*380") as raised:
-        list(unless_without_figure(judge_bandwidth(run_with(table()), None)))
+        list(unless_without_figure(judge_bandwidth(run_with(table()), NONE)))
     assert raised.value.code == "NoFigure"
     assert "3" in judged(run_with(table(wrong=3)), None)["values"].observed
-    assert {one.outcome for one in unless_without_figure(judge_bandwidth(run_with(table(wrong=3)), None))} == {
+    assert {one.outcome for one in unless_without_figure(judge_bandwidth(run_with(table(wrong=3)), NONE))} == {
         Outcome.BAD,
         Outcome.NOT_JUDGED,
     }

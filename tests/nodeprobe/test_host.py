@@ -10,6 +10,7 @@ from fixtures.nodeprobe.document import PciFunction, RdmaPort
 FILES = {
     "proc/sys/kernel/osrelease": "6.8.0-1021-nvidia\n",
     "proc/sys/kernel/random/boot_id": "b00t\n",
+    "proc/uptime": "3600.25 100.00\n",
     "sys/module/nvidia/version": "580.95.05\n",
     "sys/module/nvidia_uvm/refcnt": "4\n",
     "sys/module/ext4/version": "1\n",
@@ -31,12 +32,14 @@ FILES = {
     "sys/bus/pci/devices/0000:2a:00.0/current_link_speed": "Unknown\n",
     "sys/bus/pci/devices/0000:2a:00.0/current_link_width": "0\n",
     "sys/bus/pci/devices/0000:00:1f.0/class": "0x060100\n",
+    "sys/class/infiniband/mlx5_0/fw_ver": "28.43.1014\n",
+    "sys/class/infiniband/mlx5_0/board_id": "MT_0000000838\n",
     "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
     "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
     "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data": "17\n",
     "sys/class/infiniband/mlx5_0/ports/1/counters/unsupported": "N/A (no PMA)\n",
     "sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence": "3\n",
-    "dev/kmsg": "4,1,2,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n6,2,3,-;EXT4-fs mounted\n",
+    "dev/kmsg": "4,1,1500000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n6,2,3,-;EXT4-fs mounted\n",
 }
 
 
@@ -49,9 +52,9 @@ def test_a_machine_is_described_by_its_files(tmp_path: Path) -> None:
     assert (found.kernel, found.boot_id) == ("6.8.0-1021-nvidia", "b00t")
     assert found.modules == {"nvidia": "580.95.05", "nvidia_uvm": ""}
     assert found.device_files == ["nvidia-caps/nvidia-cap1", "nvidia-uvm", "nvidia0"]
-    card, adapter = found.pci
+    device, adapter = found.pci
     assert adapter == PciFunction(address="0000:2a:00.0", vendor="", device="", kind="infiniband")
-    assert card == PciFunction(
+    assert device == PciFunction(
         address="0000:1b:00.0",
         vendor="10de",
         device="2330",
@@ -62,8 +65,10 @@ def test_a_machine_is_described_by_its_files(tmp_path: Path) -> None:
         max_link="32.0 GT/s PCIe x16",
     )
     counters = {"port_xmit_data": 17, "out_of_sequence": 3}
-    assert found.rdma == [RdmaPort(adapter="mlx5_0", port=1, state="ACTIVE", rate="400 Gb/sec (4X NDR)", counters=counters)]
-    assert found.kernel_log == ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]
+    card = {"adapter": "mlx5_0", "firmware": "28.43.1014", "board": "MT_0000000838"}
+    assert found.rdma == [RdmaPort(port=1, state="ACTIVE", rate="400 Gb/sec (4X NDR)", counters=counters, **card)]
+    assert found.kernel_log == ["[1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]
+    assert found.uptime == 3600.25
 
 
 def test_what_is_not_there_or_may_not_be_read_is_left_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import nccl_log
-from conformance.outputs.nccl_log import NcclCode
+from conformance.outputs.nccl_log import Adapter, NcclCode
 from conformance.outputs.nccl_warnings import Weight, weight
 from tests.outputs.lookalikes import lookalike
 
@@ -224,7 +224,8 @@ def test_channels_of_a_two_node_run() -> None:
     ]
     assert log.net_channels[1].proxy_rank == 0
     assert log.placement == {0: "gpu-a", 1: "gpu-a", 2: "gpu-b", 3: "gpu-b"}
-    assert (log.nodes, log.ranks, log.rails) == (2, 4, {0: "mlx5_0", 1: "mlx5_1"})
+    assert (log.nodes, log.ranks) == (2, 4)
+    assert log.adapters == {"gpu-a": {0: Adapter("mlx5_0", "RoCE"), 1: Adapter("mlx5_1", "RoCE")}}
     assert log.versions == ("NCCL version 2.29.3+cuda13.1",)
     verdict = nccl_log.judge(log)
     assert (verdict.code, verdict.good) == (NcclCode.GDR_ENGAGED, True)

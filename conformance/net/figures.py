@@ -1,0 +1,135 @@
+"""The figure that a run's bus bandwidth is held against: the policy's, else a measured one of the same product and fabric.
+
+Facts: docs/facts/nccl.md#bandwidths.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from conformance.net.two_node_run import FabricRun
+from conformance.outputs import nccl_log
+from conformance.outputs.nccl_log import NcclCode, NcclLog
+from conformance.outputs.unreadable import Unreadable
+from conformance.policy.model import Network
+from conformance.scope.scope import matches
+from fixtures.text import typed
+
+_OTHER_FORMS = {"PCIE", "NVL"}
+"""Words of products whose devices have no NVSwitch, although the model's name is the same."""
+_PLUGINS = (("FasTrak", "tcpxo"), ("GPUDirectTCPX", "tcpx"), ("AWS Libfabric", "efa"), ("Libfabric", "efa"))
+_LINKS = {"IB": "infiniband", "RoCE": "roce"}
+KEYS = "network.busBandwidths or network.minBusBandwidth of the policy gives one"
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A row of ``figures.yaml``. ``gbits`` is the sum of a node's adapters in Gb/s, ``machine`` a machine type (glob) that fixes them."""
+
+    product: str
+    fabric: str
+    per_node: int
+    ranks: int
+    busbw: float
+    bytes: int
+    date: datetime.date
+    source: str
+    gbits: int = 0
+    machine: str = ""
+    tolerance: float = 0.0
+
+    @property
+    def minimum(self) -> float:
+        """GB/s that a healthy fabric of this kind reaches at least."""
+        return round(self.busbw * (self.tolerance or _table().tolerance), 1)
+
+    def __str__(self) -> str:
+        kind = f"{self.gbits} Gb/s of {self.fabric}" if self.gbits else f"{self.fabric}{f' of {self.machine}' if self.machine else ''}"
+        share = round(100 * self.minimum / self.busbw)
+        return f"{share} % of {self.busbw:g} GB/s of {self.ranks} ranks of {self.product} over {kind}, {self.date}, {self.source}"
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tolerance: float
+    figures: tuple[Measured, ...]
+
+
+class Fabric(msgspec.Struct, frozen=True):
+    """What a run went over: ``infiniband``, ``roce``, ``efa``, ``tcpxo``, ``tcpx``, ``nvlink`` or empty; and Gb/s of a node's adapters."""
+
+    kind: str = ""
+    gbits: float | None = None
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """``minimum`` (GB/s) and where it is from; without one, ``words`` say why there is none. ``bytes``: the least size it is of."""
+
+    minimum: float | None
+    words: str
+    bytes: int = 0
+
+
+@cache
+def _table() -> _Table:
+    text = Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8")
+    return typed.convert(yaml.load(text, Loader=yaml.CSafeLoader), _Table)  # our own file
+
+
+def measured() -> Sequence[Measured]:
+    """All rows."""
+    return _table().figures
+
+
+def figure_of(run: FabricRun, network: Network, *, first: bool) -> Figure:
+    """The figure of a run. The policy's wins: that of its product, then the one for all, which is of the ``first`` run, of most ranks."""
+    for glob, minimum in network.bus_bandwidths.items():
+        if matches(run.product, (glob,)):
+            return Figure(minimum, f"network.busBandwidths of the policy, {glob}")
+    if first and network.min_bus_bandwidth is not None:
+        return Figure(network.min_bus_bandwidth, "network.minBusBandwidth of the policy")
+    fabric = fabric_of(run)
+    found = [row for row in measured() if _holds(row, run, fabric)]
+    if found:
+        row = min(found, key=lambda row: (row.ranks, -row.minimum))
+        return Figure(row.minimum, str(row), row.bytes)
+    speed = f"{fabric.gbits:g} Gb/s of " if fabric.gbits else ""
+    what = f"{run.ranks} ranks of {run.product or 'an unknown product'} over {speed}{fabric.kind or 'a fabric that the log does not tell'}"
+    return Figure(None, f"no figure is known for {what}; {KEYS}")
+
+
+def _holds(row: Measured, run: FabricRun, fabric: Fabric) -> bool:
+    words = {word.upper() for word in re.split(r"[\s_-]+", run.product)}
+    if row.product not in words or words & _OTHER_FORMS or row.per_node != run.per_node or run.ranks > row.ranks:
+        return False
+    if row.machine:  # it has this fabric, whatever NCCL found of it
+        return matches(run.machine, (row.machine,)) and fabric.kind in (row.fabric, "")
+    return row.fabric == fabric.kind and (not row.gbits or fabric.gbits == row.gbits)
+
+
+def fabric_of(run: FabricRun) -> Fabric:
+    """The fabric of a run, by its log's channels and adapters; unknown where NCCL went over sockets or printed none."""
+    try:
+        log = nccl_log.parse(run.text)
+    except Unreadable:
+        return Fabric()
+    if nccl_log.judge(log).code is NcclCode.MNNVL:
+        return Fabric("nvlink")
+    names = (*(line.network for line in log.net_channels), *log.networks)
+    if kind := next((kind for name in names for start, kind in _PLUGINS if name.startswith(start)), ""):
+        return Fabric(kind)
+    return _by_adapters(log)
+
+
+def _by_adapters(log: NcclLog) -> Fabric:
+    """The link type, if all adapters have one, and the speed of the host with the most: one that lost an adapter is no other machine."""
+    hosts = [list(adapters.values()) for adapters in log.adapters.values()]
+    links = {adapter.link for adapters in hosts for adapter in adapters}
+    known = all(adapter.gbits for adapters in hosts for adapter in adapters)
+    kind = _LINKS.get(next(iter(links)), "") if len(links) == 1 else ""
+    return Fabric(kind, max((sum(adapter.gbits for adapter in adapters) for adapters in hosts), default=None) if known else None)
