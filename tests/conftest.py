@@ -15,6 +15,7 @@ from fixtures.system.garbage import collect_rarely
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
 
+_HERE = Path(__file__).parent
 SPREAD = (
     "chaos/engine/test_api_lost.py",
     "chaos/engine/test_campaign.py",
@@ -45,15 +46,23 @@ def pytest_configure(config: pytest.Config) -> None:
         simulator.fork_simulators("forkserver")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose tests all take long is not even imported by `make test`."""
+    if config.option.markexpr != "not test_all" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.test_all\n" in collection_path.read_text(encoding="utf-8") or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a file share a worker, so that what they set up is set up once."""
+    groups: dict[Path, str] = {}  # twelve thousand tests are in a few hundred files
     for item in items:
-        if Path(__file__).parent not in item.path.parents:
-            continue  # a requirement that came in by a name
-        file = item.path.relative_to(Path(__file__).parent).as_posix()
-        if file not in SPREAD and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(file))
+        if (group := groups.get(item.path)) is None:
+            here = item.path.is_relative_to(_HERE)  # another is a requirement that came in by a name
+            group = groups[item.path] = item.path.relative_to(_HERE).as_posix() if here else ""
+        if group and group not in SPREAD and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish() -> None:

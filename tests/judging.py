@@ -15,12 +15,23 @@ from conformance.plugin.session import State
 from conformance.plugin.verdict import check_preconditions, conclude
 from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
+from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import NotApplicable
 from fixtures.verdict.record import Access, Result, Target, TargetKind
 
 CATALOGUE = load_catalogue()
 READ = [id_ for id_, one in CATALOGUE.by_id.items() if one.access is Access.READ]
+
+
+def representatives(ids: Iterable[str]) -> set[str]:
+    """A few defects that turn all of these requirements red between them."""
+    trips = {name: set(load_defect(name).trips) for name in defect_names()}
+    found, left = set(), set(ids)
+    while left:
+        found.add(name := max(trips, key=lambda name: len(left & trips[name])))
+        left -= trips[name]
+    return found
 
 
 class _Request:

@@ -6,25 +6,17 @@ import ast
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
-from functools import cache
-from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from conformance.causes import CauseError, is_known, is_reading, load_causes, met
-from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Json
-from fixtures.simulator.config.defects import policy_of
-from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario
-from fixtures.simulator.simulated_cluster import with_defects
-from fixtures.verdict.record import Report, SubjectResult, Verdict
+from conformance.causes import CauseError, is_known, is_reading, load_causes
+from fixtures.simulator.config.scenario import defect_names, load_defect
+from fixtures.verdict.record import Result, SubjectResult
 from reports.causes import found_causes
-from tests.judging import CATALOGUE, READ, judge
+from tests.core.judged_defects import judged, report_of, results_of
 from tests.kubectl import KUBECTL, needs_kubectl
-from tests.reports.sample_report import report
-from tests.requirements_offline import NOW, healthy, policy_over, snapshot_of
 from tests.served import served
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
@@ -88,62 +80,11 @@ def test_every_cause_is_used_and_every_requirement_names_known_ones() -> None:
     assert [code for code in load_causes() if f'"{code}"' not in sources] == []
 
 
-@cache
-def _objects(name: str) -> tuple[Json, ...]:
-    defect = load_defect(name)
-    return tuple(with_defects(healthy(load_scenario(defect.scenario)), [defect], NOW))
-
-
-def _judged(name: str, objects: tuple[Json, ...], ids: tuple[str, ...] = tuple(READ)) -> Report:
-    defect = load_defect(name)
-    scenario = load_scenario(defect.scenario)
-    snapshot = snapshot_of(objects, scenario.kubernetes_version)
-    results = judge(snapshot, Scope(snapshot, policy_over(snapshot, policy_of(scenario, [defect]))).policy, ids, may_probe=True)
-    made = report(list(results.values()))
-    made.causes = met(code for one in made.results for code in (*(subject.cause for subject in one.subjects), one.cause))
-    made.target.kubernetes_version = scenario.kubernetes_version
-    return made
-
-
-@cache
-def _report(name: str) -> Report:
-    return _judged(name, _objects(name), tuple(id_ for id_ in READ if id_ != "GANG-01"))
-
-
-@pytest.mark.parametrize("name", defect_names())
-def test_what_a_defect_shows_has_a_cause_that_its_requirement_names(name: str) -> None:
-    shared = {code for code, cause in load_causes().items() if code in yaml.safe_load((CONFORMANCE / "causes.yaml").read_text())}
-    for result in _report(name).results:
-        found = {subject.cause for subject in result.subjects if subject.verdict in (Verdict.FAILED, Verdict.WARNED)}
-        assert "" not in found, f"{result.id} fails without a cause"
-        assert found <= {*CATALOGUE.by_id[result.id].causes, *shared}, result.id
-
-
-def _named(words: list[str]) -> list[str]:
-    """The nodes and namespaces that a command of kubectl names."""
-    found = [after for word, after in pairwise(words) if word in ("-n", "namespace")]
-    found += [word.removeprefix("spec.nodeName=") for word in words if word.startswith("spec.nodeName=")]
-    for at, word in enumerate(words):
-        if word in ("node", "nodes", "cordon", "uncordon", "drain"):
-            found += takewhile(lambda one: not one.startswith("-") and "=" not in one and one not in ("node", "KEY-"), words[at + 1 :])
-    return found
-
-
-@pytest.mark.parametrize("name", defect_names())
-def test_commands_name_what_the_cluster_has(name: str) -> None:
-    known = {item["metadata"]["name"] for item in _objects(name)}
-    templates = {
-        word for cause in load_causes().values() for text in (*cause.look, *(c.run for c in cause.changes)) for word in text.split()
-    }
-    lines = [line for found in found_causes(_report(name)) if found.cause for command in found.commands for line in command.lines]
-    assert [word for line in lines for word in _named(shlex.split(line)) if word not in known | templates] == []
-
-
 def _first_of_each() -> dict[str, tuple[str, str, str]]:
     """By template of a command: a defect in which it is offered, the code of its cause, and the first line."""
     found: dict[str, tuple[str, str, str]] = {}
     for name in defect_names():
-        for one in found_causes(_report(name)):
+        for one in found_causes(report_of(name)):
             if one.cause is None:
                 continue
             templates = [*one.cause.look, *(change.run for change in one.cause.changes)]
@@ -157,7 +98,9 @@ def _fits(template: str, line: str) -> bool:
     return all(word in line for word in template.split() if not any(place in word for place in ("NODE", "NAME", "POD", "KIND", "v1.NN")))
 
 
+@pytest.mark.test_all
 @needs_kubectl
+@pytest.mark.xdist_group("defects")
 def test_commands_that_read_do_and_those_that_change_mend(tmp_path: Path) -> None:
     """Each command once, with stock kubectl against the simulated cluster of a defect of its cause."""
     by_defect: dict[str, list[tuple[str, str]]] = {}
@@ -173,21 +116,22 @@ def test_commands_that_read_do_and_those_that_change_mend(tmp_path: Path) -> Non
 
 def _tried(folder: Path, name: str, offered: list[tuple[str, str]]) -> Iterator[str]:
     """What is wrong with commands: they are refused, or what they were offered for is as before."""
-    with served(folder, _objects(name)) as (_, store):
+    with served(folder, judged(load_defect(name).scenario, name).objects) as (_, store):
         for code, line in offered:
             command = [str(KUBECTL), "--kubeconfig", str(folder / "kubeconfig"), *shlex.split(line)[1:]]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
             if done.returncode and not _has_no_such_thing(done.stderr):
                 yield f"{name}: {line}: {done.stderr[:300]}"
             elif not is_reading(line):
-                made = _judged(name, tuple(item for key in store.held_keys() for item in store.list(key)))
+                held = (item for key in store.held_keys() for item in store.list(key))
+                made = results_of(load_defect(name).scenario, name, held)
                 left = [one.name for one in _subjects(made, code) if one.name.split(" ")[0] in shlex.split(line)]
                 if left:
                     yield f"{name}: {line}: {left} still have {code}"
 
 
-def _subjects(made: Report, code: str) -> Iterator[SubjectResult]:
-    for result in made.results:
+def _subjects(made: Mapping[str, Result], code: str) -> Iterator[SubjectResult]:
+    for result in made.values():
         yield from (subject for subject in result.subjects if subject.cause == code)
 
 

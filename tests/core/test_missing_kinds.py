@@ -30,6 +30,7 @@ from tests.judging import CATALOGUE, READ, judge
 from tests.requirements_offline import NOW, scope_of
 
 SCENARIOS = ("showcase", "dra", "amd", "kueue-inference", "h100-exclusive")
+in_scenarios = pytest.mark.parametrize("scenario", ["showcase", *(pytest.param(one, marks=pytest.mark.test_all) for one in SCENARIOS[1:])])
 FEW = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
 ABSENCE = re.compile(r"\b(no|none|not|without|missing|lacks|absent|nobody|nothing|cannot)\b")
 SAID = "the snapshot holds no "
@@ -82,11 +83,11 @@ def untrue(full: dict[str, Result], less: dict[str, Result], limit: str = SAID) 
                 yield f"{id_}: {text}"
 
 
+@in_scenarios
 @pytest.mark.parametrize("key", KINDS)
-def test_without_a_kind_nothing_is_said_of_it(key: str) -> None:
-    for scenario in ("showcase", "dra"):
-        cluster, full = saved(scenario)
-        assert list(untrue(full, cluster.judged(without=[key]))) == []
+def test_without_a_kind_nothing_is_said_of_it(scenario: str, key: str) -> None:
+    cluster, full = saved(scenario)
+    assert list(untrue(full, cluster.judged(without=[key]))) == []
 
 
 @pytest.mark.test_all
@@ -129,17 +130,16 @@ def test_no_requirement_passes_without_a_kind_that_it_reads(id_: str) -> None:
                 assert result.reason_code == "NotInSnapshot" or result.reason_code == full[id_].reason_code == "NotServed"
 
 
+@in_scenarios
 @pytest.mark.parametrize("id_", READ)
-def test_no_requirement_passes_or_fails_where_a_list_that_it_needs_was_refused(id_: str) -> None:
-    requirement = CATALOGUE.by_id[id_]
-    for scenario in SCENARIOS:
-        cluster, _ = saved(scenario)
-        for key in (*requirement.reads, *requirement.optional_reads):
-            result = cluster.judged(refused=key, ids=[id_])[id_]
-            if key in requirement.weighs:
-                assert result.verdict not in (Verdict.PASSED, *RED), key
-            else:
-                assert (result.verdict, result.reason_code) == (Verdict.INCONCLUSIVE, "Forbidden"), key
+def test_no_requirement_passes_or_fails_where_a_list_that_it_needs_was_refused(scenario: str, id_: str) -> None:
+    requirement, (cluster, _) = CATALOGUE.by_id[id_], saved(scenario)
+    for key in (*requirement.reads, *requirement.optional_reads):
+        result = cluster.judged(refused=key, ids=[id_])[id_]
+        if key in requirement.weighs:
+            assert result.verdict not in (Verdict.PASSED, *RED), key
+        else:
+            assert (result.verdict, result.reason_code) == (Verdict.INCONCLUSIVE, "Forbidden"), key
 
 
 LOST = {"type": "GPUMissing", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -316,7 +316,7 @@ def test_lists_of_all_namespaces_are_whole(tmp_path: Path, scenario: str) -> Non
     assert {key: snapshot.listing(key).message for key in KINDS if snapshot.listing(key).trouble} == {}
 
 
-@pytest.mark.parametrize("namespace", ["", "gpu-operator", "kube-system"], ids=["none", "the operator's", "the control plane's"])
+@pytest.mark.parametrize("namespace", ["gpu-operator", *(pytest.param(one, marks=pytest.mark.test_all) for one in ("", "kube-system"))])
 @pytest.mark.parametrize(
     ("defect", "key"),
     [

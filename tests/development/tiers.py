@@ -24,6 +24,8 @@ from tests.development.reach import reached
 BARS = {"test": 50, "test-all": 150}
 """What a tier may cost, in runs of ``make conformance``."""
 
+_NOT_HANDED_ON = ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTHONDONTWRITEBYTECODE")
+"""Without kept bytecode, each of the hundreds of processes compiles all modules anew."""
 _PR_SET_CHILD_SUBREAPER = 36
 _LAST_PROCESSES_SECONDS = 20
 
@@ -81,7 +83,7 @@ def run(step: Step) -> Done:
     """Run a step with its output as it is. The processes that it leaves behind count too, once they have ended."""
     print(f"\n== {step.name}", flush=True)
     before = _children()
-    environment = {key: value for key, value in os.environ.items() if key not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")}
+    environment = {key: value for key, value in os.environ.items() if key not in _NOT_HANDED_ON}
     status = subprocess.run(step.command, cwd=ROOT, env=environment, check=False).returncode
     _reap()
     return Done(step.name, status, _children() - before)

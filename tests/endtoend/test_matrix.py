@@ -14,6 +14,7 @@ from fixtures.simulator.config.scenario import defect_names, load_defect, load_s
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access
 from tests.endtoend.runs import ROOT, command, environment
+from tests.judging import representatives
 
 DEFECTS = {name: load_defect(name) for name in defect_names()}
 HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
@@ -30,17 +31,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 LIVE = {id_ for id_, one in load_catalogue().by_id.items() if one.access is not Access.READ} | UNREAD
 
 
-def representatives() -> set[str]:
-    """A defect for each requirement that objects at rest do not show red."""
-    found = set()
-    left = set(LIVE)
-    while left:
-        found.add(name := max(DEFECTS, key=lambda name: len(left & set(DEFECTS[name].trips))))
-        left -= set(DEFECTS[name].trips)
-    return found
+REPRESENTATIVES = representatives(LIVE)
+"""A defect for each requirement that objects at rest do not show red."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in representatives() else pytest.mark.test_all) for name in DEFECTS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.test_all) for name in DEFECTS])
 def test_a_defect_turns_exactly_its_requirements_red(run: Runner, name: str) -> None:
     row = defect_row(run, name)
     assert row.red == row.expected, f"could not be judged: {row.undecided}"

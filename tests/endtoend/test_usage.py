@@ -73,7 +73,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+SHORT = ("no target", "unknown id in a selection", "missing kubeconfig", "policy with an unknown key")
+"""Each case is a process."""
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=() if case in SHORT else pytest.mark.test_all) for case in CASES])
 def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, case: str) -> None:
     (tmp_path / "broken").write_text("a: [\n")
     (tmp_path / "other").write_text("kind: Pod\n")

@@ -111,6 +111,7 @@ def scope_with(key: str, *objects: Json) -> Scope:
     return Scope(a_snapshot(nodes=nodes, pods=pods, **lists), Policy())
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("key", whole())
 def test_every_requirement_ends_on_broken_objects(key: str) -> None:
     objects = list(broken(whole()[key]))
