@@ -175,7 +175,7 @@ class Runner:
     def _run(self, simulate: str, name: str, only: str, more: Sequence[str]) -> Report:
         report_dir = self._folder / name
         arguments = ["-q", "-c", str(SUITE.parent / "pyproject.toml"), str(SUITE), "--simulate", simulate]
-        arguments += ["--report-dir", str(report_dir), "--record-only", *(("--only", only) if only else ()), *more]
+        arguments += ["--access", "hardware", "--report-dir", str(report_dir), "--record-only", *(("--only", only) if only else ()), *more]
         try:
             done = run_pytest(
                 arguments, cwd=SUITE.parent, environment=self._environment, log=self._folder / f"{name}.log", seconds=ROW_SECONDS

@@ -22,6 +22,7 @@ from conformance.plugin.options import Options
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import COPIED_SECRET
 from conformance.policy.waivers import RequirementWaivers
+from conformance.probes.node_documents import DocumentsOnce, NodeDocuments
 from conformance.requirement import Needs, Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
@@ -69,6 +70,7 @@ class State:
         self._snapshot: Snapshot | None = None
         self._scope: Scope | None = None
         self.lock_file = ""
+        self.documents = DocumentsOnce()
 
     @property
     def required(self) -> frozenset[str]:
@@ -266,6 +268,12 @@ def workspace(request: pytest.FixtureRequest, _workspace: Workspace) -> Iterator
         yield _workspace
         _workspace.clear()
         state.keep_outputs(request.node.stash[REQUIREMENT].id, _workspace.take_outputs())
+
+
+@pytest.fixture
+def documents(request: pytest.FixtureRequest, scope: Scope, workspace: Workspace) -> NodeDocuments:
+    """What the drivers of the chosen nodes say, read once in a run."""
+    return _state(request).documents.get(scope, workspace)
 
 
 @contextmanager

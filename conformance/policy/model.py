@@ -348,6 +348,9 @@ class Probes(Section, frozen=True, kw_only=True):
     """Other images for pods that hold certain devices, by resource name (glob): ``amd.com/*: docker.io/rocm/rocm-terminal:6.4``."""
     cpu_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
     """Image of pods that hold no device."""
+    suite_image: str = ""
+    """Image of this suite: pods in it run ``gpu-conformance probe``, which reads what the drivers of nodes say (``--access hardware``).
+    Without one these requirements are not judged."""
     mirror: str = ""
     """Registry and path that go before the name of every image of the suite, chaos included: ``registry.example.com/mirror``."""
     start_seconds: Duration = 180

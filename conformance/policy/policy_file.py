@@ -98,7 +98,8 @@ def _with_images(document: Json) -> Json:
     if probes["copyPullSecret"]:
         probes["pullSecrets"] = list(dict.fromkeys([*probes["pullSecrets"], COPIED_SECRET]))
     if mirror := str(probes["mirror"]).rstrip("/"):
-        for section, names in ((probes, ("image", "cpuImage")), (network, ("image",)), (chaos, ("injectorImage", "canaryImage"))):
+        own = ("image", "cpuImage", "suiteImage")
+        for section, names in ((probes, own), (network, ("image",)), (chaos, ("injectorImage", "canaryImage"))):
             section |= {name: _mirrored(mirror, section[name]) for name in names}
         for section in (probes, network):
             section["images"] = {glob: _mirrored(mirror, image) for glob, image in section["images"].items()}

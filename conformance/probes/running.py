@@ -42,13 +42,18 @@ def pinned_pod(
     env: Mapping[str, str] | None = None,
     sibling: str = "",
     runtime_class: str = "",
+    image: str = "",
+    limits: Mapping[str, str] | None = None,
 ) -> Json:
-    """A compliant probe pod pinned to a node by affinity, with tolerations of that node's fence."""
+    """A compliant probe pod pinned to a node by affinity, with tolerations of that node's fence.
+
+    ``image`` and ``limits`` of CPU and memory are for programs that need more than a shell.
+    """
     probes = scope.policy.probes
     pod = probe_pod(
         PodShape(
             name=name,
-            image=probes.image_for(resources or ()),
+            image=image or probes.image_for(resources or ()),
             script=script,
             resources=resources or {},
             node=node.name,
@@ -57,6 +62,7 @@ def pinned_pod(
             run_as_user=probes.run_as_user,
             pull_secrets=probes.pull_secrets,
             sidecar_script=sibling,
+            limits=limits or {},
         )
     )
     if runtime_class:

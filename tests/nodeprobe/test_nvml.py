@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fixtures.nodeprobe import nvml
 from fixtures.nodeprobe.document import Device, Document, Driver, decode
+from fixtures.nodeprobe.tabled import TabledLibrary
 from tests.nodeprobe.tables import MACHINES, Table
 
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
@@ -140,6 +143,7 @@ FAULTS: list[tuple[Table, dict[str, object]]] = [
 def test_a_fault_of_one_device_is_a_value_of_that_device(library: Path, tmp_path: Path, name: str) -> None:
     drivers = each(library, tmp_path, [{**MACHINES[name], **fault} for fault, _ in FAULTS])
     for driver, (fault, shown) in zip(drivers, FAULTS, strict=True):
+        assert driver == nvml.collect(partial(TabledLibrary, {**MACHINES[name], **fault})), "the library of simulated machines says another"
         assert {path: _at(driver.devices[1], path) for path in shown} == shown, fault
         assert len(driver.devices) == MACHINES[name]["count"]
         assert [device.index for device in driver.devices if device.lost] == ([1] if "lost" in shown else [])

@@ -96,4 +96,5 @@ async def test_nvml_mock_refuses_devices_that_are_not_there_and_wrong_calls(clus
     output, codes = await ran_on_host(cluster, script)
     assert output.startswith("nvml-mock-ctl: no GPU '9' on this node\nusage: nvml-mock-ctl fail ")
     assert codes == [1, *(2 for _ in wrong)]
-    assert set(cluster.kubelets.hosts["a"].modes.values()) == {GpuMode.HEALTHY}
+    host = cluster.kubelets.hosts["a"]
+    assert {host.mode(gpu) for gpu in host.hardware.gpus} == {GpuMode.HEALTHY}

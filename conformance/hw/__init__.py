@@ -1,0 +1,1 @@
+"""HW: health of devices, as the driver of their node tells it."""

@@ -1,0 +1,174 @@
+"""Documents of the node probe: one device pod on each chosen node reads what the node's drivers say of their devices.
+
+The pod takes every free device of its node, so that the document has all that a pod can get. They are read once in a run, and every
+requirement with access ``hardware`` judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from conformance.devices.free_devices import Place, listable_places, places_of, why_unlistable
+from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
+from conformance.probes.running import ProbeResult, pinned_pod, run_pods
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Json, Node
+from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
+from fixtures.probes.workspace import Workspace
+from fixtures.text.json_text import NotJson
+from fixtures.text.sentences import cut
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, undecided
+
+SOURCE = "node probe (gpu-conformance probe) in a pod with the node's free devices"
+SCRIPT = "gpu-conformance probe --json 2>/dev/null"
+_ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+_LIMITS = {"cpu": "500m", "memory": "192Mi"}
+"""Python and the driver's library: three times what a document of eight devices takes."""
+
+_WORDS = 300
+
+
+class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of one node. ``places`` are what its pod asked for, all free units of each."""
+
+    places: tuple[Place, ...]
+    document: Document
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        return self.places[0].node
+
+    @property
+    def asked(self) -> int:
+        """How many units its pod holds."""
+        return sum(units(place) for place in self.places)
+
+    @property
+    def drivers(self) -> Sequence[Driver]:
+        """Drivers that are there, or should be: without devices a driver of another vendor says nothing of the node."""
+        return [driver for driver in self.document.drivers if driver.vendor == "nvidia"]
+
+    def devices(self) -> Iterator[tuple[Subject, Device]]:
+        """Each device with its subject."""
+        for driver in self.drivers:
+            for device in driver.devices:
+                yield device_subject(self.node, device), device
+
+
+class Unread(msgspec.Struct, frozen=True, kw_only=True):
+    """A chosen node without a document, and why."""
+
+    places: tuple[Place, ...]
+    finding: Finding
+    trouble: str = ""  # what the pod's own state says
+
+
+class NodeDocuments(msgspec.Struct, frozen=True, kw_only=True):
+    """What the probes of one run read, by node name. A node that was not chosen is in neither."""
+
+    by_node: Mapping[str, NodeDocument] = {}
+    unread: Mapping[str, Unread] = {}
+
+
+class DocumentsOnce:
+    """Reads the documents when the first requirement asks for them; what was in the way is in the way of all."""
+
+    def __init__(self) -> None:
+        self._found: NodeDocuments | None = None
+        self._error: Exception | None = None
+
+    def get(self, scope: Scope, workspace: Workspace) -> NodeDocuments:
+        """The documents. Raises what :func:`collect` raises."""
+        if self._error is not None:
+            raise self._error
+        if self._found is None:
+            try:
+                self._found = collect(scope, workspace)
+            except Exception as error:
+                self._error = error
+                raise
+        return self._found
+
+
+def device_subject(node: Node, device: Device) -> Subject:
+    """One device of a node, by its number and UUID."""
+    return Subject("Node", cut(f"{node.name} device {device.index} {device.uuid}".rstrip(), _WORDS))
+
+
+def units(place: Place) -> int:
+    """How many units a probe asks for: all that are free, and one where units are no devices."""
+    return 1 if place.shared else place.free
+
+
+def collect(scope: Scope, workspace: Workspace) -> NodeDocuments:
+    """Read the documents of one node of each product, or with ``probes.everyNode`` of every node with free devices.
+
+    Raises :class:`NotApplicable` without devices that a probe can read, :class:`Inconclusive` where all are held.
+    """
+    if not scope.policy.probes.suite_image:
+        raise NotApplicable("NoSuiteImage", "the policy names no image of the suite (probes.suiteImage), in which the node probe runs")
+    chosen = {place.node.name: _asked_of(scope, place.node) for place in choose_places(scope, listable_places(scope))}
+    by_node: dict[str, NodeDocument] = {}
+    unread: dict[str, Unread] = {}
+    for batch in batches(scope, workspace, list(chosen.items()), 1):
+        pods = {f"node-probe-{number}": item for number, item in batch}
+        ran = run_pods(workspace, [_pod(scope, name, places) for name, (_, places) in pods.items()], scope.policy.probes.start_seconds)
+        for pod, (node, places) in pods.items():
+            found = _read(ran[pod], places)
+            if isinstance(found, NodeDocument):
+                by_node[node] = found
+            else:
+                unread[node] = found
+    for node, places in chosen.items():
+        if node not in by_node and node not in unread:
+            unread[node] = Unread(places=places, finding=not_reached(scope, places[0].node))
+    return NodeDocuments(by_node=by_node, unread=unread)
+
+
+def judged(
+    scope: Scope,
+    documents: NodeDocuments,
+    judge: Callable[[NodeDocument], Iterable[Finding]],
+    of_unread: Callable[[Unread], Finding | None] = lambda _: None,
+) -> Iterator[Finding]:
+    """One finding for every accelerator node: what ``judge`` finds in its document, or why there is none.
+
+    ``of_unread`` may find something in the state of a pod that gave no document.
+    """
+
+    def asked() -> Iterator[PlaceFinding]:
+        for one in documents.by_node.values():
+            yield from ((one.places[0], finding) for finding in judge(one))
+        for gone in documents.unread.values():
+            yield gone.places[0], of_unread(gone) or gone.finding
+
+    yield from per_node(scope, asked(), why_unlistable)
+
+
+def _asked_of(scope: Scope, node: Node) -> tuple[Place, ...]:
+    return tuple(place for place in places_of(scope, node) if place.free and not why_unlistable(place))
+
+
+def _pod(scope: Scope, name: str, places: Sequence[Place]) -> Json:
+    resources = {place.resource: units(place) for place in places}
+    image = scope.policy.probes.suite_image
+    return pinned_pod(scope, places[0].node, name, SCRIPT, resources=resources, env=_ENVIRONMENT, image=image, limits=_LIMITS)
+
+
+def _read(ran: ProbeResult, places: tuple[Place, ...]) -> NodeDocument | Unread:
+    """The document in a pod's log; a text that is none, or of another version, says nothing of the node."""
+    trouble, cause = ran.trouble, "ProbeDidNotRun"
+    if not trouble:
+        try:
+            document = decode(ran.logs.get("probe", "").encode())
+            if document.schema_version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]:
+                return NodeDocument(places=places, document=document)
+            trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"
+        except NotJson as error:
+            trouble = f"its log is no document ({error})"
+        cause = "NotUnderstood"
+    message = f"the probe pod gave no document: {cut(trouble, _WORDS)}"
+    return Unread(places=places, finding=undecided(subject(places[0].node), message=message, source=SOURCE, cause=cause), trouble=trouble)

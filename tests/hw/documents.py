@@ -1,0 +1,23 @@
+"""Documents of nodes from the tables of the mocked driver, as a probe pod on them would print them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from conformance.devices.free_devices import places_of
+from conformance.probes.node_documents import NodeDocument
+from conformance.scope.scope import Scope
+from fixtures.nodeprobe import nvml
+from fixtures.nodeprobe.document import Document, Host
+from fixtures.nodeprobe.tabled import TabledLibrary
+from tests.builders import a_node, a_scope
+from tests.nodeprobe.tables import MACHINES, Table
+
+
+def a_document(machine: str = "h100", faults: Table | None = None, *, host: Host | None = None, name: str = "gpu-0") -> NodeDocument:
+    """A node of a machine of :data:`MACHINES`, all of whose devices its pod holds, with values of its table replaced."""
+    table = {**MACHINES[machine], **(faults or {})}
+    driver = nvml.collect(partial(TabledLibrary, table))
+    scope: Scope = a_scope(nodes=[a_node(name, gpus=int(MACHINES[machine]["count"]))])
+    places = tuple(places_of(scope, scope.snapshot.nodes[0]))
+    return NodeDocument(places=places, document=Document(suite="", taken_at="", drivers=[driver], host=host or Host()))
