@@ -5,13 +5,34 @@ from __future__ import annotations
 import pytest
 
 from conformance.devices.held_nodes import maybe_held
+from conformance.obs.measured import check_measured, check_moving
 from conformance.obs.node_words import check_heard
 from conformance.obs.probes import probe_unplaced
+from conformance.obs.scraping import Scraper
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
+from fixtures.cluster.client import Cluster
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
+
+
+@pytest.fixture(scope="module")
+def scraper(cluster: Cluster, scope: Scope) -> Scraper:
+    """The exporters of the cluster, each asked once."""
+    return Scraper(cluster, scope)
+
+
+@requirement("OBS-01")
+def test_the_exporter_of_every_accelerator_node_measures_each_device(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """The metrics exporter of every accelerator node measures each of its devices."""
+    judge(check_measured(scope, request.getfixturevalue("scraper")))
+
+
+@requirement("OBS-03")
+def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """What the metrics exporter serves is of now."""
+    judge(check_moving(scope, request.getfixturevalue("scraper")))
 
 
 @requirement("OBS-06", devices=1)

@@ -17,7 +17,7 @@ from conformance.outputs.metric_samples import Sample, parse_samples
 from conformance.outputs.unreadable import Unreadable
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 
-__all__ = ["ACTIVITY", "UTILISATION", "Device", "HealthWatch", "Sample", "State", "parse", "parse_samples"]
+__all__ = ["ACTIVITY", "UTILISATION", "Device", "HealthWatch", "Sample", "State", "current", "is_blank", "parse", "parse_samples"]
 
 IDLE_BELOW = 0.01  # activity (docs/facts/telemetry.md#idle-and-occupied)
 BASELINE_MIB = 600.0  # driver and persistence overhead (docs/facts/telemetry.md#idle-and-occupied)
@@ -166,10 +166,10 @@ def parse(text: str) -> list[Device]:
         Unreadable: empty, binary or oversized text, or no DCGM series of a GPU in it.
     """
     groups: dict[tuple[str, str, str, str], list[Sample]] = {}
-    for sample in map(_current, parse_samples(text)):
+    for sample in map(current, parse_samples(text)):
         labels = sample.labels
         uuid = _first(labels, "UUID", "gpu_uuid", "uuid")
-        if not sample.name.startswith(_PREFIXES) or _is_blank(sample.value):
+        if not sample.name.startswith(_PREFIXES) or is_blank(sample.value):
             continue
         if uuid or labels.get("gpu") or (sample.value > 0 and sample.name.startswith(_FAULTS)):
             key = (_first(labels, "Hostname", "hostname"), labels.get("gpu", ""), uuid, labels.get("GPU_I_ID", ""))
@@ -179,13 +179,14 @@ def parse(text: str) -> list[Device]:
     return [_device(key, samples) for key, samples in _joined(groups).items()]
 
 
-def _current(sample: Sample) -> Sample:
+def current(sample: Sample) -> Sample:
     """The sample under today's name; OpenMetrics ends counters in ``_total``."""
     name = _OLD_NAMES.get(sample.name, sample.name.removesuffix("_total") if sample.name.startswith(_PREFIXES) else sample.name)
     return sample if name == sample.name else Sample(name, sample.labels, sample.value)
 
 
-def _is_blank(value: float) -> bool:
+def is_blank(value: float) -> bool:
+    """Whether a value is DCGM's way to say that it has none, or no number."""
     return not math.isfinite(value) or any(low <= value <= high for low, high in _BLANKS)
 
 

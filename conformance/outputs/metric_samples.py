@@ -39,25 +39,38 @@ def parse_samples(text: str) -> list[Sample]:
         Unreadable: empty, binary or oversized text.
     """
     answer = _answer(readable_text(text))
-    return list(_of_lines(lines_of(text)) if answer is None else _of_answer(answer))
+    return [found for line in lines_of(text) if (found := _of_line(line))] if answer is None else list(_of_answer(answer))
 
 
-def _of_lines(lines: list[str]) -> Iterator[Sample]:
-    for raw in lines:
-        line = raw.strip()
-        if line.startswith("#"):
-            continue
-        if " # {" in line:
-            line = _EXEMPLAR.sub("", line)
-        match = _SAMPLE.match(line)
-        if match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        labels = {name: _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], raw) for name, raw in _LABEL.findall(match[2] or "")}
-        yield Sample(match[1], labels, value)
+def parse_page(text: str) -> tuple[list[Sample], list[str]]:
+    """Samples of a page as an exporter serves it, and the lines that are none: Prometheus refuses the whole page for one of these.
+
+    Raises:
+        Unreadable: empty, binary or oversized text.
+    """
+    samples, broken = [], []
+    for line in lines_of(text):
+        if line.strip() and not line.lstrip().startswith("#"):
+            found = _of_line(line)
+            samples.append(found) if found else broken.append(line)
+    return samples, broken
+
+
+def _of_line(raw: str) -> Sample | None:
+    line = raw.strip()
+    if line.startswith("#"):
+        return None
+    if " # {" in line:
+        line = _EXEMPLAR.sub("", line)
+    match = _SAMPLE.match(line)
+    if match is None:
+        return None
+    try:
+        value = float(match[3])
+    except ValueError:
+        return None
+    labels = {name: _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], raw) for name, raw in _LABEL.findall(match[2] or "")}
+    return Sample(match[1], labels, value)
 
 
 def _answer(text: str) -> Json | None:

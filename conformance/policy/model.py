@@ -339,6 +339,18 @@ class Network(Section, frozen=True, kw_only=True):
     """Whether the pods of the two-node run need IPC_LOCK: they then run as root in a privileged namespace."""
 
 
+class Metrics(Section, frozen=True, kw_only=True):
+    """Metrics of devices (OBS)."""
+
+    exporters: tuple[str, ...] = ()
+    """DaemonSets (``namespace/name`` globs) that export metrics of devices, besides those that are known by image or name."""
+    families: tuple[str, ...] = ("utilisation", "memory", "temperature", "power")
+    """What each device must have a series for: utilisation, memory, temperature, power, xid, or the name of a series. Exporters of DCGM
+    4 show no Xid before the first one happens, so ``xid`` suits clusters whose exporter always shows it."""
+    fresh_seconds: Duration = 120
+    """How long a device's samples may stand still although they have to move, in seconds: more than two collections of the exporter."""
+
+
 class Probes(Section, frozen=True, kw_only=True):
     """Pods that the suite creates."""
 
@@ -450,6 +462,7 @@ class Policy(Section, frozen=True, kw_only=True):
     advertisement: Advertisement = Advertisement()
     gang: Gang = Gang()
     network: Network = Network()
+    metrics: Metrics = Metrics()
     probes: Probes = Probes()
     chaos: Chaos = Chaos()
     gate: Gate = Gate()

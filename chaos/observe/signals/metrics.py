@@ -9,12 +9,12 @@ from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import PlanFacts
 from chaos.observe.components import pods_of
 from chaos.observe.sample import Reading
-from chaos.observe.view import NoData, View, dig, is_ready, items_of, name_of, namespace_of, node_of, number_of
+from chaos.observe.view import NoData, View, dig, is_ready, items_of, name_of, namespace_of, node_of
 from conformance.outputs.dcgm import Sample, parse_samples
 from conformance.outputs.unreadable import Unreadable
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.exporters import metrics_port
 
-DEFAULT_PORT = 9400
 DEFAULT_STALE = 60.0
 XID = "DCGM_FI_DEV_XID_ERRORS"
 
@@ -107,10 +107,8 @@ def _exporters(reading: Reading) -> list[Json]:
 
 
 def port_of(pod: Json) -> int:
-    """The container port named ``metrics``, else the first one, else DCGM's usual port."""
-    ports = [port for container in items_of(dig(pod, "spec").get("containers")) for port in items_of(container.get("ports"))]
-    named = next((port for port in ports if port.get("name") == "metrics"), ports[0] if ports else {})
-    return number_of(named.get("containerPort")) or DEFAULT_PORT
+    """The container port on which a pod serves its metrics."""
+    return metrics_port(port for container in items_of(dig(pod, "spec").get("containers")) for port in items_of(container.get("ports")))
 
 
 def _uuid(sample: Sample) -> str:

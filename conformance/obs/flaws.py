@@ -1,0 +1,215 @@
+"""What is wrong with a page of device metrics, device by device, by what the cluster says of its node. Pure.
+
+Each rule stands for reports of the world: docs/facts/telemetry.md#what-goes-wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from conformance.obs.page import Kind, Page, Part
+from conformance.outputs.dcgm import ACTIVITY, IDLE_BELOW, UTILISATION, is_blank
+from fixtures.text.sentences import in_order, listed
+
+_BUSY_PERCENT = 50
+_SMALLEST_MIB = 1000
+_ABOUT = (0.5, 1.25)
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """One thing that is wrong, by the code of its cause; ``text`` is a clause that names the device."""
+
+    cause: str
+    text: str
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cluster says of a node, against which its exporter's page is read. None: it does not say.
+
+    ``counts`` are whole devices with who says so, ``instances`` MIG instances by profile (an empty name where the plugin does not tell
+    profiles apart), ``devices`` UUIDs of whole devices that a DRA driver publishes, with their PCI address or "". ``elsewhere``: UUIDs
+    on pages of other nodes, with the node. ``memory_mib`` is that of one whole device.
+    """
+
+    name: str
+    others: frozenset[str] = frozenset()
+    counts: tuple[tuple[int, str], ...] = ()
+    instances: Mapping[str, int] | None = None
+    devices: Mapping[str, str] | None = None
+    elsewhere: Mapping[str, str] = {}
+    memory_mib: int | None = None
+    vgpu: bool = False
+
+
+def flaws(page: Page, node: NodeFacts, families: Sequence[str]) -> list[Flaw]:
+    """Everything wrong with one page. ``families`` are those of ``exporters.yaml``, or names of series, that each device must have."""
+    found = [
+        *_identities(page, node),
+        *_numbers(page, node),
+        *_instances(page, node),
+        *(Flaw("MetricDoubled", f"the series {each} is there twice, so Prometheus keeps one value of two") for each in page.doubled),
+        *(flaw for rows in page.devices.values() for flaw in _families(page.kind, rows, node, families)),
+        *(flaw for rows in page.devices.values() for flaw in _values(page.kind, rows, node)),
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _identities(page: Page, node: NodeFacts) -> Iterator[Flaw]:
+    for what, pairs in (
+        ("index", {(part.index, part.uuid) for part in page.parts if part.index and part.uuid}),
+        ("PCI address", {(_pci(part.pci), part.uuid) for part in page.parts if part.pci and part.uuid}),
+    ):
+        for place, count in sorted(Counter(place for place, _ in pairs).items()):
+            if count > 1:
+                both = listed(sorted(uuid for other, uuid in pairs if other == place))
+                yield Flaw("DevicesMixedUp", f"{both} share the {what} {place}, so one of them shows the other's values")
+        for uuid, count in sorted(Counter(uuid for _, uuid in pairs).items()):
+            if count > 1:
+                both = listed(sorted(place for place, other in pairs if other == uuid))
+                yield Flaw("DevicesMixedUp", f"{uuid} has the {what} {both}, so it shows another device's values")
+    for part in page.parts:
+        published = (node.devices or {}).get(part.uuid, "")
+        if published and part.pci and _pci(part.pci) != _pci(published):
+            yield Flaw("DevicesMixedUp", f"{part} is shown at PCI address {part.pci}, and its driver publishes it at {published}")
+        if part.host in node.others:
+            yield Flaw("DeviceOfOtherNode", f"{part} is labelled with the node {part.host}, and this page is of {node.name}")
+        elif part.uuid in node.elsewhere:
+            yield Flaw("DeviceOfOtherNode", f"{part} is on the page of {node.elsewhere[part.uuid]} too")
+        elif node.devices is not None and part.uuid and part.uuid not in node.devices:
+            yield Flaw("DeviceOfOtherNode", f"{part} is no device that a driver publishes for {node.name}")
+
+
+def _pci(address: str) -> str:
+    """Domain, bus, device and function without leading zeros of the domain: drivers write four digits of it, DCGM eight."""
+    domain, _, rest = address.lower().partition(":")
+    return f"{domain.lstrip('0') or '0'}:{rest}"
+
+
+def _numbers(page: Page, node: NodeFacts) -> Iterator[Flaw]:
+    shown = page.devices
+    if node.devices is not None:
+        for uuid in in_order(set(node.devices) - set(shown)):
+            yield Flaw("DeviceNotMeasured", f"{uuid} has no series at all")
+    elif node.counts and all(count != len(shown) for count, _ in node.counts):
+        words = ", ".join(f"{count} by {source}" for count, source in node.counts)
+        indexes = {int(part.index) for part in page.parts if part.index.isdigit()}
+        gone = [f"GPU {number}" for number in range(max(count for count, _ in node.counts)) if number not in indexes]
+        if len(shown) < min(count for count, _ in node.counts):
+            yield Flaw("DeviceNotMeasured", f"{listed(gone, 16) or 'a device'} has no series: {len(shown)} devices are shown of {words}")
+        else:
+            yield Flaw("DeviceOfOtherNode", f"{len(shown)} devices are shown ({listed(shown, 16)}), and there are {words}")
+
+
+def _instances(page: Page, node: NodeFacts) -> Iterator[Flaw]:
+    for where in page.unnamed:
+        yield Flaw("InstanceNotMeasured", f"rows of {where} do not say of which MIG instance they are")
+    if node.instances is None or node.vgpu or not page.kind.of_instance:
+        return
+    shown = Counter(part.profile for part in page.parts if part.instance)
+    if "" in node.instances:
+        shown = Counter({"": sum(shown.values())})
+    for profile in sorted({*shown, *node.instances}):
+        if shown[profile] != node.instances.get(profile, 0):
+            what = f"{shown[profile]} MIG instances {profile}".rstrip()
+            yield Flaw("InstanceNotMeasured", f"{what} are shown, and the node offers {node.instances.get(profile, 0)}")
+
+
+def _families(kind: Kind, rows: Sequence[Part], node: NodeFacts, families: Sequence[str]) -> Iterator[Flaw]:
+    instances = [row for row in rows if row.instance]
+    for family in families:
+        if family in kind.not_of_vgpu and (node.vgpu or any(row.vgpu for row in rows)):
+            continue
+        series = tuple(kind.families.get(family, (family,)))
+        each = instances if instances and family in kind.of_instance else [rows[0]]
+        for row in each:
+            asked = [row] if row.instance else rows
+            names = [name for name in series if not (row.instance and name == UTILISATION)]
+            held = [value for part in asked for name in names for value in part.values.get(name, ())]
+            if not held:
+                text = f"{row} has no series for {family} ({' or '.join(names)})"
+                yield Flaw("InstanceNotMeasured" if row.instance else "MetricMissing", text)
+            elif all(is_blank(value) for value in held):
+                yield Flaw("MetricWithoutValue", f"{row} shows {held[0]:g} for {family} ({names[0]}), which stands for no value")
+
+
+def _values(kind: Kind, rows: Sequence[Part], node: NodeFacts) -> Iterator[Flaw]:
+    for row in rows:
+        for name, values in row.values.items():
+            known = kind.ranges.get(name)
+            if known is None or row.vgpu:
+                continue
+            for value in values:
+                if not is_blank(value) and not known.low <= value <= known.high:
+                    text = f"{row} shows {value:g} for {name}, which no device has in {known.unit} ({known.low:g} to {known.high:g})"
+                    yield Flaw("MetricImplausible", text)
+    whole = next((row for row in rows if not row.instance), None)
+    parts = [whole.value(name) for name in kind.capacity] if whole is not None else [None]
+    if whole is None or whole.vgpu or None in parts or len(rows) > 1:
+        return
+    total = sum(part for part in parts if part is not None)
+    low, high = (node.memory_mib * factor for factor in _ABOUT) if node.memory_mib else (_SMALLEST_MIB, float("inf"))
+    if not low <= total <= high:
+        of = f"{node.memory_mib} MiB by its label" if node.memory_mib else f"at least {_SMALLEST_MIB} MiB on any product"
+        yield Flaw("MetricImplausible", f"{whole} shows {total:g} MiB of memory in all ({' + '.join(kind.capacity)}), and it has {of}")
+
+
+def dead_activity(page: Page) -> Iterator[Flaw]:
+    """Devices whose profiling says nothing: engine activity is 0 while their utilisation is high."""
+    for part in page.parts:
+        activity, percent = part.value(ACTIVITY), part.value(UTILISATION)
+        if activity is not None and percent is not None and activity < IDLE_BELOW and _BUSY_PERCENT <= percent <= 100:
+            yield Flaw("ActivityNotMeasured", f"{part} shows no engine activity ({ACTIVITY} {activity:g}) at {percent:g} % {UTILISATION}")
+
+
+class Movement(msgspec.Struct, frozen=True, kw_only=True):
+    """Which devices of a page moved between two scrapes ``seconds`` apart; ``still`` could not be told: nothing of them has to move."""
+
+    moved: tuple[str, ...]
+    still: tuple[str, ...]
+    flaws: tuple[Flaw, ...]
+
+
+def movement(first: Page, last: Page, seconds: float, *, restarted: bool = False) -> Movement:
+    """What moved from one scrape to a later one of the same exporter.
+
+    The energy that a device has used always grows. Without that series, power and activity of a busy device move; an idle one may stand
+    still. ``restarted``: counters may begin anew.
+    """
+    moved, still, found = [], [], []
+    for name, rows in last.devices.items():
+        before = first.devices.get(name)
+        if before is None:
+            continue
+        old, new, device = _energy(last.kind, before), _energy(last.kind, rows), str(rows[0])
+        if old is not None and new is not None:
+            if new < old and not restarted:
+                found.append(Flaw("CounterBackwards", f"{device}: {last.kind.energy} fell from {old:g} to {new:g}"))
+            elif new == old:
+                text = f"{device}: {last.kind.energy} grows always, and stood at {new:g} for {seconds:.0f} s"
+                found.append(Flaw("SamplesFrozen", text))
+            else:
+                moved.append(device)
+        elif _values_of(before) != _values_of(rows):
+            moved.append(device)
+        elif any(busy(row) for row in rows):
+            found.append(Flaw("SamplesFrozen", f"{device} is busy, and none of its values changed in {seconds:.0f} s"))
+        else:
+            still.append(device)
+    return Movement(moved=tuple(moved), still=tuple(still), flaws=tuple(found))
+
+
+def busy(part: Part) -> bool:
+    """Whether a device or instance works, by what it shows."""
+    activity, percent = part.value(ACTIVITY), part.value(UTILISATION, "gpu_gfx_activity")
+    return bool((activity or 0) >= IDLE_BELOW or (percent or 0) >= 100 * IDLE_BELOW)
+
+
+def _energy(kind: Kind, rows: Sequence[Part]) -> float | None:
+    return max((value for row in rows for value in row.values.get(kind.energy, ()) if not is_blank(value)), default=None)
+
+
+def _values_of(rows: Sequence[Part]) -> dict[tuple[str, str], tuple[float, ...]]:
+    return {(row.instance, name): values for row in rows for name, values in row.values.items()}

@@ -1,0 +1,131 @@
+"""OBS-01 and OBS-03: every device of every node is measured, and what is served is of now. Pure but for the scraper that is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from conformance.obs.flaws import Flaw, Movement, dead_activity, flaws, movement
+from conformance.obs.node_facts import exporter_of, facts_of
+from conformance.obs.scraping import Exporter, Scrape, Scraper, Silence, exporter_daemonsets
+from conformance.scope.agents import full_name, is_ready
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, bad, not_judged, ok, undecided
+
+SOURCE = "metrics of {} by the API server's proxy"
+SETTLING = 120.0
+"""Seconds for which a new exporter may serve nothing: DCGM starts, and the first collection comes after that."""
+
+_CAUSES = {Silence.REFUSED: "MetricsNotServed", Silence.UNREADABLE: "MetricsUnreadable"}
+
+
+def check_measured(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
+    """OBS-01: one finding per accelerator node."""
+    pages = scraper.first()
+    places: dict[str, list[str]] = {}
+    for name, scraped in pages.items():
+        for part in scraped.page.parts if scraped.page else ():
+            if name not in places.setdefault(part.uuid, []):
+                places[part.uuid].append(name)
+    places.pop("", None)
+    for node in scope.accelerator_nodes:
+        one = pages.get(node.name)
+        if one is None or one.page is None:
+            yield _silent(scope, node, scraper.exporters.get(node.name), one, pages)
+            continue
+        found = flaws(one.page, facts_of(scope, node, places), scope.policy.metrics.families)
+        shown = f"{len(one.page.devices)} devices with {listed(scope.policy.metrics.families)}"
+        yield _judged(node, one, found, shown, "a series of each family for every device of the node, each once, with a value of its unit")
+
+
+def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | None, pages: Mapping[str, Scrape]) -> Finding:
+    """Why a node has no page, and whether that is a fault."""
+    kind = exporter_of(scope, node)
+    if isinstance(kind, str):
+        return not_judged(subject(node), message=kind, source="node.metadata.labels, node.status.capacity")
+    if reason := scope.why_not_judged(node):
+        return not_judged(subject(node), message=f"{reason}, and its exporter gives no page", source="node.status")
+    if exporter is None or one is None:
+        names = listed([full_name(item) for item, known in exporter_daemonsets(scope) if known.vendor == kind.vendor])
+        message = f"no exporter of {kind.vendor} runs on it: none of its devices is measured ({names or 'no DaemonSet looks like one'})"
+        return bad(
+            subject(node),
+            cause="ExporterMissing",
+            observed="no exporter pod",
+            expected=f"a pod of {names or ' or '.join(kind.images)}",
+            source="pods of the node",
+            message=message,
+        )
+    source = SOURCE.format(exporter.name)
+    began = exporter.began()
+    if not is_ready(exporter.pod) or (began is not None and scope.snapshot.taken_at - began < SETTLING):
+        young = began is not None and scope.snapshot.taken_at - began < SETTLING
+        if young:
+            message = f"{exporter.name} started less than {SETTLING:g} s ago: {one.why}"
+            return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=source)
+    if one.silence is Silence.LOCKED:
+        return undecided(subject(node), message=f"{exporter.name} gives no page: {one.why}", source=source)
+    if one.silence is Silence.UNREACHED and all(other.silence is Silence.UNREACHED for other in pages.values()):
+        message = f"the API server reaches no exporter, so a network policy or its own network may be in the way: {one.why}"
+        return undecided(subject(node), cause="ExportersNotReached", message=message, source=source)
+    return bad(
+        subject(node),
+        cause=_CAUSES.get(one.silence, "MetricsNotServed"),
+        observed=one.why[:300],
+        expected="a page of metrics",
+        source=source,
+        message=f"{exporter.name} gives no page of metrics, so none of the node's devices is measured: {one.why}"[:600],
+    )
+
+
+def _judged(node: Node, one: Scrape, found: list[Flaw], shown: str, expected: str) -> Finding:
+    source = SOURCE.format(one.exporter.name)
+    if not found:
+        return ok(subject(node), observed=shown, expected=expected, source=source)
+    texts = listed([flaw.text for flaw in found], 8)
+    return bad(
+        subject(node),
+        cause=found[0].cause,
+        observed=f"{len(found)} flaws on a page that has {shown}",
+        expected=expected,
+        source=source,
+        message=texts[:1500],
+    )
+
+
+def check_moving(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
+    """OBS-03: one finding per accelerator node whose exporter gives a page. Raises :class:`NotApplicable` where none does."""
+    before = {name: one for name, one in scraper.first().items() if one.page}
+    if not before:
+        raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+    by_name = {node.name: node for node in scope.accelerator_nodes}
+    seconds = scope.policy.metrics.fresh_seconds
+    again = scraper.until(before, lambda one: _settled(before[one.exporter.node], one), seconds)
+    for one in again:
+        if (node := by_name.get(one.exporter.node)) is not None:
+            yield judge_moving(node, before[node.name], one)
+
+
+def _settled(first: Scrape, last: Scrape) -> bool:
+    """Whether every device was seen to move: nothing is left to wait for."""
+    found = _between(first, last)
+    return found is not None and not found.still and not any(flaw.cause == "SamplesFrozen" for flaw in found.flaws)
+
+
+def _between(first: Scrape, last: Scrape) -> Movement | None:
+    return movement(first.page, last.page, last.at - first.at) if first.page and last.page else None
+
+
+def judge_moving(node: Node, first: Scrape, last: Scrape) -> Finding:
+    """What two pages of one exporter say."""
+    found = _between(first, last)
+    source = f"two pages of {last.exporter.name}, {last.at - first.at:.0f} s apart"
+    if found is None or last.page is None:
+        return undecided(subject(node), message=f"the second page did not come: {last.why}", source=source)
+    wrong = [*found.flaws, *dead_activity(last.page)]
+    if wrong or not found.still:
+        expected = "every device's energy, or any of its values, changes from one page to the next"
+        return _judged(node, last, wrong, f"{len(found.moved)} devices moved in {last.at - first.at:.0f} s", expected)
+    message = f"{listed(found.still)} are idle and none of their values changed in {last.at - first.at:.0f} s, which proves nothing"
+    return undecided(subject(node), cause="FreshnessNotTold", message=message, source=source)

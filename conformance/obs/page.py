@@ -1,0 +1,207 @@
+"""One page of device metrics: which devices and MIG instances it shows, with every value and every owner that it names. Pure.
+
+Which series are which is data (``exporters.yaml``). Names and labels are those of the exporter itself, or renamed by a Prometheus.
+Facts: docs/facts/telemetry.md#metrics, docs/facts/telemetry.md#exporters.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from conformance.outputs.dcgm import current, is_blank
+from conformance.outputs.metric_samples import Sample, parse_page
+from conformance.outputs.unreadable import Unreadable
+from fixtures.text import typed
+
+
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The unit of a series, and the values that it has on any product."""
+
+    unit: str
+    low: float
+    high: float
+
+
+class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """One exporter: how it is recognised, and what its series and labels mean.
+
+    ``of_instance`` are families that each MIG instance has by itself; the others count for a device if any of its rows has them.
+    ``capacity`` are series whose sum is about the memory of a whole device. ``energy`` only ever grows.
+    """
+
+    vendor: str
+    drivers: tuple[str, ...]
+    images: tuple[str, ...]
+    names: tuple[str, ...]
+    port: int
+    prefixes: tuple[str, ...]
+    uuid: tuple[str, ...]
+    index: tuple[str, ...]
+    instance: tuple[str, ...]
+    profile: tuple[str, ...]
+    pci: tuple[str, ...]
+    host: tuple[str, ...]
+    model: tuple[str, ...]
+    of_instance: tuple[str, ...]
+    not_of_vgpu: tuple[str, ...]
+    families: Mapping[str, Mapping[str, Range]]
+    capacity: tuple[str, ...]
+    energy: str
+
+    @functools.cached_property
+    def ranges(self) -> dict[str, Range]:
+        """What is known of a series, by its name."""
+        return {name: known for series in self.families.values() for name, known in series.items()}
+
+
+@functools.cache
+def kinds() -> tuple[Kind, ...]:
+    """Every exporter that is known."""
+    text = Path(__file__).with_name("exporters.yaml").read_text(encoding="utf-8")
+    return typed.convert(yaml.load(text, Loader=yaml.CSafeLoader), tuple[Kind, ...])
+
+
+class Owner(msgspec.Struct, frozen=True, order=True):
+    """Who holds a device, by the labels of its series. ``container`` may be empty."""
+
+    namespace: str
+    pod: str
+    container: str
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.namespace, self.pod, self.container) if part)
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A device, or one MIG instance of it, with the values of each series in order of appearance."""
+
+    uuid: str
+    index: str
+    instance: str
+    profile: str
+    pci: str
+    host: str
+    model: str
+    values: Mapping[str, tuple[float, ...]]
+    owners: tuple[Owner, ...]
+
+    def value(self, *names: str) -> float | None:
+        """The first value of the named series that is one."""
+        return next((value for name in names for value in self.values.get(name, ()) if not is_blank(value)), None)
+
+    @property
+    def vgpu(self) -> bool:
+        """Whether it is a vGPU guest's device, which has no sensors."""
+        return self.model.upper().startswith("GRID")
+
+    def __str__(self) -> str:
+        part = f" instance {self.instance} ({self.profile})" if self.instance else ""
+        return f"GPU {self.index or '?'} {self.uuid}".rstrip() + part
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What one exporter served. ``doubled`` are series that stand there twice, ``unnamed`` rows of instances that say not of which."""
+
+    kind: Kind
+    parts: tuple[Part, ...]
+    series: frozenset[str]
+    samples: tuple[Sample, ...]
+    doubled: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def devices(self) -> dict[str, list[Part]]:
+        """Rows by device: the device itself, and its instances."""
+        found: dict[str, list[Part]] = {}
+        for part in self.parts:
+            found.setdefault(part.uuid or part.index, []).append(part)
+        return found
+
+
+def read_page(text: str, *, whole: bool = True) -> Page:
+    """A page of metrics. ``whole``: as a program served it, not what somebody copied from one.
+
+    Raises:
+        Unreadable: no metrics at all, not as Prometheus reads them, cut off, or none of a device.
+    """
+    samples, broken = parse_page(text)
+    if whole and not text.endswith("\n"):
+        raise Unreadable(f"it ends within a line, so it was cut off: {text[-80:]!r}")
+    if broken and whole:
+        raise Unreadable(f"{len(broken)} lines are no metrics, so Prometheus refuses all of it: {broken[-1].strip()[:80]!r}")
+    samples = [_known(current(sample)) for sample in samples]
+    kind = max(kinds(), key=lambda one: sum(sample.name.startswith(one.prefixes) for sample in samples))
+    own = [sample for sample in samples if sample.name.startswith(kind.prefixes)]
+    rows: dict[tuple[str, str, str], list[Sample]] = {}
+    for sample in own:
+        uuid, index, instance = (_first(sample.labels, names) for names in (kind.uuid, kind.index, kind.instance))
+        if uuid or index:
+            rows.setdefault((uuid, index, instance), []).append(sample)
+    if not rows:
+        raise Unreadable(f"none of its {len(samples)} samples names a device")
+    seen = Counter((sample.name, frozenset(sample.labels.items())) for sample in own)
+    twice = [f"{name}{{{_where(kind, dict(labels))}}}" for (name, labels), count in seen.items() if count > 1]
+    lost = [sample for sample in own if _first(sample.labels, kind.profile) and not _first(sample.labels, kind.instance)]
+    return Page(
+        kind=kind,
+        parts=tuple(_part(kind, key, members) for key, members in _joined(rows).items()),
+        series=frozenset(sample.name for sample in samples),
+        samples=tuple(samples),
+        doubled=tuple(twice),
+        unnamed=tuple(dict.fromkeys(_where(kind, sample.labels) for sample in lost)) if kind.of_instance else (),
+    )
+
+
+def _known(sample: Sample) -> Sample:
+    """The sample under the name of ``exporters.yaml``: AMD's are upper case in early releases and begin with ``amd_`` in late ones."""
+    name = sample.name.lower().removeprefix("amd_")
+    return Sample(name, sample.labels, sample.value) if name.startswith("gpu_") and name != sample.name else sample
+
+
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def _where(kind: Kind, labels: Mapping[str, str]) -> str:
+    return " ".join(filter(None, (_first(labels, kind.index), _first(labels, kind.uuid), _first(labels, kind.profile))))
+
+
+def _joined(rows: dict[tuple[str, str, str], list[Sample]]) -> dict[tuple[str, str, str], list[Sample]]:
+    """Rows that name their device by UUID or by index only, put to the one that they can mean."""
+    found: dict[tuple[str, str, str], list[Sample]] = {key: members for key, members in rows.items() if key[0] and key[1]}
+    for key, members in rows.items():
+        if key in found:
+            continue
+        uuid, index, instance = key
+        mine = [one for one in found if one[2] == instance and (one[0] == uuid if uuid else one[1] == index)]
+        found.setdefault(mine[0] if len(mine) == 1 else key, []).extend(members)
+    return found
+
+
+def _part(kind: Kind, key: tuple[str, str, str], samples: list[Sample]) -> Part:
+    values: dict[str, list[float]] = {}
+    owners: dict[Owner, None] = {}
+    labels: dict[str, str] = {}
+    for sample in samples:
+        values.setdefault(sample.name, []).append(sample.value)
+        labels.update({name: value for name, value in sample.labels.items() if value})
+        if pod := _first(sample.labels, ("exported_pod", "pod", "pod_name", "POD")):
+            namespace = _first(sample.labels, ("exported_namespace", "namespace", "pod_namespace", "NAMESPACE"))
+            owners[Owner(namespace, pod, _first(sample.labels, ("exported_container", "container", "container_name", "CONTAINER")))] = None
+    return Part(
+        uuid=key[0],
+        index=key[1],
+        instance=key[2] if kind.of_instance else "",
+        profile=_first(labels, kind.profile),
+        pci=_first(labels, kind.pci),
+        host=_first(labels, kind.host),
+        model=_first(labels, kind.model),
+        values={name: tuple(found) for name, found in values.items()},
+        owners=tuple(owners),
+    )

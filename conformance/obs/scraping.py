@@ -1,0 +1,184 @@
+"""Pages of metrics through the API server's proxy to the exporter's pod of each node, and why there is none.
+
+Facts: docs/facts/telemetry.md#exporters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+
+import msgspec
+
+from conformance.obs.page import Kind, Page, kinds, read_page
+from conformance.outputs.unreadable import Unreadable
+from conformance.scope.agents import full_name, is_ready
+from conformance.scope.scope import Scope, matches
+from fixtures.cluster.answer import UNREADABLE
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import DaemonSet, Pod
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.platform.components import base_name
+from fixtures.model.platform.exporters import metrics_page, metrics_port
+from fixtures.verdict.findings import Inconclusive
+
+AT_ONCE = 8
+SECONDS = 15.0
+PAGE_BYTES = 16 << 20
+_PAUSE = 0.5
+_REFUSED = ("connection refused", "EOF", "connection reset", "no endpoints available", "malformed HTTP")
+"""Words of an API server for a pod that it reached and that does not serve."""
+
+
+class Silence(StrEnum):
+    """Why an exporter gave no page."""
+
+    NONE = ""
+    REFUSED = "refused"  # the pod's machine answered, and nothing serves there
+    UNREACHED = "unreached"  # the API server got no answer: the pod or the network between them
+    LOCKED = "locked"  # the exporter wants credentials of its own
+    UNREADABLE = "unreadable"  # what was served is no page of metrics
+
+
+class Exporter(msgspec.Struct, frozen=True, kw_only=True):
+    """The exporter's pod of one node."""
+
+    node: str
+    pod: Pod
+    kind: Kind
+
+    @property
+    def path(self) -> str:
+        """Where the API server hands its page on."""
+        ports = [port for container in self.pod.spec.containers for port in container.ports or ()]
+        port = metrics_port(ports, self.kind.port)
+        return metrics_page(self.pod.namespace, self.pod.name, port, self.pod.metadata.annotation)
+
+    @property
+    def name(self) -> str:
+        """``namespace/name`` of its pod."""
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+    def began(self) -> float | None:
+        """When its containers began to run, in Unix seconds; None where it is not known."""
+        statuses = self.pod.status.container_statuses or ()
+        found = [unix(text_of(mapping(mapping(status.state).get("running")).get("startedAt"))) for status in statuses]
+        return max((at for at in found if at is not None), default=unix(self.pod.status.start_time))
+
+
+class Scrape(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of one exporter: a page, or why there is none. ``at`` is monotonic."""
+
+    exporter: Exporter
+    at: float
+    page: Page | None = None
+    text: str = ""
+    silence: Silence = Silence.NONE
+    why: str = ""
+
+
+def exporter_daemonsets(scope: Scope) -> list[tuple[DaemonSet, Kind]]:
+    """DaemonSets of exporters of device metrics: those that the policy names, and those that look like one where agents are."""
+    return scope.once(_daemonsets)
+
+
+def _daemonsets(scope: Scope) -> list[tuple[DaemonSet, Kind]]:
+    found = []
+    for item in sorted(scope.snapshot.daemonsets, key=full_name):
+        named = matches(full_name(item), scope.policy.metrics.exporters)
+        if (kind := _kind(item, named=named)) and (named or scope.platform_workloads.admits(item.namespace)):
+            found.append((item, kind))
+    return found
+
+
+def _kind(item: DaemonSet, *, named: bool) -> Kind | None:
+    images = {base_name(container.image) for container in item.spec.template.spec.containers}
+    words = (item.name, item.spec.template.metadata.label.get("app.kubernetes.io/name", ""))
+    by_image = next((kind for kind in kinds() if images & {*kind.images}), None)
+    by_name = next((kind for kind in kinds() for word in words if matches(word, kind.names)), None)
+    return by_image or by_name or (kinds()[0] if named else None)
+
+
+def exporters(scope: Scope) -> dict[str, Exporter]:
+    """The exporter of each node that has one. A Ready pod hides one that is being replaced."""
+    return scope.once(_exporters)
+
+
+def _exporters(scope: Scope) -> dict[str, Exporter]:
+    kinds_by_uid = {item.metadata.uid: kind for item, kind in exporter_daemonsets(scope)}
+    found: dict[str, Exporter] = {}
+    for pod in scope.snapshot.pods:
+        owner = pod.controller
+        if owner is None or owner.uid not in kinds_by_uid or pod.finished or not pod.spec.node_name:
+            continue
+        if pod.spec.node_name not in found or is_ready(pod):
+            found[pod.spec.node_name] = Exporter(node=pod.spec.node_name, pod=pod, kind=kinds_by_uid[owner.uid])
+    return found
+
+
+def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
+    """Ask one exporter for its page. Raises :class:`Inconclusive` where the caller may not use the proxy."""
+    made = Scrape(exporter=exporter, at=time.monotonic())
+    replaced = msgspec.structs.replace
+    try:
+        answer = cluster.request("GET", exporter.path, accept="*/*", attempts=2, seconds=SECONDS, cut_at=PAGE_BYTES)
+    except ApiTrouble as trouble:
+        if trouble.code == UNREADABLE:
+            return replaced(made, silence=Silence.UNREADABLE, why=trouble.message.partition(": ")[2] or trouble.message)
+        refused = any(word in trouble.message for word in _REFUSED)
+        return replaced(made, silence=Silence.REFUSED if refused else Silence.UNREACHED, why=trouble.message)
+    if answer.status == 403 and answer.said_status:
+        raise Inconclusive("Forbidden", f"the pages of exporters cannot be read: {answer.message}")
+    if answer.status in (401, 403):
+        return replaced(made, silence=Silence.LOCKED, why=f"it answers {answer.status}: it wants credentials that the suite has not")
+    if not answer.ok:
+        return replaced(made, silence=Silence.REFUSED, why=f"{answer.status} {answer.quoted(120)}")
+    if len(answer.body) >= PAGE_BYTES:
+        return replaced(made, silence=Silence.UNREADABLE, why=f"the page is larger than {PAGE_BYTES >> 20} MiB")
+    text = answer.body.decode(errors="replace")
+    try:
+        return replaced(made, page=read_page(text), text=text)
+    except Unreadable as error:
+        return replaced(made, text=text, silence=Silence.UNREADABLE, why=str(error))
+
+
+class Scraper:
+    """Every exporter of a cluster, asked once and remembered, and again where something has to change."""
+
+    def __init__(self, cluster: Cluster, scope: Scope) -> None:
+        self._cluster = cluster
+        self.exporters = exporters(scope)
+        self._first: dict[str, Scrape] | None = None
+
+    def first(self) -> Mapping[str, Scrape]:
+        """The first page of every exporter, by node."""
+        if self._first is None:
+            self._first = self.now(self.exporters)
+        return self._first
+
+    def now(self, nodes: Iterable[str]) -> dict[str, Scrape]:
+        """A new page of the exporters of these nodes that have one. At most :data:`AT_ONCE` at a time."""
+        asked = [self.exporters[node] for node in nodes if node in self.exporters]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="scrape") as pool:
+            return {one.exporter.node: one for one in pool.map(lambda exporter: scrape(self._cluster, exporter), asked)}
+
+    def until(self, nodes: Iterable[str], done: Callable[[Scrape], bool], seconds: float) -> Iterator[Scrape]:
+        """The page of each node with which ``done`` is content, or the last one before ``seconds`` have passed.
+
+        Nothing can be watched here: an exporter collects at times of its own, and a page is all that it tells.
+        """
+        open_, deadline, pause = [node for node in nodes if node in self.exporters], time.monotonic() + seconds, _PAUSE
+        while open_:
+            last = time.monotonic() >= deadline
+            for node, one in self.now(open_).items():
+                if last or done(one):
+                    open_.remove(node)
+                    yield one
+            if last:
+                return
+            time.sleep(min(pause, max(deadline - time.monotonic(), 0.0)))
+            pause = min(2 * pause, 10.0)

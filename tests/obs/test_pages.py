@@ -1,0 +1,216 @@
+"""Mutants of pages of metrics: each is found and named by device, and no healthy page is. Reports: docs/facts/telemetry.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.obs.flaws import Flaw, NodeFacts, dead_activity, flaws, movement
+from conformance.obs.page import read_page
+from conformance.outputs.unreadable import Unreadable
+from conformance.policy.model import Metrics
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
+from fixtures.simulator.nodes.devices.manager import DeviceManager
+from fixtures.simulator.nodes.machine.host import Host
+from fixtures.simulator.nodes.telemetry.dcgm_exporter import Exporter
+from tests.samples import sample
+
+FAMILIES = Metrics().families
+WHOLE, SLICED, AMD = "h100", "a100", "mi300x"
+_LAYOUT = {"1g.10gb": 2, "3g.40gb": 1}
+_PRODUCTS = {WHOLE: "H100", SLICED: "A100-80", AMD: "MI300X"}
+
+
+@cache
+def hardware(node: str) -> Hardware:
+    return Hardware(node=node, gpus=gpus(node, PRODUCTS[_PRODUCTS[node]], 4, _LAYOUT if node == SLICED else None), driver="580.95.05")
+
+
+def page(node: str = WHOLE) -> str:
+    return Exporter(DeviceManager(hardware(node), Behaviour()), Behaviour(), Host(node, hardware(node)), 1.0).text([])
+
+
+def uuid(number: int, node: str = WHOLE) -> str:
+    return hardware(node).gpus[number].uuid
+
+
+def facts(node: str = WHOLE, **more: object) -> NodeFacts:
+    layout = {name: 4 * count for name, count in _LAYOUT.items()} if node == SLICED else None
+    memory = None if node == AMD else PRODUCTS[_PRODUCTS[node]].memory_mib
+    known = NodeFacts(name=node, others=frozenset({"h100-9"}), counts=((4, "label"),), instances=layout, memory_mib=memory)
+    return msgspec.structs.replace(known, **more)
+
+
+def found(text: str, node: str = WHOLE, families: tuple[str, ...] = FAMILIES, **more: object) -> list[Flaw]:
+    """What a page is found to have, unreadable ones included."""
+    try:
+        read = read_page(text)
+    except Unreadable as error:
+        return [Flaw("MetricsUnreadable", str(error))]
+    return [*flaws(read, facts(node, **more), families), *dead_activity(read)]
+
+
+def change(find: str, put: str) -> Callable[[str], str]:
+    def changed(text: str) -> str:
+        new = re.sub(find, put, text, flags=re.MULTILINE)
+        assert new != text, "the mutant changes nothing"
+        return new
+
+    return changed
+
+
+def swap(one: str, other: str, lines: str = "") -> Callable[[str], str]:
+    """Two texts in each other's place, in the lines that hold a word."""
+    return lambda text: "".join(
+        line.replace(one, "\0").replace(other, one).replace("\0", other) if lines in line else line
+        for line in text.splitlines(keepends=True)
+    )
+
+
+UTIL, ACTIVE, USED = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
+FIRST = r'\{gpu="0"[^}]*\} '
+MUTANTS: dict[str, tuple[str, Callable[[str], str], str, str, dict[str, Any]]] = {
+    # name: (page, change, cause, what the text names, more of what the node says)
+    "device missing": (WHOLE, change(r'^.*gpu="2".*\n', ""), "DeviceNotMeasured", "GPU 2", {}),
+    "device missing that a driver publishes": (
+        WHOLE,
+        change(r'^.*gpu="3".*\n', ""),
+        "DeviceNotMeasured",
+        uuid(3),
+        {"devices": {uuid(number): "" for number in range(4)}},
+    ),
+    "family missing": (WHOLE, change(r"^DCGM_FI_DEV_POWER_USAGE.*\n", ""), "MetricMissing", uuid(1), {}),
+    "family of one device missing": (WHOLE, change(rf'^(DCGM_FI_DEV_GPU_UTIL|{ACTIVE}){{gpu="2".*\n', ""), "MetricMissing", uuid(2), {}),
+    "blank in 64 bits": (WHOLE, change(rf"^({USED}{FIRST}).*", r"\g<1>9223372036854775794"), "MetricWithoutValue", uuid(0), {}),
+    "blank in 32 bits": (WHOLE, change(rf"^(DCGM_FI_DEV_GPU_TEMP{FIRST}).*", r"\g<1>2147483632"), "MetricWithoutValue", uuid(0), {}),
+    "blank as a float": (
+        WHOLE,
+        change(rf"^(DCGM_FI_DEV_POWER_USAGE{FIRST}).*", r"\g<1>140737488355328.000000"),
+        "MetricWithoutValue",
+        uuid(0),
+        {},
+    ),
+    "not a number": (WHOLE, change(rf"^(DCGM_FI_DEV_POWER_USAGE{FIRST}).*", r"\g<1>NaN"), "MetricWithoutValue", uuid(0), {}),
+    "memory in bytes": (WHOLE, change(rf"^({USED}{FIRST})(\d+)", r"\g<1>\g<2>1048576"), "MetricImplausible", uuid(0), {}),
+    "memory in GiB": (WHOLE, change(rf"^(DCGM_FI_DEV_FB_(?:USED|FREE){FIRST}).*", r"\g<1>40"), "MetricImplausible", uuid(0), {}),
+    "memory below zero": (WHOLE, change(rf"^({USED}{FIRST}).*", r"\g<1>-4"), "MetricImplausible", uuid(0), {}),
+    "power in milliwatts": (WHOLE, change(rf"^(DCGM_FI_DEV_POWER_USAGE{FIRST}).*", r"\g<1>71250"), "MetricImplausible", uuid(0), {}),
+    "temperature in kelvin": (WHOLE, change(rf"^(DCGM_FI_DEV_GPU_TEMP{FIRST}).*", r"\g<1>306"), "MetricImplausible", uuid(0), {}),
+    "activity in percent": (WHOLE, change(rf"^({ACTIVE}{FIRST}).*", r"\g<1>91"), "MetricImplausible", uuid(0), {}),
+    "series twice": (WHOLE, change(rf"^({USED}{FIRST}.*)", r"\g<1>\n\g<1>"), "MetricDoubled", uuid(0), {}),
+    "two devices swapped in one family": (WHOLE, swap(uuid(0), uuid(1), USED), "DevicesMixedUp", uuid(0), {}),
+    "two devices swapped": (
+        WHOLE,
+        swap(uuid(0), uuid(1)),
+        "DevicesMixedUp",
+        uuid(1),
+        {"devices": {gpu.uuid: gpu.pci_bus_id[4:] for gpu in hardware(WHOLE).gpus}},
+    ),
+    "other node's page": (WHOLE, change('Hostname="h100"', 'Hostname="h100-9"'), "DeviceOfOtherNode", uuid(3), {}),
+    "a UUID that the node lacks": (
+        WHOLE,
+        change(uuid(1), "GPU-00000000-1111"),
+        "DeviceOfOtherNode",
+        "GPU-00000000-1111",
+        {"devices": {uuid(number): "" for number in range(4)}},
+    ),
+    "the page of a neighbour too": (WHOLE, str, "DeviceOfOtherNode", uuid(2), {"elsewhere": {uuid(2): "h100-9"}}),
+    "more devices than the node has": (WHOLE, str, "DeviceOfOtherNode", uuid(3), {"counts": ((3, "label"),)}),
+    "MIG rows without GPU_I_ID": (SLICED, change(r',GPU_I_ID="\d+"', ""), "InstanceNotMeasured", uuid(0, SLICED), {}),
+    "utilisation under MIG missing": (SLICED, change(rf"^{ACTIVE}.*GPU_I_ID.*\n", ""), "InstanceNotMeasured", "instance 3 (3g.40gb)", {}),
+    "activity of one instance missing": (
+        SLICED,
+        change(rf'^{ACTIVE}{{gpu="2".*GPU_I_ID="2".*\n', ""),
+        "InstanceNotMeasured",
+        f"GPU 2 {uuid(2, SLICED)} instance 2",
+        {},
+    ),
+    "memory of instances missing": (SLICED, change(rf"^{USED}.*GPU_I_ID.*\n", ""), "InstanceNotMeasured", uuid(3, SLICED), {}),
+    "instances of an old layout": (
+        SLICED,
+        change('GPU_I_PROFILE="3g.40gb"', 'GPU_I_PROFILE="4g.40gb"'),
+        "InstanceNotMeasured",
+        "4g.40gb",
+        {},
+    ),
+    "page cut off": (WHOLE, lambda text: text[:-20], "MetricsUnreadable", "cut off", {}),
+    "page of HTML": (WHOLE, lambda _: "<html><body>Sign in</body></html>\n", "MetricsUnreadable", "no metrics", {}),
+    "nothing at all": (WHOLE, lambda _: "", "MetricsUnreadable", "empty", {}),
+    "metrics of another program": (WHOLE, lambda _: "go_goroutines 12\n", "MetricsUnreadable", "none of its 1 samples", {}),
+    "activity 0 at full utilisation": (WHOLE, change(rf"^({UTIL}{FIRST}).*", r"\g<1>99"), "ActivityNotMeasured", uuid(0), {}),
+    "a device of AMD missing": (AMD, change(r'^.*gpu_id="2".*\n', ""), "DeviceNotMeasured", "GPU 2", {}),
+    "AMD's power in microwatts": (
+        AMD,
+        change(r'^(gpu_package_power{gpu_id="0".*}) .*', r"\g<1> 71000000"),
+        "MetricImplausible",
+        uuid(0, AMD),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_of_a_healthy_page_is_found_and_named(name: str) -> None:
+    node, changed, cause, named, more = MUTANTS[name]
+    texts = [flaw.text for flaw in found(changed(page(node)), node, **more) if flaw.cause == cause]
+    assert any(named in text for text in texts), texts
+
+
+@pytest.mark.parametrize("node", _PRODUCTS)
+@pytest.mark.parametrize(
+    "renamed", [{}, {"Hostname=": "hostname="}, {'Hostname="': 'Hostname="dcgm-exporter-sn5rp-'}, {"UUID=": "gpu_uuid="}]
+)
+def test_a_healthy_page_has_no_flaw(node: str, renamed: dict[str, str]) -> None:
+    text = page(node)
+    for old, new in renamed.items():
+        text = text.replace(old, new)
+    assert found(text, node) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "families"), [(2, FAMILIES), (3, FAMILIES), (4, FAMILIES), (1, ("utilisation",)), (5, ("utilisation", "xid"))]
+)
+def test_a_captured_page_has_no_flaw(number: int, families: tuple[str, ...]) -> None:
+    """Excerpts lack what was cut out of them; whole pages have all, but no Xid before the first one, and vGPUs have no sensors."""
+    read = read_page(sample(f"dcgm-metrics-{number}"), whole=False)
+    assert flaws(read, NodeFacts(name="n", counts=((1, "label"),)), families) == []
+
+
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+without_energy = change(rf"^{ENERGY}.*\n", "")
+
+
+def at_work(text: str) -> str:
+    return change(rf"^({UTIL}.*}} ).*", r"\g<1>80")(without_energy(text))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "causes", "still"),
+    [
+        (str, str, {"SamplesFrozen"}, 0),  # the same page again: gpu-monitoring-tools#188
+        (
+            str,
+            change(rf"^({ENERGY}{{gpu=\"[0-2]\".*}} )(\d+)", r"\g<1>\g<2>9"),
+            {"SamplesFrozen"},
+            0,
+        ),  # one device hangs: dcgm-exporter#164
+        (str, change(rf"^({ENERGY}.*}} )(\d+)", r"\g<1>\g<2>9"), set(), 0),
+        (str, change(rf"^({ENERGY}.*}} ).*", r"\g<1>17"), {"CounterBackwards"}, 0),
+        (without_energy, without_energy, set(), 4),  # idle, and nothing tells
+        (without_energy, lambda text: change(r"^(DCGM_FI_DEV_POWER_USAGE.*)", r"\g<1>7")(without_energy(text)), set(), 0),
+        (at_work, at_work, {"SamplesFrozen"}, 0),
+    ],
+)
+def test_samples_that_stand_still_are_told_from_devices_that_do(
+    first: Callable[[str], str], last: Callable[[str], str], causes: set[str], still: int
+) -> None:
+    text = page()
+    seen = movement(read_page(first(text)), read_page(last(text)), 60.0)
+    assert ({flaw.cause for flaw in seen.flaws}, len(seen.still)) == (causes, still)
+    assert all("GPU-" in flaw.text for flaw in seen.flaws)
