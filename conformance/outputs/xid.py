@@ -46,6 +46,20 @@ def _event(code: int, pci: str, text: str) -> XidEvent:
     return XidEvent(code, pci, text.strip(), action, klass)
 
 
+def event_of(line: str) -> XidEvent | None:
+    """The Xid or SXid of a kernel line, or None. A line that is plainly one, in words that nobody here knows, has the class unknown."""
+    if match := _XID.search(line):
+        return _event(int(match[2]), match[1], match[3])
+    if match := _SXID.search(line):
+        klass = XidClass.FATAL if match[3] == "Fatal" else XidClass.INFO
+        return XidEvent(int(match[2]), match[1], match[4].lstrip(", ").strip(), "", klass, sxid=True)
+    if match := _OFF_THE_BUS.search(line):
+        return _event(79, match[1], line[match.start() :])
+    if "NVRM: Xid" in line or ": SXid" in line:
+        return XidEvent(0, "?", line.strip()[:300], "", XidClass.UNKNOWN)
+    return None
+
+
 def parse_kernel_log(text: str) -> list[XidEvent]:
     """Xid and SXid events in order of appearance; ``[]`` for a kernel log without any.
 
@@ -55,15 +69,8 @@ def parse_kernel_log(text: str) -> list[XidEvent]:
     events: list[XidEvent] = []
     kernel = False
     for line in log_lines(text):
-        if match := _XID.search(line):
-            events.append(_event(int(match[2]), match[1], match[3]))
-        elif match := _SXID.search(line):
-            klass = XidClass.FATAL if match[3] == "Fatal" else XidClass.INFO
-            events.append(XidEvent(int(match[2]), match[1], match[4].lstrip(", ").strip(), "", klass, sxid=True))
-        elif match := _OFF_THE_BUS.search(line):
-            events.append(_event(79, match[1], line[match.start() :]))
-        elif "NVRM: Xid" in line or ": SXid" in line:
-            events.append(XidEvent(0, "?", line.strip()[:300], "", XidClass.UNKNOWN))  # a fault in words that nobody here knows
+        if event := event_of(line):
+            events.append(event)
         kernel = kernel or bool(_KERNEL.search(line))
     if not events and not kernel:
         raise Unreadable("no kernel log line found")

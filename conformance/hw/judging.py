@@ -1,0 +1,358 @@
+"""What the documents of nodes say of the health of each device. Pure: documents in, one finding for every device out.
+
+A device that lacks a measure by design (the driver says so) is not judged; one whose measure could not be read is undecided.
+Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from conformance.hw.product_links import ProductLinks, links_of
+from conformance.outputs.nvidia_smi import RETIRED_PAGES_LIMIT
+from fixtures.nodeprobe.document import Device, Document, Driver, Fabric, Pcie, Way
+from fixtures.verdict.findings import Finding, Subject, advised, bad, not_judged, ok, undecided
+
+Documents = Mapping[str, Document]
+"""Documents by the names of their nodes."""
+
+_LACKS = re.compile(r"not supported|function not found|deprecated|not printed|not available|^\[?n/a\]?$", re.I)
+_UNDER_LOAD = 0.5
+"""A device that draws this part of its power limit computes; below it, its link to the host may be slow to save power."""
+
+_SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+"""Generation of PCIe by the speed of a lane in GT/s, as sysfs writes it (PCI Express Base Specification)."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One device, the driver that enumerates it and the node that it is in."""
+
+    node: str
+    document: Document
+    driver: Driver
+    device: Device
+
+    @property
+    def label(self) -> str:
+        """How people call it: by its index, and by its vendor where the node has devices of two."""
+        several = sum(bool(driver.devices) for driver in self.document.drivers) > 1
+        return f"{self.driver.vendor} GPU {self.device.index}" if several else f"GPU {self.device.index}"
+
+    @property
+    def subject(self) -> Subject:
+        """The device as a part of its node."""
+        return Subject("Node", f"{self.node} {self.label}")
+
+    @property
+    def peers(self) -> list[Device]:
+        """All devices of its product in its node."""
+        return [device for device in self.driver.devices if device.name == self.device.name]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong, in words that follow the device's name. ``grave``: it breaks the requirement, not only a recommendation."""
+
+    cause: str
+    words: str
+    grave: bool = True
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a judge says of one device: what it measured and what is wrong with it, gravest first.
+
+    ``unknown`` is a measure that should be there and is not, ``absent`` why there is nothing to judge.
+    """
+
+    observed: str = ""
+    faults: Sequence[Fault] = ()
+    unknown: str = ""
+    absent: str = ""
+
+
+Judge = Callable[[Seen], Answer]
+
+
+def per_device(documents: Documents, judge: Judge, *, expected: str, source: str) -> Iterator[Finding]:
+    """One finding for every device of every node; one for a node whose drivers enumerate none."""
+    for node, document in documents.items():
+        found = devices_of(node, document)
+        if not found:
+            problems = "; ".join(driver.problem for driver in document.drivers if driver.problem) or "no driver enumerates a device"
+            yield undecided(Subject("Node", node), message=f"no device could be asked: {problems}", source=source)
+        for seen in found:
+            yield _finding(seen, judge, expected, source)
+
+
+def devices_of(node: str, document: Document) -> list[Seen]:
+    """All devices of a document."""
+    return [Seen(node, document, driver, device) for driver in document.drivers for device in driver.devices]
+
+
+def _finding(seen: Seen, judge: Judge, expected: str, source: str) -> Finding:
+    device = seen.device
+    if device.lost:
+        message = f"{_named(seen)} is enumerated and does not answer: {next(iter(device.unread.values()), 'it is lost')}"
+        return undecided(seen.subject, message=message, source=source)
+    answer = judge(seen)
+    if answer.faults:
+        words = "; ".join(fault.words for fault in answer.faults)
+        say = bad if any(fault.grave for fault in answer.faults) else advised
+        return say(
+            seen.subject,
+            cause=answer.faults[0].cause,
+            observed=words,
+            expected=expected,
+            source=source,
+            message=f"{_named(seen)}: {words}",
+        )
+    if answer.unknown:
+        return undecided(seen.subject, message=f"{_named(seen)}: {answer.unknown}", source=source)
+    if answer.absent:
+        return not_judged(seen.subject, message=f"{_named(seen)}: {answer.absent}", source=source)
+    return ok(seen.subject, observed=answer.observed, expected=expected, source=source)
+
+
+def _named(seen: Seen) -> str:
+    device = seen.device
+    known = ", ".join(text for text in (device.name, device.uuid, device.pci_address) if text)
+    return f"{seen.label} ({known})" if known else seen.label
+
+
+def _unread(seen: Seen, what: str, *fields: str) -> Answer:
+    """The answer where nothing is known of a measure: absent if the driver says that the device lacks it, unknown else."""
+    reasons = [
+        reason for field, reason in seen.device.unread.items() if field in fields or field.startswith(tuple(f"{f}." for f in fields))
+    ]
+    if reasons and all(_LACKS.search(reason) for reason in reasons):
+        return Answer(absent=f"the driver gives no {what} for it ({reasons[0]})")
+    return Answer(unknown=f"{what} could not be read ({'; '.join(reasons) or 'the driver does not say why'})")
+
+
+def memory(seen: Seen) -> Answer:
+    """HW-02: no uncorrectable error since the driver was loaded, no row or page that waits for a reset or could not be replaced."""
+    ecc, rows, pages = seen.device.ecc, seen.device.remapping, seen.device.retired_pages
+    retired = (pages.single_bit or 0) + (pages.double_bit or 0) if pages else 0
+    found = {
+        "remapping of a row failed": ("DeviceNeedsReplacement", rows and rows.failed),
+        f"{retired} pages are retired: from {RETIRED_PAGES_LIMIT} on it is to be replaced": (
+            "DeviceNeedsReplacement",
+            retired >= RETIRED_PAGES_LIMIT,
+        ),
+        "its static memory had more errors than it may have": ("DeviceNeedsReplacement", ecc and ecc.threshold_exceeded),
+        "the remapping of a row waits for a reset": ("DeviceNeedsReset", rows and rows.pending),
+        "the retirement of a page waits for a reset": ("DeviceNeedsReset", pages and pages.pending),
+        f"{ecc.uncorrected if ecc else 0} uncorrectable memory errors since the driver was loaded": (
+            "DeviceNeedsReset",
+            ecc and ecc.uncorrected,
+        ),
+    }
+    if faults := [Fault(cause, words) for words, (cause, so) in found.items() if so]:
+        return Answer(faults=faults)
+    missing = []
+    if (rows is None or None in (rows.pending, rows.failed)) and (pages is None or pages.pending is None):
+        missing.append(_unread(seen, "state of remapped rows and retired pages", "remapping", "retiredPages"))
+    if ecc and ecc.enabled is False:
+        missing.append(Answer(absent="ECC is off, so memory errors are not counted"))
+    elif ecc is None or ecc.uncorrected is None:
+        missing.append(_unread(seen, "count of memory errors", "ecc"))
+    if unread := next((answer for answer in missing if answer.unknown), missing[0] if len(missing) == len(("rows", "errors")) else None):
+        return unread
+    return Answer(f"{rows.uncorrected if rows else 0} rows remapped, {retired} pages retired, no uncorrectable error")
+
+
+def host_link(seen: Seen) -> Answer:
+    """HW-04: the link to the host is as wide as device and slot allow, and as fast while the device computes."""
+    link = _link(seen)
+    if link.width is None or link.max_width is None:
+        return _unread(seen, "width of the link to the host", "pcie")
+    faults: list[Fault] = []
+    if link.width < link.max_width:
+        faults.append(Fault("HostLinkBelowMaximum", f"its link to the host has {link.width} of {link.max_width} lanes"))
+    row, widest = links_of(seen.device.name), max((_link(_peer(seen, peer)).max_width or 0 for peer in seen.peers), default=0)
+    if link.max_width < widest:
+        faults.append(Fault("HostLinkBelowMaximum", f"its slot gives {link.max_width} lanes, those of its peers in the node {widest}"))
+    elif row and link.max_width < row.width:
+        words = f"device and slot allow {link.max_width} lanes of the {row.width} that the product has"
+        faults.append(Fault("HostLinkBelowMaximum", words, grave=False))
+    busy = _computes(seen.device)
+    if busy and link.generation and link.max_generation and link.generation < link.max_generation:
+        words = f"its link to the host runs at generation {link.generation} of {link.max_generation} while it computes"
+        faults.append(Fault("HostLinkBelowMaximum", words))
+    load = "under load" if busy else "idle, so its speed is not judged"
+    return Answer(f"x{link.width} of x{link.max_width}, generation {link.generation} of {link.max_generation} {load}", faults)
+
+
+def _peer(seen: Seen, device: Device) -> Seen:
+    return msgspec.structs.replace(seen, device=device)
+
+
+def _link(seen: Seen) -> Pcie:
+    """The link by the driver; where it does not say, by sysfs."""
+    own = seen.device.pcie or Pcie()
+    if own.width is not None and own.max_width is not None:
+        return own
+    at = short_address(seen.device.pci_address)
+    function = next((one for one in seen.document.host.pci if at and short_address(one.address) == at), None)
+    now, most = _of_sysfs(function.link if function else ""), _of_sysfs(function.max_link if function else "")
+    return Pcie(generation=now[0], width=now[1], max_generation=most[0], max_width=most[1])
+
+
+def _of_sysfs(text: str) -> tuple[int | None, int | None]:
+    """Generation and width of ``32.0 GT/s PCIe x16``; 0 lanes stand for a link that is down."""
+    match = re.match(r"([\d.]{3,4}) GT/s.{0,8}x(\d{1,2})\Z", text)
+    return (_SPEEDS.get(match[1]), int(match[2]) or None) if match else (None, None)
+
+
+def short_address(address: str) -> str:
+    """A PCI address as the kernel writes it: ``0000:1b:00.0`` for NVML's ``00000000:1B:00.0``."""
+    domain, colon, rest = address.lower().partition(":")
+    return f"{domain[-4:]}:{rest}" if colon else ""
+
+
+def _computes(device: Device) -> bool:
+    return bool(device.power and device.power_limit and device.power >= _UNDER_LOAD * device.power_limit)
+
+
+_BRAKES = {"hardware slowdown", "hardware thermal slowdown", "hardware power brake"}
+
+
+def slowdown(seen: Seen) -> Answer:
+    """HW-05: the hardware slows the device down neither for heat nor for power. Its own power limit is no fault."""
+    clocks = seen.device.clocks
+    if clocks is None or "clocks.slowdowns" in seen.device.unread:
+        return _unread(seen, "reasons of low clocks", "clocks.slowdowns", "clocks")
+    power = "hardware power brake" in clocks.slowdowns
+    faults = [
+        Fault("PowerBrake" if power else "TooHot", f"{name} is active ({_state(seen.device)})")
+        for name in sorted(clocks.slowdowns, key=lambda name: name != "hardware power brake")
+        if name in _BRAKES
+    ]
+    if not faults and "software thermal slowdown" in clocks.slowdowns:
+        faults.append(Fault("TooHot", f"the driver slows it down for heat ({_state(seen.device)})", grave=False))
+    return Answer("; ".join(clocks.slowdowns) or "no slowdown", faults)
+
+
+def _state(device: Device) -> str:
+    parts = (
+        ("°C", device.temperature),
+        ("W", None if device.power is None else round(device.power)),
+        ("MHz", device.clocks.sm if device.clocks else None),
+    )
+    return ", ".join(f"{value} {unit}" for unit, value in parts if value is not None) or "no measures"
+
+
+def recovery(seen: Seen) -> Answer:
+    """HW-08: the driver itself advises to do nothing with the device."""
+    action = seen.device.recovery_action
+    if action is None:
+        return _unread(seen, "advice on recovery", "recoveryAction")
+    if action == "none":
+        return Answer("none")
+    cause = "NodeNeedsReboot" if "reboot" in action else "DeviceNeedsReset" if "reset" in action else "RecoveryAsked"
+    return Answer(faults=[Fault(cause, f"the driver asks for recovery: {action}")])
+
+
+_NO_FABRIC = ("", "not supported")
+
+
+def fabric(seen: Seen) -> Answer:
+    """HW-06: every NVLink is up, and the device has joined the fabric that its product or its peers have."""
+    device, row = seen.device, links_of(seen.device.name)
+    listed = len(device.links)
+    down = [str(link.number) for link in device.links if not link.active]
+    up = listed - len(down)
+    faults = [*_links_down(seen, row, up, down), *_out_of_fabric(seen, row)]
+    if faults:
+        return Answer(faults=faults)
+    in_fabric = f"fabric {device.fabric.state}" if device.fabric and device.fabric.state not in _NO_FABRIC else ""
+    if not listed and not in_fabric:
+        hidden = row and row.nvlinks and row.joined == "board" and seen.driver.way is not Way.NVML
+        return Answer(unknown=f"{seen.driver.way} prints no NVLinks") if hidden else Answer(absent="it has no NVLink")
+    if (row is None and down) or (row and 0 < listed < row.nvlinks):
+        return Answer(
+            unknown=f"{up} of {listed} links are up, and {'how many the product has' if row is None else 'the others'} could not be read"
+        )
+    if not up and not in_fabric:
+        return Answer(absent="none of its links is connected: it works by itself")
+    return Answer("; ".join(part for part in (f"{up} links up" if listed else "", in_fabric) if part))
+
+
+def _links_down(seen: Seen, row: ProductLinks | None, up: int, down: Sequence[str]) -> Iterator[Fault]:
+    """NVLinks that should be up. A device that is alone in its machine, or gave its links up for MIG (Ampere), has none to expect."""
+    device = seen.device
+    alone = len(seen.peers) < 2 or (device.mig is not None and device.mig.enabled)
+    if row is None or not row.nvlinks or (not up and alone):
+        return
+    if row.joined == "bridge":
+        if up % row.step:
+            yield Fault("NvlinkDown", f"{up} links are up, and a bridge has {row.step}: {', '.join(down)} are down")
+    elif up < row.nvlinks and down:
+        yield Fault("NvlinkDown", f"{up} of {row.nvlinks} links are up: {', '.join(down)} are down")
+    elif not device.links and any(peer.links for peer in seen.peers):
+        yield Fault("NvlinkDown", f"the driver lists none of its {row.nvlinks} links, and those of its peers")
+
+
+def _out_of_fabric(seen: Seen, row: ProductLinks | None) -> Iterator[Fault]:
+    found = seen.device.fabric
+    if found is None or found.state in _NO_FABRIC:
+        if any(peer.fabric and peer.fabric.state == "completed" for peer in seen.peers):
+            yield Fault("FabricNotReady", "it is in no fabric, and its peers are in one")
+        return
+    if found.state != "completed":
+        yield Fault("FabricNotReady", f"its fabric is {found.state}: CUDA does not start on it (error 802)")
+        return
+    if found.status != "success":
+        yield Fault("FabricNotReady", f"its fabric ended with {found.status}")
+    yield from _unwell(found)
+    if row and row.rack:
+        if not found.clique:
+            yield Fault("FabricNotReady", "its clique is 0: it reaches no other machine of its rack")
+        elif not found.cluster_uuid.strip("0-"):
+            yield Fault("FabricNotReady", "its fabric has no cluster ID: it reaches no other machine of its rack")
+
+
+def _unwell(found: Fabric) -> Iterator[Fault]:
+    """What the driver says of the fabric's health; words that say nothing (``not supported``) are no fault."""
+    if found.summary not in (*_NO_FABRIC, "healthy"):
+        yield Fault("FabricDegraded", f"its fabric is {found.summary}")
+    for name, word in found.health.items():
+        if word not in (*_NO_FABRIC, "no", "none"):
+            yield Fault("FabricDegraded", f"fabric: {name} is {word}")
+
+
+def use(held: Callable[[str], str], persistence: bool | None) -> Judge:
+    """HW-07: the persistence mode is the policy's, and nothing computes on a device of a node whose devices no pod holds.
+
+    ``held`` says which pods hold devices of a node; empty where none does. Which of them holds which device is not asked.
+    """
+
+    def judge(seen: Seen) -> Answer:
+        device, faults = seen.device, []
+        if persistence is not None and device.persistence is not None and device.persistence != persistence:
+            words = f"persistence mode is {_on(device.persistence)}, the policy wants it {_on(persistence)}"
+            faults.append(Fault("PersistenceUnlike", words))
+        computing = [process for process in device.processes if process.kind == "compute"]
+        pods = held(seen.node)
+        if computing and not pods:
+            pids = ", ".join(str(process.pid) for process in computing[:5])
+            faults.append(
+                Fault("ProcessWithoutPod", f"{len(computing)} processes compute on it and no pod holds a device of the node: {pids}")
+            )
+        if faults:
+            return Answer(faults=faults)
+        if persistence is not None and device.persistence is None:
+            return _unread(seen, "persistence mode", "persistence")
+        if any(field.startswith("processes") for field in device.unread):
+            return _unread(seen, "list of processes", "processes")
+        if computing:
+            return Answer(absent=f"{len(computing)} processes compute on it, and pods hold devices of the node: {pods}")
+        return Answer(f"no process; persistence mode {'not known' if device.persistence is None else _on(device.persistence)}")
+
+    return judge
+
+
+def _on(mode: bool) -> str:
+    return "on" if mode else "off"

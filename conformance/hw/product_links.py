@@ -1,0 +1,42 @@
+"""Links of products as dated data: PCIe to the host, NVLinks and what joins them."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from fixtures.text import typed
+
+_FILE = Path(__file__).with_name("product_links.yaml")
+
+
+class ProductLinks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of ``product_links.yaml``, whose head says what the fields mean."""
+
+    product: str
+    generation: int
+    width: int
+    nvlinks: int
+    joined: Literal["board", "bridge"]
+    step: int = 0
+    rack: bool = False
+    date: datetime.date
+    source: str
+
+
+@functools.cache  # a file of the package
+def rows() -> tuple[ProductLinks, ...]:
+    """Every row, in order."""
+    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[ProductLinks]))
+
+
+@functools.lru_cache(maxsize=256)  # a fleet has few products
+def links_of(product: str) -> ProductLinks | None:
+    """The row of a device's name; None for a product that no row has."""
+    return next((row for row in rows() if fnmatchcase(product, row.product)), None)

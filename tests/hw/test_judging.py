@@ -1,0 +1,300 @@
+"""The health of devices, judged from what real pynvml reads of a mocked driver: faults by cause and device, no healthy one blamed."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.hw import product_links
+from conformance.hw.firmware import check_firmware
+from conformance.hw.judging import Documents, fabric, host_link, memory, per_device, recovery, slowdown, use
+from conformance.hw.kernel_errors import check_kernel_errors
+from fixtures.nodeprobe.document import (
+    Clocks,
+    Device,
+    Document,
+    Driver,
+    Ecc,
+    Fabric,
+    Host,
+    Link,
+    Mig,
+    Pcie,
+    PciFunction,
+    Process,
+    RdmaPort,
+    Way,
+)
+from fixtures.verdict.findings import Finding, Outcome
+from tests.nodeprobe.tables import MACHINES, Table
+from tests.nodeprobe.test_nvml import COMPILER, each, library
+
+__all__ = ["library"]
+
+POLLS = int(os.environ.get("HEALTHY_POLLS", "40"))
+"""How often each healthy machine is asked. The environment asks for more."""
+
+with_driver = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked driver")
+PROFILES = {name: MACHINES[name] for name in ("h100", "a100-mig", "gb200", "l40s")}
+PROFILES["h100"] = {**PROFILES["h100"], **{f"{index}.fabric.state": 3 for index in range(8)}}  # as Fabric Manager leaves them
+SOUND = {Outcome.OK, Outcome.NOT_JUDGED}
+
+
+def judged(documents: Documents, *, pods: str = "", persistence: bool | None = True, hours: float = 24) -> Iterator[Finding]:
+    for judge in (memory, host_link, slowdown, fabric, recovery, use(lambda _: pods, persistence)):
+        yield from per_device(documents, judge, expected="", source="")
+    yield from check_kernel_errors(documents, hours)
+    yield from check_firmware(documents, [list(documents)])
+
+
+def a_document(*drivers: Driver, log: Sequence[str] | None = (), uptime: float = 1e6, **host: object) -> Document:
+    kernel = None if log is None else list(log)
+    return Document(suite="", taken_at="", drivers=list(drivers), host=Host(kernel_log=kernel, uptime=uptime, **host))  # type: ignore[arg-type]
+
+
+def a_driver(name: str, count: int = 2, vendor: str = "nvidia", way: Way = Way.NVML, **fields: object) -> Driver:
+    """A driver of equal devices; ``fields`` are those of the first."""
+    devices = [Device(index=index, name=name, pci_address=f"00000000:{0x10 + index:02x}:00.0") for index in range(count)]
+    for field, value in fields.items():
+        setattr(devices[0], field, value)
+    return Driver(vendor=vendor, way=way, devices=devices)
+
+
+def links(up: int, of: int) -> list[Link]:
+    return [Link(number=number, active=number < up) for number in range(of)]
+
+
+FAULTS: list[tuple[Table, str]] = [
+    ({"1.ecc.uncorrected": 4}, "DeviceNeedsReset"),
+    ({"1.remap.pending": 1}, "DeviceNeedsReset"),
+    ({"1.remap.failed": 1, "1.remap.pending": 1}, "DeviceNeedsReplacement"),
+    ({"1.retired.single": 55, "1.retired.double": 5}, "DeviceNeedsReplacement"),
+    ({"1.retired.single": 2, "1.retired.pending": 1}, "DeviceNeedsReset"),
+    ({"1.pcie.width": 8}, "HostLinkBelowMaximum"),
+    ({"1.pcie.generation": 2, "1.power": 600_000}, "HostLinkBelowMaximum"),
+    ({"1.pcie.width": 8, "1.pcie.max_width": 8}, "HostLinkBelowMaximum"),
+    ({"1.slowdowns": 0x48}, "TooHot"),
+    ({"1.slowdowns": 0x88}, "PowerBrake"),
+    ({"1.recovery": 4}, "DeviceNeedsReset"),
+    ({"1.recovery": 2}, "NodeNeedsReboot"),
+    ({"1.recovery": 6}, "RecoveryAsked"),
+    ({"1.fabric.state": 2}, "FabricNotReady"),
+    ({"1.fabric.state": 3, "1.fabric.clique": 1, "1.fabric.uuid": 7, "1.fabric.status": 999}, "FabricNotReady"),
+    ({"1.fabric.state": 3, "1.fabric.clique": 1, "1.fabric.uuid": 7, "1.fabric.mask": 0x10, "1.fabric.summary": 2}, "FabricDegraded"),
+    ({"1.link.5": 0}, "NvlinkDown"),
+    ({"1.processes": 2}, "ProcessWithoutPod"),
+    ({"1.persistence": 0}, "PersistenceUnlike"),
+    ({"1.vbios": "90.00.00.00.00"}, "FirmwareDiffers"),
+]
+
+
+@with_driver
+@pytest.mark.parametrize("name", PROFILES)
+def test_each_fault_is_found_by_its_cause_on_its_device(library: Path, tmp_path: Path, name: str) -> None:
+    without = {key for key, told in (("1.link.5", "1.links"), ("1.fabric.state", "1.fabric.state")) if told not in PROFILES[name]}
+    able = [(fault, cause) for fault, cause in FAULTS if not without & fault.keys()]
+    drivers = each(library, tmp_path, [{**PROFILES[name], **fault} for fault, _ in able])
+    assert len(able) >= 12
+    for driver, (fault, cause) in zip(drivers, able, strict=True):
+        found = [finding for finding in judged({"node-0": a_document(driver)}) if finding.outcome not in SOUND]
+        assert {(finding.outcome, finding.cause) for finding in found} == {(Outcome.BAD, cause)}, (fault, found)
+        assert all("GPU 1" in finding.subject.name or "GPU 1 has" in finding.message for finding in found), found
+
+
+@with_driver
+@pytest.mark.parametrize("name", PROFILES)
+def test_no_healthy_machine_is_blamed_however_often_it_is_asked(library: Path, tmp_path: Path, name: str) -> None:
+    dice = random.Random(name)
+    [driver] = each(library, tmp_path, [PROFILES[name]])
+    for poll in range(POLLS):
+        for device in driver.devices:
+            wobble(device, dice)
+        found = list(judged({"node-0": a_document(driver, log=HARMLESS), "node-1": a_document(driver)}))
+        assert not [finding for finding in found if finding.outcome not in SOUND], poll
+        assert sum(finding.outcome is Outcome.OK for finding in found) > 8 * len(driver.devices)
+
+
+HARMLESS = (
+    "[999990.1] NVRM: Xid (PCI:0000:10:00): 31, pid=7, name=python, Ch 00000008, MMU Fault",
+    "[999991.1] NVRM: Xid (PCI:0000:10:00): 45, pid=7, name=python, Ch 00000008",
+    "[999992.1] NVRM: Xid (PCI:0000:11:00 GPU-I:05): 43, pid=8, name=python, Ch 00000010",
+    "[1.5] NVRM: Xid (PCI:0000:12:00): 119, pid=9, Timeout after 6s of waiting for RPC response from GPU0 GSP!",
+    "[999993.1] mlx5_core 0000:1a:00.0 ens1: Link up",
+)
+
+
+def wobble(device: Device, dice: random.Random) -> None:
+    """What changes on a healthy device from one moment to the next: it computes or idles, and idle links and clocks go down."""
+    pcie, clocks, ecc, limit = device.pcie or Pcie(), device.clocks or Clocks(), device.ecc or Ecc(), device.power_limit or 1
+    busy = dice.random() < 0.5
+    device.power = limit * (dice.uniform(0.6, 1.05) if busy else dice.uniform(0.05, 0.3))
+    pcie.generation = pcie.max_generation if busy else dice.choice([1, 2, 4])
+    pcie.replays = (pcie.replays or 0) + dice.randrange(3)
+    clocks.sm = dice.randrange(900, 1980) if busy else dice.choice([210, 345])
+    clocks.slowdowns = dice.choice([[], ["software power cap"]]) if busy else []
+    device.temperature = dice.randrange(25, 82)
+    ecc.corrected = (ecc.corrected or 0) + dice.randrange(2)
+    device.memory_used = dice.randrange(1 << 34)
+
+
+NOT_SUPPORTED = dict.fromkeys(("ecc", "remapping", "retiredPages"), "Not Supported")
+H100, A100_PCIE, GB200 = "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe", "NVIDIA GB200"
+DONE = Fabric(state="completed", status="success")
+REPORTS = [
+    # https://github.com/NVIDIA/NVSentinel/pull/1481, https://github.com/NVIDIA/DCGM/issues/49: cards without a bridge have no link
+    (fabric, a_driver(A100_PCIE, links=links(0, 12)), Outcome.NOT_JUDGED, ""),
+    # https://github.com/Azure/azurehpc-health-checks/issues/162: bridges join 12 of 18 links
+    (fabric, a_driver("NVIDIA H100 NVL", links=[Link(number=n, active=n % 6 < 4) for n in range(18)]), Outcome.OK, ""),
+    (
+        fabric,
+        a_driver("NVIDIA H100 NVL", links=[Link(number=n, active=n % 6 < 4 and n != 2) for n in range(18)]),
+        Outcome.BAD,
+        "NvlinkDown",
+    ),
+    # https://github.com/Azure/azhpc-diagnostics/issues/73: two of the six links of a V100 are inactive, and it works
+    (fabric, a_driver("Tesla V100-SXM2-32GB", links=[Link(number=n, active=n not in (3, 5)) for n in range(6)]), Outcome.BAD, "NvlinkDown"),
+    # https://github.com/Azure/azhpc-images/pull/506: completed without resources, and no clique
+    (fabric, a_driver(GB200, fabric=Fabric(state="completed", status="insufficient resources", clique=0)), Outcome.BAD, "FabricNotReady"),
+    (fabric, a_driver(GB200, fabric=Fabric(state="completed", status="success", clique=0)), Outcome.BAD, "FabricNotReady"),
+    # https://github.com/leptonai/gpud/pull/1106: the driver knows state and clique, and supports no summary
+    (
+        fabric,
+        a_driver(GB200, fabric=Fabric(state="completed", status="success", clique=4026, cluster_uuid="9c6f5af3", summary="not supported")),
+        Outcome.OK,
+        "",
+    ),
+    # https://github.com/leptonai/gpud/pull/1206: a Grace Hopper machine without a switch has neither links nor fabric
+    (fabric, a_driver("NVIDIA GH200 480GB", 1, fabric=Fabric(state="not supported", status="")), Outcome.NOT_JUDGED, ""),
+    # https://github.com/NVIDIA/NVSentinel/issues/883: the fabric manager did not start
+    (fabric, a_driver(H100, fabric=Fabric(state="not started", status="")), Outcome.BAD, "FabricNotReady"),
+    # in MIG mode Ampere gives its links up; a device that is alone in a virtual machine has nobody to link to
+    (fabric, a_driver("NVIDIA A100-SXM4-40GB", links=links(0, 12), mig=Mig(enabled=True, pending=True)), Outcome.NOT_JUDGED, ""),
+    (fabric, a_driver(H100, 1, links=links(0, 18), fabric=DONE), Outcome.OK, ""),
+    (fabric, a_driver(H100, links=links(0, 18), fabric=DONE), Outcome.BAD, "NvlinkDown"),
+    (fabric, a_driver("NVIDIA X1", links=links(3, 18)), Outcome.UNDECIDED, "NotUnderstood"),
+    (fabric, a_driver(H100, links=links(3, 3)), Outcome.UNDECIDED, "NotUnderstood"),
+    # https://github.com/Syllo/nvtop/issues/6, https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1010: idle links are slow
+    (
+        host_link,
+        a_driver("NVIDIA L4", pcie=Pcie(generation=1, width=16, max_generation=4, max_width=16), power=12.0, power_limit=72.0),
+        Outcome.OK,
+        "",
+    ),
+    # https://github.com/local-inference-lab/rtx6kpro/pull/88: generation 2 for hours of training, and nobody noticed
+    (
+        host_link,
+        a_driver("NVIDIA RTX PRO 6000", pcie=Pcie(generation=2, width=16, max_generation=5, max_width=16), power=550.0, power_limit=600.0),
+        Outcome.BAD,
+        "HostLinkBelowMaximum",
+    ),
+    # https://github.com/NVIDIA/NVSentinel/issues/890: trained down to fewer lanes after maintenance
+    (host_link, a_driver(H100, pcie=Pcie(generation=3, width=8, max_generation=5, max_width=16)), Outcome.BAD, "HostLinkBelowMaximum"),
+    (
+        host_link,
+        a_driver("NVIDIA L40S", 1, pcie=Pcie(generation=4, width=8, max_generation=4, max_width=8)),
+        Outcome.ADVISED,
+        "HostLinkBelowMaximum",
+    ),
+    (host_link, a_driver("GRID A100-10C", unread=dict.fromkeys(("pcie.width", "pcie.maxWidth"), "Not Supported")), Outcome.NOT_JUDGED, ""),
+    (host_link, a_driver(H100, unread={"pcie.width": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
+    # https://github.com/NVIDIA/k8s-device-plugin/issues/12: a device of a GeForce has no ECC; https://github.com/leptonai/gpud/pull/80
+    (memory, a_driver("NVIDIA GeForce RTX 4090", unread=NOT_SUPPORTED), Outcome.NOT_JUDGED, ""),
+    (memory, a_driver(H100, unread={**NOT_SUPPORTED, "ecc": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
+    (memory, a_driver(H100, unread={}), Outcome.UNDECIDED, "NotUnderstood"),
+    (recovery, a_driver(H100, unread={"recoveryAction": "Not Supported"}), Outcome.NOT_JUDGED, ""),
+    (recovery, a_driver(H100, lost=True), Outcome.UNDECIDED, "NotUnderstood"),
+    (use(lambda _: "team-a/train", None), a_driver(H100, processes=[Process(pid=7, kind="compute")]), Outcome.NOT_JUDGED, ""),
+    (use(lambda _: "", None), a_driver(H100, processes=[Process(pid=7, kind="graphics")]), Outcome.OK, ""),
+    (use(lambda _: "", True), a_driver(H100, unread={"persistence": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
+]
+
+
+@pytest.mark.parametrize("row", REPORTS, ids=range(len(REPORTS)))
+def test_what_others_reported_is_judged_as_they_found_it(row: tuple) -> None:  # type: ignore[type-arg]
+    judge, driver, outcome, cause = row
+    first = next(per_device({"node-0": a_document(driver)}, judge, expected="", source=""))
+    assert (first.outcome, first.cause) == (outcome, cause), first.message
+
+
+def test_a_link_that_the_driver_does_not_know_is_read_from_sysfs() -> None:
+    function = PciFunction(address="0000:10:00.0", vendor="1002", device="74a1", kind="accelerator", link="32.0 GT/s PCIe x8")
+    function.max_link = "32.0 GT/s PCIe x16"
+    driver = a_driver("AMD Instinct MI300X", 1, vendor="amd")
+    [found] = per_device({"node-0": a_document(driver, pci=[function])}, host_link, expected="", source="")
+    assert (found.cause, "8 of 16 lanes" in found.message) == ("HostLinkBelowMaximum", True)
+
+
+LOGS = [
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."], "NodeNeedsReboot"),
+    (["[999000.0] NVRM: GPU 0000:10:00.0: GPU has fallen off the bus."], "NodeNeedsReboot"),
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 119, pid=1, Timeout after 6s of waiting for RPC response"], "DeviceNeedsReset"),
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 48, pid=1, DBE"], "DeviceNeedsReset"),
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 142, unrecoverable"], "DeviceNeedsReplacement"),
+    (
+        ["[999000.0] NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"],
+        "NodeNeedsReboot",
+    ),
+    (
+        ["[999000.0] NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"],
+        "DeviceNeedsReset",
+    ),
+    (["[999000.0] nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"], "RecoveryAsked"),
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 999, something new"], "NotUnderstood"),
+    (["[10.0] NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."], ""),  # 11 days ago: the device answers since
+    (
+        [
+            "[999000.0] NVRM: Xid (PCI:0000:10:00): 119, Timeout",
+            "[999500.0] NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+        ],
+        "",
+    ),
+    # https://github.com/NVIDIA/NVSentinel/pull/1629: one crashed job raised Xid 45 on 77 healthy nodes
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 45, pid=1, Ch 00000001"] * 40, ""),
+    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 63, Row Remapper: New row marked for remapping"], ""),
+]
+
+
+@pytest.mark.parametrize(("log", "cause"), LOGS)
+def test_the_kernel_log_is_judged_by_the_catalogue_of_xids(log: list[str], cause: str) -> None:
+    found = list(check_kernel_errors({"node-0": a_document(a_driver(H100), log=log)}, 24))
+    assert {finding.cause for finding in found} - {""} == ({cause} if cause else set())
+    assert found[1].outcome is Outcome.OK, "its neighbour is well"
+
+
+def test_a_log_that_nobody_may_read_and_a_machine_of_another_vendor_have_no_xids() -> None:
+    hidden, amd = a_document(a_driver(H100), log=None), a_document(a_driver("AMD Instinct MI300X", vendor="amd"))
+    assert {finding.outcome for finding in check_kernel_errors({"a": hidden, "b": amd}, 24)} == {Outcome.NOT_JUDGED}
+
+
+def test_firmware_is_compared_among_parts_of_one_board() -> None:
+    def node(vbios: str, inforom: str, adapter: str, board: str = "MT_0838") -> Document:
+        port = RdmaPort(adapter="mlx5_0", port=1, firmware=adapter, board=board)
+        return a_document(a_driver(H100, 1, vbios=vbios, inforom=inforom), rdma=[port])
+
+    usual = ("96.00.74.00.01", "G520.0200.00.05", "28.43.1014")
+    documents = {
+        "same-0": node(*usual),
+        "same-1": node(*usual),
+        "old": node("96.00.30.00.01", "G520.0200.00.03", "28.39.1002"),
+        "another-board": node("96.00.A5.00.01", "G525.0225.00.05", "20.1", "DEL_0001"),
+    }
+    found = {finding.subject.name: finding for finding in check_firmware(documents, [list(documents)])}
+    assert {name: finding.outcome for name, finding in found.items()} == {
+        **dict.fromkeys(("same-0", "same-1"), Outcome.OK),
+        "old": Outcome.BAD,
+        "another-board": Outcome.NOT_JUDGED,
+    }
+    assert "GPU 0 has VBIOS" in found["old"].message
+    assert "mlx5_0 has firmware" in found["old"].message
+
+
+def test_the_rows_of_products_are_dated_and_say_where_from() -> None:
+    rows = product_links.rows()
+    assert len(rows) >= 12
+    assert all(row.source and row.date.year >= 2026 and (row.joined == "board" or row.step) for row in rows)
+    named = {"NVIDIA H200": 18, "NVIDIA A10": 0, "NVIDIA A100-SXM4-80GB": 12, "NVIDIA GB300": 18, "AMD Instinct MI300X": 7, "Tesla T4": 0}
+    assert {name: row.nvlinks for name in named if (row := product_links.links_of(name))} == named
