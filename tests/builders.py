@@ -1,7 +1,5 @@
 """Objects for tests, short to write: what is not said is what a healthy NVIDIA cluster has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

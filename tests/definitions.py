@@ -1,7 +1,5 @@
 """CustomResourceDefinitions of add-ons, as a scenario has them."""
 
-from __future__ import annotations
-
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import Scenario

@@ -1,7 +1,5 @@
 """What unit tests of checks look at: the outcome of every subject, and what the findings say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fixtures.verdict.findings import Finding, Outcome

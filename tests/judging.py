@@ -1,7 +1,5 @@
 """Read requirements over a snapshot in this process, by the tests of the catalogue themselves: a run without pytest around it."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Callable, Iterable

@@ -4,8 +4,6 @@ They read a command's frames before they have made the streams for them, so a co
 (kubernetes/kubernetes, client-go, tools/remotecommand/websocket.go).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 

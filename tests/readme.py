@@ -1,7 +1,5 @@
 """The commands of README.md, as a reader copies them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

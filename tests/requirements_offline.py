@@ -1,7 +1,5 @@
 """Read requirements over a scenario's initial objects, without a server: fast, and the same snapshot that a run would read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Captured outputs of real clusters, kept outside the project: other people's text, read in place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A simulated API server in a thread of the test's process, for tests that drive it with the suite's synchronous client."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Sequence

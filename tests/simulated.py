@@ -1,7 +1,5 @@
 """A whole simulated cluster in a thread of the test's process, so that a test can order faults of its API."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import threading

@@ -1,7 +1,5 @@
 """How much work something is, counted and not timed: the same on every machine, however busy."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

@@ -1,7 +1,5 @@
 """Faults of the simulated API server, on demand of a test."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Awaitable
 

@@ -1,7 +1,5 @@
 """Waiting in a test's own loop for what an object is to become."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

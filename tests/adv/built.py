@@ -1,7 +1,5 @@
 """A scenario's objects, with or without a defect, as a scope: what the checks see of a simulated cluster, without the server."""
 
-from __future__ import annotations
-
 import functools
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """ADV-01, ADV-02 and DRA-03 where devices are offered through DRA: incomplete, classless, tainted, lost, and what only looks like it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.adv.labels import check_labels

@@ -5,8 +5,6 @@ process of its own, so that only the readers are measured. The full run is on a 
 ``make bench`` writes ``out/bench.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

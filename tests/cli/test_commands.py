@@ -1,7 +1,5 @@
 """Every command helps: what it is for, what each argument means, and examples that its own parser takes."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The completion scripts, asked as the shells ask them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

@@ -1,7 +1,5 @@
 """The doctor's diagnosis of a trial: devices that probes can use, what is in the way, and the words for it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

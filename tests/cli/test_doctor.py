@@ -1,7 +1,5 @@
 """``gpu-conformance doctor`` against clusters that answer, that refuse, and that are none."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

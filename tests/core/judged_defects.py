@@ -1,7 +1,5 @@
 """Scenarios and defects, each judged once: by all requirements that read, over the objects that it begins with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 

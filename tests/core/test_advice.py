@@ -1,7 +1,5 @@
 """Advice: every cause keeps the rules, its commands name what is there, and each of them reads or mends."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Times as clusters write them, and ages as every message says them."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.kubernetes.times import moment

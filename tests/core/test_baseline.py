@@ -1,7 +1,5 @@
 """``--baseline``: a run that is worse than an earlier one is not conformant, and every view says in what."""
 
-from __future__ import annotations
-
 import html as markup
 from datetime import date
 from xml.etree import ElementTree as ET

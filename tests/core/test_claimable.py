@@ -1,7 +1,5 @@
 """What probes can claim of a node, and how they ask for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

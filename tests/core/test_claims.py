@@ -1,7 +1,5 @@
 """Claims of pods are followed to the driver behind them: only those of accelerators make a device pod (FENCE-02, FENCE-08, PSA-02)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Nothing of a run stays while the API is in trouble, nothing else goes, and what stays is named."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How much of the catalogue was judged, why not the rest, and what of that keeps a run from being conformant."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.coverage.floor import floor_of

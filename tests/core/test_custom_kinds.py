@@ -1,7 +1,5 @@
 """Custom kinds that may hold pods: how they are found, what is kept of their objects, and where that ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A default name of the platform's namespaces counts only where the cluster shows that its product is installed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Events as a kind of the snapshot: both shapes, no more than warnings, bounded, and never needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs in forked processes are as those of an interpreter of their own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from pathlib import Path

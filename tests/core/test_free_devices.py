@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.devices.free_devices import is_shared, listable_places, usable_places

@@ -1,7 +1,5 @@
 """How many pods belong together, by the word of their owner, where no group or a smaller one says it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Pods that belong together by a group of any scheduler, or by an owner of a kind that the suite does not know: never absent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

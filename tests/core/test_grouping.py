@@ -1,7 +1,5 @@
 """Canary: some pairs of pytest and pytest-xdist ignore ``xdist_group`` in silence (pytest-xdist#1386); probes would then collide."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which images the suite's pods have: by vendor, from a mirror, with a pull Secret of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The devices of a report's inventory: by slice, with claims and owners."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

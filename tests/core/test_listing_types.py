@@ -1,7 +1,5 @@
 """What ``listing("…")`` and ``items("…")`` promise to a type checker is how the items of each kind are decoded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_overloads, get_type_hints
 

@@ -1,7 +1,5 @@
 """What a saved snapshot does not hold is never taken for what the cluster does not have, whichever kind and requirement it is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator

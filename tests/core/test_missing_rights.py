@@ -1,7 +1,5 @@
 """A caller with a right less: nothing is created that could not be removed, and what is refused says so at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

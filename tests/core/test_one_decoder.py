@@ -3,8 +3,6 @@
 So each bound of a text or an answer is proven once, at the file that holds it.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A plain kubeconfig is opened as the official client opens it, only sooner; whatever is not plain is left to that client."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import ssl

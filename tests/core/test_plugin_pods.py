@@ -1,7 +1,5 @@
 """A plugin that is away is named as such: capacity stays and nothing is allocatable."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

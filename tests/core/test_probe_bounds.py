@@ -1,7 +1,5 @@
 """What probes may do to others: every pod is bounded on the node's side, and none can take the place of a tenant's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A process is known to have ended only when it was of this boot of this machine, of this PID namespace, and is there no more."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

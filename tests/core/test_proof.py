@@ -1,7 +1,5 @@
 """What vouches for a run: written before the act, by UID, and nothing that a tenant can write."""
 
-from __future__ import annotations
-
 import stat
 import time
 from pathlib import Path

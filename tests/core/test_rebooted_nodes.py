@@ -1,7 +1,5 @@
 """What REQ, GANG and DRA say of a node that was rebooted three minutes ago: nothing yet. Once it has had time, they judge it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

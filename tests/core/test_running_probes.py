@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.probes.running import ended, pinned_pod, pod_trouble

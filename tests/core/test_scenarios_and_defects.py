@@ -4,8 +4,6 @@ All requirements that read are judged by the tests of the catalogue, over the ob
 matrix proves the same in whole runs, for probes too; this takes seconds.
 """
 
-from __future__ import annotations
-
 import shlex
 from itertools import pairwise, takewhile
 

@@ -1,7 +1,5 @@
 """CEL selectors of devices: plain comparisons are weighed, and what is more than that decides nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.dynamic_resources.selectors import MAX_EXPRESSION, selector_of

@@ -1,7 +1,5 @@
 """Clusters in motion: what is just being changed is asked again, what takes too long is not."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pods of one page hold their equal parts once, and are otherwise what a plain decoder makes of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """What is simulated is told by its nodes' own marks, however it is reached; a mark changes words and softens nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Types are met by one thread at a time: a second that meets one with it ends the process (docs/decisions/one-thread-meets-a-type.md)."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What keeps a run from being conformant although nothing that it judged is bad: see each name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

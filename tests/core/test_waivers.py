@@ -1,7 +1,5 @@
 """Waivers: what a file may say, what they cover, and that none outlives its use."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pods of a watch: what did not change is not decoded again."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.cluster.trouble import ApiTrouble

@@ -1,7 +1,5 @@
 """Probes of several requirements run in one wave, within the free devices, and leave each other's pods alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

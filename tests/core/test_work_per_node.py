@@ -1,7 +1,5 @@
 """What judging costs grows with the cluster and no faster: work is counted, in function calls, on fleets of three sizes."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

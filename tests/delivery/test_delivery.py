@@ -1,7 +1,5 @@
 """The results of a run reach each destination whole, or the job says which they did not reach."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """``gpu-conformance job`` against the simulated cluster, as the Job in a cluster runs it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The verdict on each node: what the labels may say, about which cluster, and until when."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path

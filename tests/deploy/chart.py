@@ -1,7 +1,5 @@
 """Renders the chart's templates: with helm where it can be had, and with the few actions that the generator writes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

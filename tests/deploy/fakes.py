@@ -1,7 +1,5 @@
 """Distributions that are not installed."""
 
-from __future__ import annotations
-
 from email.message import Message
 from importlib.metadata import Distribution
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands and files that the pages name are there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

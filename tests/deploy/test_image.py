@@ -1,7 +1,5 @@
 """The image's layout: digests, user and files are what a runtime expects, and the same input gives the same bytes."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

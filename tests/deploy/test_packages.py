@@ -1,7 +1,5 @@
 """Chart, kustomize and Sonobuoy plugin: one source, pods that meet the restricted standard, rights that are used and no others."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

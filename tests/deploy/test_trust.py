@@ -1,7 +1,5 @@
 """Licences, bill of materials and signatures: what may not be shipped is found, and an edited file does not verify."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -3,8 +3,6 @@
 Needs root, to change root; without it, it says that nothing was tried.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -4,8 +4,6 @@ Jobs run at the same time: lint of what changed, the unit tests of the requireme
 of the detection matrix that tell of the requirement. :func:`jobs` is the list.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

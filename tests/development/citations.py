@@ -4,8 +4,6 @@ A citation is a path to a page, with or without a heading: ``docs/facts/labels.m
 makes it. Functions take texts by path, relative to the tree's root with forward slashes.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """``make docs``: write every file of the checkout that is generated. :func:`generated` is the list of them all."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ What the graph does not show counts as reached: everything by a file that is no 
 by a test that starts programs, imports by name or reads files of the project.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -3,8 +3,6 @@
 They show a simulated cluster with two faults, and say so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import html

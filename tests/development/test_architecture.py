@@ -1,7 +1,5 @@
 """docs/architecture.md tells the way of a verdict step by step: each step names code that exists, and the way stays short."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

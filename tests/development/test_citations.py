@@ -1,7 +1,5 @@
 """Every citation of a page leads to a page and a heading that exist, and every fact is cited."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

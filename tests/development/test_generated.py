@@ -1,7 +1,5 @@
 """Every generated file is as ``make docs`` writes it, and ``make docs`` mends one that is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.development.generated import ROOT, generated, stale, write

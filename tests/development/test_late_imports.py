@@ -1,7 +1,5 @@
 """A run starts within a second only while it imports nothing that it may not need."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

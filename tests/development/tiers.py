@@ -4,8 +4,6 @@ Steps run one after the other; one that fails stops none. Tests with the mark ``
 in CPU seconds, because wall time depends on what else the machine does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

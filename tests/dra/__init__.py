@@ -1,7 +1,5 @@
 """Objects of dynamic resource allocation (resource.k8s.io/v1) for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from fixtures.kubernetes.models import Json

@@ -1,7 +1,5 @@
 """DRA-08: what the answers about admin access mean, and whose namespaces are labelled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """DRA-11: devices that are given twice or gone while held, and shares that are no fault."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """DRA-05: what became of a claim, step by step, and what nobody can tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

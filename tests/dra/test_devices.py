@@ -1,7 +1,5 @@
 """DRA-03: devices that are published twice, or without what their peers have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

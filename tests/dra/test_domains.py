@@ -1,7 +1,5 @@
 """DRA-09: ComputeDomains, their members, cliques and IMEX daemons."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """DRA-06: what two claims were given, compared."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.dra.exclusive_claims import Given, judge_pair

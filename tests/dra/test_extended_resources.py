@@ -1,7 +1,5 @@
 """DRA-10, and amounts of extended resources that DRA serves in REQ-03, REQ-04, REQ-05, FENCE and GANG-09."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

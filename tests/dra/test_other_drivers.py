@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#other-drivers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """DRA-02: pools, their nodes and the pods of their drivers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a container without nvidia-smi was given, by its render nodes, and DRA-05 for drivers without UUIDs."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.dra.claim_life import ClaimLife, judge_life

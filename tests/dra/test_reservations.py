@@ -1,7 +1,5 @@
 """DRA-07: who a claim is reserved for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """DRA-04: taints of devices, their age, who set them, and claims that got the device all the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A plugin for ``-p``: workers are killed, as the kernel kills for memory. The one that is to judge FENCE-03, or all where DIES says so."""
 
-from __future__ import annotations
-
 import os
 import signal
 

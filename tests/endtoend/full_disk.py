@@ -1,7 +1,5 @@
 """A plugin for ``-p``: the disk of the report has room for ``GPU_CONFORMANCE_TEST_ROOM`` bytes below ``GPU_CONFORMANCE_TEST_DISK``."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

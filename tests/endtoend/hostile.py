@@ -1,7 +1,5 @@
 """A cluster whose every text wants out of the report: markup, terminal escapes, reordered lines, megabytes, credentials."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

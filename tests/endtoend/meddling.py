@@ -1,7 +1,5 @@
 """A plugin for ``-p``: what else may fail beside requirements in a run, as ``GPU_CONFORMANCE_TEST_MEDDLING`` names it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path

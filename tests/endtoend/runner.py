@@ -1,7 +1,5 @@
 """A reader of a step's log that takes lines for commands as the runner of GitHub Actions does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

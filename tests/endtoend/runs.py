@@ -1,7 +1,5 @@
 """Runs of the suite with a user's arguments, in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plugin for ``-p``: writes what a run left out, and what its requirements need, where the test that started it can read it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

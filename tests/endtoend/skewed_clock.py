@@ -1,7 +1,5 @@
 """A plugin for ``-p``: the run's own clock is off by the seconds of the variable CLOCK_SKEW."""
 
-from __future__ import annotations
-
 import os
 import time
 

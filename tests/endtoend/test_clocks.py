@@ -1,7 +1,5 @@
 """Runs on a machine whose clock is wrong: what they say of a cluster does not depend on it, and they say that clocks differ."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What fails beside the requirements (a fixture's end, a module, the user's own test) never ends in a green run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

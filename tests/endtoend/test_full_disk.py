@@ -1,7 +1,5 @@
 """A report that cannot be written whole never says that the run was good, in no file of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

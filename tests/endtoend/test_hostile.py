@@ -1,7 +1,5 @@
 """Hostile text from a cluster leads nowhere: the run ends properly, reports show it as text, credentials stay out."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

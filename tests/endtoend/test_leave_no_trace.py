@@ -1,7 +1,5 @@
 """Whatever ends a run, nothing of it stays; after SIGKILL, ``cleanup`` removes it and touches nothing else."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The detection matrix: every requirement can fail, and none fails without a reason."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

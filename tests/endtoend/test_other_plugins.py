@@ -1,7 +1,5 @@
 """The suite beside other plugins of pytest: without those it is used to, and with those that its settings leave out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

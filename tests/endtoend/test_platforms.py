@@ -1,7 +1,5 @@
 """Which presets a run applies, and where it says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

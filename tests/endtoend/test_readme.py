@@ -1,7 +1,5 @@
 """Every command in README.md works as it stands there, one after the other, for somebody whose cluster is healthy."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

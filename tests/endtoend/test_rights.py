@@ -1,7 +1,5 @@
 """What a run asks of the API is what the catalogue declares: nobody grants the suite a right by trial and error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whole runs against the embedded cluster: outputs, gate, selection, workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

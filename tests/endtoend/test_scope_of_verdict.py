@@ -1,7 +1,5 @@
 """The verdict carries its scope: what a run did not judge is said, and is never a bare "conformant" with exit code 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

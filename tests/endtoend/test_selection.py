@@ -1,7 +1,5 @@
 """A requirement is chosen by id or area: what is then judged, read and created, and what the run says of the others."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

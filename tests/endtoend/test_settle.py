@@ -1,7 +1,5 @@
 """``--settle``: a run waits for a change to end, says so, and judges then; without it the change is inconclusive."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

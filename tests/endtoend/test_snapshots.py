@@ -1,7 +1,5 @@
 """Saved snapshots: what the README's command saves is judged as the cluster is, and what was not saved is listed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a run prints: each failure once, as wide as it may be, plain in pipes, and no command for a CI system but its own."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """API trouble during a run is retried, or makes what depends on it inconclusive; it never passes or fails anything."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

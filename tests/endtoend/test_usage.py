@@ -1,7 +1,5 @@
 """Bad input: one clear line, exit code 4, no traceback, nothing written."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``--waivers`` in whole runs: over workers, over probes in a wave, and with files that cannot be used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """On clusters whose devices DRA offers as many requirements judge as with a device plugin, but for those that docs/dra.md lists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

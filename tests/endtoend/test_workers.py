@@ -1,7 +1,5 @@
 """Probes of a run with workers: one worker has them all, or they wait for each other."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A plugin for ``-p``: writes which worker judged each requirement that asks the cluster something, and from when to when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.fence.fence_probe import Attempt, judge_fence, pair, targets

@@ -1,7 +1,5 @@
 """Gangs whose devices come with claims: what a scheduler must have done for their pods, and what Kueue counts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """GANG-01: which gang scheduler is there and works, by what proves it and not by an API that is served."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

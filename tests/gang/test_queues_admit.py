@@ -1,7 +1,5 @@
 """GANG-11: queues with device work can admit it, by reports of queues that did not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """GANG-09 and GANG-10 for Volcano: what queues promise, and what was let in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Facts: docs/facts/local-control-plane.md#absent-webhooks.
 """
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

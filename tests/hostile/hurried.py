@@ -1,7 +1,5 @@
 """A plugin for ``-p``: a request that never ends costs a run seconds, and not half a minute."""
 
-from __future__ import annotations
-
 from fixtures.cluster.client import Cluster
 
 SECONDS = 4.0

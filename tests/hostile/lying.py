@@ -1,7 +1,5 @@
 """A server that answers whatever a test tells it to, byte for byte, and a session with it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping

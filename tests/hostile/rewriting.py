@@ -4,8 +4,6 @@
 removes the file.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a tenant makes in namespaces of his own hides nothing that is wrong with the platform, and makes nothing of it wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

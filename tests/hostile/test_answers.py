@@ -1,7 +1,5 @@
 """A good status over something else than what was asked for is trouble, for every caller."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

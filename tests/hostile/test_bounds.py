@@ -1,7 +1,5 @@
 """Every read has an end: in bytes, depth, pages and time, whatever a server sends."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

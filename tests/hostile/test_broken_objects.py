@@ -3,8 +3,6 @@
 One that cannot be read is left out, or undecided; none ends a requirement in an error, and none hides the whole object beside it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """``cleanup`` removes what is proven to be an ended run's, and nothing that merely says so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ages are judged by the API server's clock, unless what says its time is plainly false. This machine's clock may be wrong by years."""
 
-from __future__ import annotations
-
 import re
 import time
 from email.utils import formatdate

@@ -1,7 +1,5 @@
 """No command changes a cluster before its plan was shown, the cluster was allowed by its UID, and somebody said yes."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

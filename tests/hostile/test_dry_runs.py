@@ -1,7 +1,5 @@
 """A dry-run that something on the way turns into a creation proves nothing, and what it made does not stay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

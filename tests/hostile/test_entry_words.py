@@ -1,7 +1,5 @@
 """What people confirm shows what an undo would create or set, whoever wrote the ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

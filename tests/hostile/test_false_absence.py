@@ -1,7 +1,5 @@
 """A 404 is a claim: what is there is not absent, undone, halted no more or nobody's because something on the way says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

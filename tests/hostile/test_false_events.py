@@ -1,7 +1,5 @@
 """An event in a tenant's namespace: he may write there in anybody's name, about any UID, and no other pod or node is judged by it."""
 
-from __future__ import annotations
-
 from conformance.req.starting import check_starting
 from conformance.scope.pod_events import PodEvents
 from fixtures.kubernetes.models import Event

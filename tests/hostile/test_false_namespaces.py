@@ -1,7 +1,5 @@
 """Lists over all namespaces whose objects are said to be in namespaces that the cluster does not have."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

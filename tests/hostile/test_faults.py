@@ -1,7 +1,5 @@
 """A few runs, experiments and commands through the fault proxy; ``make faults`` sends hundreds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

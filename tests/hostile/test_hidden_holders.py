@@ -1,7 +1,5 @@
 """Whoever holds a device in a sidecar or an init container holds it: no node is idle because of where a pod asks for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

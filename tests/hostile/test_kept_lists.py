@@ -1,7 +1,5 @@
 """A list that is older than what the server has shown before is trouble, and a healthy server never gives one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A kubeconfig may hold anything: it costs one line that quotes no secret and moves no cursor, and exit code 4."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

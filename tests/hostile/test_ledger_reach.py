@@ -3,8 +3,6 @@
 experiments'. What a proof lists is undone all the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No experiment touches what only looks like its target: copies of agents in a namespace that sorts first, second candidates."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What looks like a component of the platform is none: not by labels, names, annotations, nor by an owner with the true UID."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

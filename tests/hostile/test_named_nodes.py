@@ -1,7 +1,5 @@
 """A tenant names the node of his pods, and a healthy node refuses them: that fails no node. Refusing what a scheduler sent does."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """A pipe that nobody writes to, in place of a file that the user names, is refused in one line and never waited for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

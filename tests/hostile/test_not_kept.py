@@ -1,7 +1,5 @@
 """Proof and ledger that are answered as written and not kept: no fault is made, nothing is called clean, and nobody asks without end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

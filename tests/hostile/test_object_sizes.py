@@ -1,7 +1,5 @@
 """Objects that a tenant makes as large as etcd lets him: what they cost whoever judges is in proportion to their own size."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any

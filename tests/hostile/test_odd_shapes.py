@@ -4,8 +4,6 @@ API servers check objects of their own kinds. Nobody checks custom resources wit
 and saved files.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """An event of a watch proves nothing: one that can be no news is a broken stream, and a result rests on a list."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

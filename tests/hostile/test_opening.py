@@ -1,7 +1,5 @@
 """What keeps the official client from opening a cluster costs one line and exit code 4, whichever way the cluster was named."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An answer to another question, and a part of an answer, are none: lists by their own count, reviews, watches, texts."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fields that writers of objects own: a tenant may fill them, nobody reads what they name, and they cost no more than their text."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the suite takes for its own: what its proof knows by UID, and never what carries its name, its labels or its annotations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """No tenant makes a namespace the platform's: not by its name, its labels, its annotations, nor by what is planted in it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

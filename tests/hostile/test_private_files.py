@@ -1,7 +1,5 @@
 """Files of a run name nodes, tenants, images and what was wrong with them: they are their user's alone, whatever the umask."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

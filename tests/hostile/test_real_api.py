@@ -1,7 +1,5 @@
 """What a tenant writes against a real API server, and ledger, Lease and undos there: what it checks, and in which words it refuses."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """A server or a proxy may answer with the request that it got, credentials included: they get into no message and no output."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Residue is what the cluster shows at the end, whatever the run remembers; a cluster that cannot be asked has kept it unknown."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

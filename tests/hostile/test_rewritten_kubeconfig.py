@@ -1,7 +1,5 @@
 """Other programs write into a kubeconfig while a run goes on: the run keeps to the context and the cluster that it began with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

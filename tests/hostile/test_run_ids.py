@@ -1,7 +1,5 @@
 """An id that a file or a command line names is believed of nothing: it may be another run's, no run's, or how another id begins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Namespaces of a run: closed to all traffic but what a probe needs, and bounded in what they may hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

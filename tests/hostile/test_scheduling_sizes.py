@@ -1,7 +1,5 @@
 """Affinities and tolerations that a tenant writes as long as an object may be: what they cost does not multiply with the nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A tenant who sits on another tenant's device, or on an accelerator node without one, passes by no label, annotation or name."""
 
-from __future__ import annotations
-
 import copy
 import json
 import time

@@ -1,7 +1,5 @@
 """What a tenant writes is never carried out: ledgers, labels and namespaces that look like the suite's own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

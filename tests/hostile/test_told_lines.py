@@ -1,7 +1,5 @@
 """What a server, a capture or a record says moves no terminal, is no command of a CI system, and costs no time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

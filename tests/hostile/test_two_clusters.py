@@ -1,7 +1,5 @@
 """Two clusters behind one address: nothing is done to the other one, and a run about both has no verdict."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from pathlib import Path

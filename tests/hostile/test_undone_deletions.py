@@ -1,7 +1,5 @@
 """A deletion that is answered and does not take place is known by the next list: nobody waits for what nobody deletes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What is installed is not known where its list gets no answer: an experiment is undecided then, and never not applicable."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A folder that may not be read is not an empty one: what a run left is not "nothing", and a snapshot is not judged as if it were whole."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

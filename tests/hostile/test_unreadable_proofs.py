@@ -1,7 +1,5 @@
 """A PriorityClass that looks like a run's proof and cannot be read: another version of the suite may have written it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

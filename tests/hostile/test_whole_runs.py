@@ -1,7 +1,5 @@
 """Whole runs on a cluster that answers one question badly: each ends, passes nothing that it could not read, says why, leaves nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """YAML of others ends nothing: the outcome is plain values or one exception, in time linear in the text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``make incidents``: judge every incident and say how many are seen."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.incidents.incidents import incidents, unseen

@@ -4,8 +4,6 @@ A file of ``reports/`` is one incident. Its changes are those of a defect (``fix
 from what people reported, never from a check.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of incidents, ``docs/incidents.md``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tests.incidents.incidents import Incident, incidents

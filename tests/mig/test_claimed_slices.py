@@ -1,7 +1,5 @@
 """MIG devices that are offered to claims: which slots a probe asks for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

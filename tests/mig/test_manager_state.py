@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.mig.manager_state import check_state, since_of

@@ -1,7 +1,5 @@
 """Managers of vGPU and of AMD's partitions say in a label how far they are. Each case is from their source or from a report."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Each case is from a public report, or is what a healthy cluster looks like after a reboot or an upgrade."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

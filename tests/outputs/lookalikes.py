@@ -1,7 +1,5 @@
 """Texts of the project's own with the shapes of real captures: field order, prefixes, wording."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data"

@@ -1,7 +1,5 @@
 """Captures in other encodings, in logs of container runtimes, and of another kind than somebody said."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

@@ -1,7 +1,5 @@
 """ResourceSlices and ResourceClaims as people have them at hand: tables, lists, documents with other objects, cut and empty texts."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

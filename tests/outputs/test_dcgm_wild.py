@@ -1,7 +1,5 @@
 """Scrapes with health status, error counts, link series, other forms, and values that DCGM does not have."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

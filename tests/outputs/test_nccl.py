@@ -1,7 +1,5 @@
 """NCCL logs: channels, transports and warnings, as launchers, collectors and racing writers leave them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of nccl-tests with times, prefixes, torn rows, and as JSON."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

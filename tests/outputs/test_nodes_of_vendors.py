@@ -1,7 +1,5 @@
 """Nodes of every vendor and cloud, judged with the arithmetic of ADV."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

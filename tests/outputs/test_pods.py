@@ -1,7 +1,5 @@
 """Tables of pods, and refusals of the API server."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.cli.inspect import inspect

@@ -1,7 +1,5 @@
 """Every capture of the samples' index that the readers concern gets the verdict the index states, through ``inspect``."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.cli.inspect import KINDS, inspect

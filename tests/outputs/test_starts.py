@@ -1,7 +1,5 @@
 """Events and states of pods that have a node and do not start there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """No text makes a reader raise anything but ``Unreadable``, and no text makes it slow."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 

@@ -1,7 +1,5 @@
 """A healthy cluster of each platform, as its public documents and manifests describe them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

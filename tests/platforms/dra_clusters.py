@@ -1,7 +1,5 @@
 """Healthy clusters that offer devices by claim, as drivers' documents, charts and public outputs describe them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5

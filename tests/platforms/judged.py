@@ -1,7 +1,5 @@
 """What a run says of a built cluster: by a saved snapshot of it, with every requirement that reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from conformance.policy.model import Policy

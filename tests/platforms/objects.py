@@ -1,7 +1,5 @@
 """Objects of small healthy clusters, short to write: what is not said is what every healthy cluster has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

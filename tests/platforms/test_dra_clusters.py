@@ -1,7 +1,5 @@
 """Healthy clusters of many drivers are green where devices are claimed, and judged by what is about claims."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.policy.platforms import chosen_by_marks

@@ -1,7 +1,5 @@
 """Nodes that lost all their devices and of which only a cloud's or vendor's own mark is left, beside nodes that are well."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts of one device, which pods share with a pod of the platform that reserves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

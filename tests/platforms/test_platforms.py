@@ -1,7 +1,5 @@
 """Every platform's healthy cluster is green with the presets that its own marks choose, and only true things are said without them."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.policy.model import Policy

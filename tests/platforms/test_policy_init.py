@@ -1,7 +1,5 @@
 """A drafted policy: read back as a policy, green where the cluster is healthy, exempting nobody, and nothing secret in it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

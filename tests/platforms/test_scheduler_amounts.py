@@ -1,7 +1,5 @@
 """Amounts that only a scheduler counts: what shows that scheduler, and that none of them is a device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

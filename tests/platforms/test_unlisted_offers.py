@@ -1,7 +1,5 @@
 """Nodes whose accelerators have names that the policy lacks: nothing untrue is said of them, and they never pass."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

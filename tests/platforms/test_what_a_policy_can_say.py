@@ -1,7 +1,5 @@
 """What platforms need to be said in a policy, and that it exempts no more than that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

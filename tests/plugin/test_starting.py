@@ -1,7 +1,5 @@
 """A record holds the command as somebody typed it."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.plugin.starting import OPTIONS, SUITE, as_typed

@@ -1,7 +1,5 @@
 """What a run waits for is said while it waits, where somebody watches, and disturbs no other line."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

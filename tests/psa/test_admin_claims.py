@@ -1,7 +1,5 @@
 """PSA-05: claims with admin access, which get devices that others hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

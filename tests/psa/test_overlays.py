@@ -1,7 +1,5 @@
 """Pod specs that a controller merges with others: what they state is judged, and nobody blames them for what they lack."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.psa.pinned_versions import VIOLATING, LetThrough, let_through

@@ -1,7 +1,5 @@
 """axe-core, the accessibility checker, for tests that look at a page. npm brings it once, of one version and digest."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Records of chaos experiments for the report's tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosReport, ChaosResult, ChaosSeries, ChaosStep

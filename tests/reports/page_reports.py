@@ -1,7 +1,5 @@
 """Reports that fill the HTML page: ten failures, a fleet, and one with everything that a page can show."""
 
-from __future__ import annotations
-
 import msgspec
 
 from fixtures.verdict.record import (

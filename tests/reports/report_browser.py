@@ -1,7 +1,5 @@
 """A browser that shows reports, for plain tests."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

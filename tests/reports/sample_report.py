@@ -1,7 +1,5 @@
 """A rich report for the tests of the writers: every verdict, every kind of target, and hostile text on demand."""
 
-from __future__ import annotations
-
 from fixtures.verdict.record import (
     Access,
     AppliedPolicy,

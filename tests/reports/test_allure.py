@@ -1,7 +1,5 @@
 """Allure results as its users expect them: names, links, steps, categories, executor, and a folder that others use too."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page that Allure 3 makes of the results, looked at in a browser. `make allure-page` installs Allure into .tools first."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What needs attention stands by cause: said once, with what to do about that cause and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.verdict.record import Change, FindingCause, Remedy, Report, Result, SubjectResult, Verdict

@@ -1,7 +1,5 @@
 """Chaos experiments in every view of a report: the time line says what the record says, and nothing of it runs."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

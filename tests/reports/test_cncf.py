@@ -1,7 +1,5 @@
 """PRODUCT.yaml for CNCF's AI conformance: from live runs alone, never more than was shown, and nothing that names the cluster."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from fixtures.verdict.record import Coverage, Level, Result, Verdict

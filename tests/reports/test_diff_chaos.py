@@ -1,7 +1,5 @@
 """Chaos experiments of two runs compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

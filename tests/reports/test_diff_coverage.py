@@ -1,7 +1,5 @@
 """What was judged before and is not now is a regression, of requirements and of subjects, unless it is accepted by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """evidence/: what verdicts rest on, bounded, with digests, and never with a secret."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import stat

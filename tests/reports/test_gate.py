@@ -1,7 +1,5 @@
 """``gpu-conformance gate BEFORE AFTER``: what may stay after an upgrade, and what nobody can tell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

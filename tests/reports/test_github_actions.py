@@ -1,7 +1,5 @@
 """GitHub Actions: commands hold any text and no text is one; the summary of a step keeps within its limit, cut honestly."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page as keyboards and screen readers meet it: axe-core finds nothing serious, and every control can be reached."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport

@@ -1,7 +1,5 @@
 """JUnit, CTRF, metrics, Allure and the JSON Schema: what other programs read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET

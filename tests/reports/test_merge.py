@@ -1,7 +1,5 @@
 """One report of many clusters: worst first, real and simulated apart, whatever the reports say."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

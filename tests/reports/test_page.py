@@ -1,7 +1,5 @@
 """Causes and the matrix of nodes, as the HTML page computes them."""
 
-from __future__ import annotations
-
 from fixtures.verdict.findings import MAX_OTHERS_KEPT
 from fixtures.verdict.record import ComparedChange, Comparison, InventoryRow, Report, Verdict
 from reports.page.changes import buckets

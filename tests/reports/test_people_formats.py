@@ -1,7 +1,5 @@
 """Terminal and Markdown: what people read without a browser."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """report.sarif: against the standard's schema, as GitHub takes it, and with hostile text."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """JUnit, CTRF and metrics by the schemas and parsers of those who read them, and against text that gives orders."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every view says how much the verdict rests on, and none calls a selection conformant."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree as ET
 

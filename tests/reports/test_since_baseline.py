@@ -1,7 +1,5 @@
 """UPG-05: the later of two runs says of itself what is worse, what is as bad as before and what is better."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.plugin.baseline import compare_with

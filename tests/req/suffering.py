@@ -1,7 +1,5 @@
 """Pods that suffer and what is written about them, for tests of REQ-11 to REQ-14. Times are ages before the snapshot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

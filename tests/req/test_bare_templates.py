@@ -1,7 +1,5 @@
 """Templates of ReplicaSets and PodTemplates that no other object made, and of custom resources beside ``spec``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """REQ-01, REQ-04 and REQ-05 where devices are claimed: claims that can never be met, and what the API says of claims."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

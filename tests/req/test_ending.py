@@ -1,7 +1,5 @@
 """REQ-14: pods that hold devices and neither end nor work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

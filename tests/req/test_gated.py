@@ -1,7 +1,5 @@
 """REQ-12 for pods behind scheduling gates: what excuses one is the object of its owner, never the gate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

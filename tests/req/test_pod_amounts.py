@@ -1,7 +1,5 @@
 """What a pod counts for, held against the scheduler's rule: the containers, or any init container with the sidecars before it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """REQ-06. The reports behind the cases are in the tests' docstrings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """REQ-11: pods with devices that kubelets or runtimes did not take."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any

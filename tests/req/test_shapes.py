@@ -1,7 +1,5 @@
 """Pod templates in kinds that the suite does not know by name, through every requirement that judges templates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """REQ-13: pods that were bound and do not start."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.scope.pod_templates import templates, templates_in

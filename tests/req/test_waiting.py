@@ -1,7 +1,5 @@
 """REQ-12: pods and jobs that wait although devices that fit them are free."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """REQ-12: workloads whose pods were never made, and roll-outs that wait for themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

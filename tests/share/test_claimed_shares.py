@@ -1,7 +1,5 @@
 """How many claims have room on devices that a driver shares."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

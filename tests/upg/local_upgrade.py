@@ -5,8 +5,6 @@ minor. The gate has to let that upgrade stay. Then the API server is started as 
 and the gate has to stop that.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A pytest plugin that sends its own process a signal when the third requirement begins."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -5,8 +5,6 @@ the code of these systems (``make linters`` builds it). Jenkins' own linter is a
 that Jenkins has and held to the syntax of its manual (``linters/declarative.groovy``).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """UPG-05 in runs: what the terminal, the record and the exit code say; and no run that was cut short is ever green."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The gate around a real upgrade of the control plane: etcd's data and the simulated GPU nodes stay, the programs are replaced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``deploy/ci/upgrade-gate.sh``: what it calls, when it lets an upgrade begin, and what it ends with. The suite is a stand-in here."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

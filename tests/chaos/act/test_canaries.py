@@ -1,7 +1,5 @@
 """What experiments start for themselves takes nobody's place, and ends without us."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The only way to a fault: nothing is done that is not written down, allowed and undoable."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

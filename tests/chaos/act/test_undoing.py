@@ -1,7 +1,5 @@
 """The one rollback: everything is undone, and what was set up may stay until the faults' undo was seen."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The experiment of the engine's tests: a label on one GPU node, which its steady state sees."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

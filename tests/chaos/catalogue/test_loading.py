@@ -1,7 +1,5 @@
 """What chaostoolkit lets pass and is refused here, each alone; and all mistakes of a file in one message."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whose cordon and whose fault it is, and that an undo puts back what is the experiment's and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

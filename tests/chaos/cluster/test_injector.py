@@ -1,7 +1,5 @@
 """Host programs run by a pod on the very node, and what they changed is put back by pods too."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The leak scan names each kind of leak, and nothing that changes by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

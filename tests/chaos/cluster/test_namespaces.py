@@ -1,7 +1,5 @@
 """Namespaces of chaos: one that is there and somebody else's is neither changed nor used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

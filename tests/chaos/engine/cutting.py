@@ -1,7 +1,5 @@
 """A TCP proxy between the suite and an API server that cuts every connection, or answers itself, when a certain request comes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """Activities of the engine's own tests: a label on a node, and everything that may go wrong while it is there."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """An embedded cluster and campaigns on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -3,8 +3,6 @@
 Whatever happens: what was there before is there again at the end, or the run says that it is not and ``recover`` puts it back.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """One experiment from plan to verdict, on the embedded cluster."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

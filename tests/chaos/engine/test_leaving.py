@@ -1,7 +1,5 @@
 """What a run leaves, when the answers at its end are lost or lies: it asks again, and what it cannot show to be gone it tells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

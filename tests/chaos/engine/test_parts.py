@@ -1,7 +1,5 @@
 """Small parts of the engine: bounds of what is kept, when conformance is judged anew, and how a child is ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

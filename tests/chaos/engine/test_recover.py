@@ -1,7 +1,5 @@
 """A run that was killed is put back by recover: from its folder, from the cluster alone, and however often one asks."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 from pathlib import Path

@@ -4,8 +4,6 @@ One cluster and one campaign for all of them. Conformance before and after is th
 out here; that each experiment can fail is shown with seeded bugs (tests/chaos/selfcheck).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The experiment files: strictly loaded, valid for chaostoolkit, and written in the way that the runner relies on."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """An agent that is killed while it has nothing to do was not interrupted, and the verdict says so."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

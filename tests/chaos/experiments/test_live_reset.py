@@ -3,8 +3,6 @@
 The cluster is the embedded one, told to be live: it is planned and its gates are asked, and nothing is carried out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tenants and persons go on working while an experiment is on: what they do is not the cluster's failure, and stays."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

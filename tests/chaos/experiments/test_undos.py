@@ -1,7 +1,5 @@
 """Undos of what detectors and remediation remember, and of a plugin's configuration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ It holds the Lease, strips a label, cordons a node, scales a workload down and c
 instants are counted over all of it: before an entry is armed, armed, acted on, applied, and in the middle of undoing.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small cluster in a store, and what an experiment needs to act on it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Whatever is done in whatever order, and wherever it is cut off: after replay the cluster is as it was."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping

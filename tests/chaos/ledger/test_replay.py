@@ -1,7 +1,5 @@
 """Replay as a whole: order, trouble, what remains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

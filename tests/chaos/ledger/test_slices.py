@@ -1,7 +1,5 @@
 """Deleted ResourceSlices: what counts as published again, and who is restarted when nobody publishes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

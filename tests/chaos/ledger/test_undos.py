@@ -1,7 +1,5 @@
 """Each undo by itself: what it restores, what it leaves alone, what it says; and changes while somebody else writes."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from pathlib import Path

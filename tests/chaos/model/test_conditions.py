@@ -1,7 +1,5 @@
 """Conditions: what they say of a sample, and what they refuse to be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """ComputeDomains: which DaemonSet runs a domain's daemons, and what is told of the domain's members."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

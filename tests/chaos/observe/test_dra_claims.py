@@ -1,7 +1,5 @@
 """Experiments where devices are claimed: what is published, what is held, what canaries ask for, what the ledger says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A running worker goes on: its heartbeat is followed for as long as the fault lasts, not for one beat."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What began and ended between two samples is known all the same: a watch tells it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lists of large clusters are read page by page, and to the end."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

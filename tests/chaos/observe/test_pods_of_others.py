@@ -1,7 +1,5 @@
 """Pods of others during an experiment: which ends are the cluster's doing, which may be anybody's, and which tell nothing."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate

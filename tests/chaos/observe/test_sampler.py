@@ -1,7 +1,5 @@
 """The sampler: whatever a signal does, the others have their say, and silence is seen as silence."""
 
-from __future__ import annotations
-
 import json
 import threading
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Signals on look-alike objects: what they give, and when they give nothing."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Choosing targets: never nothing, never a sick node, never the last healthy one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The deployed rights are those that acting and undoing take, and no wildcard."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

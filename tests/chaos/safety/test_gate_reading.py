@@ -1,7 +1,5 @@
 """What the gates are told is what the cluster says, and nothing when it does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

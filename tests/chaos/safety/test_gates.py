@@ -1,7 +1,5 @@
 """Every gate is open for a good case, closed by the one thing that is wrong, and closed by what is not known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Which GPU may be reset without its peers, as far as the labels of its node tell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

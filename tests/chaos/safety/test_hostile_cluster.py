@@ -1,7 +1,5 @@
 """What a cluster says is not believed further than it is needed: names, labels, pages and kubeconfigs of others change nothing."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

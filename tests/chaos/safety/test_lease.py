@@ -1,7 +1,5 @@
 """One run at a time, and a halt from anywhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

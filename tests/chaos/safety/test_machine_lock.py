@@ -1,7 +1,5 @@
 """One run a cluster on one machine, and no file left of it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

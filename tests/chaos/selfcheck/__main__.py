@@ -3,8 +3,6 @@
 Ends with 0 when every bug was caught, no control run failed and nothing was left after any kill.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Seeded bugs: each must turn the experiments that are meant for it red."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

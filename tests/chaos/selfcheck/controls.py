@@ -1,7 +1,5 @@
 """Control runs: an experiment with everything but its fault. Whatever turns red then was never about the fault."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runner is killed at random instants; ``recover`` must restore exactly what was there before."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """One run of ``pytest chaos --chaos`` as a user starts it, and what it recorded."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A small share of ``make chaos-selfcheck``: the same code, a few kills, one bug; and a cluster that heals when nobody is left."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading

@@ -1,7 +1,5 @@
 """A plugin for ``-p``: after experiment X1 somebody's hook ends pytest, or skips what follows, as if all were well."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

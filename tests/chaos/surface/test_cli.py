@@ -1,7 +1,5 @@
 """``gpu-conformance chaos``: what each subcommand prints, and its exit code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

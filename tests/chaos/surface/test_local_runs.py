@@ -1,7 +1,5 @@
 """What the docs say of experiments on the real control plane is what their runs recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

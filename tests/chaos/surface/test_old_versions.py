@@ -1,7 +1,5 @@
 """``chaos recover`` on a cluster that serves an older version of a kind than the suite prefers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

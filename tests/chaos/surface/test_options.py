@@ -1,7 +1,5 @@
 """Options of pytest and of its plugins that chaos experiments cannot stand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

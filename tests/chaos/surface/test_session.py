@@ -1,7 +1,5 @@
 """``pytest chaos --chaos`` as a person runs it: what it refuses, what interrupts it, and what a killed run leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

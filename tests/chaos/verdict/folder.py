@@ -1,7 +1,5 @@
 """A folder with the artefacts of an experiment that went well, to be spoilt by tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Which samples count as before the fault, during it and after its undo."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The invariants of the allocation ledger, each broken alone, and the findings that come of them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

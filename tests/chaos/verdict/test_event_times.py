@@ -1,7 +1,5 @@
 """Marks and what is not known of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What others do meanwhile, where nothing tells who caused it: never passed, never failed, and no excuse for anything else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

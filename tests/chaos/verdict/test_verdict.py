@@ -1,7 +1,5 @@
 """The verdict from artefacts alone: each way in which a run may look good and not be, spoilt one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

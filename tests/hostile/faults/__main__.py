@@ -1,7 +1,5 @@
 """``python -m tests.hostile.faults --runs 200``: runs, experiments and commands through the fault proxy; writes out/faults.json."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

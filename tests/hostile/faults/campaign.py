@@ -4,8 +4,6 @@ A fault may cost a verdict, never turn one: what is passed without faults is pas
 failed or inconclusive. Whatever of a run is in the cluster after it has to be in its report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 On the cluster are a change that was not put back, and the namespace of a run that has ended.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What may become of an answer on its way. Each is something that a client can notice: nobody can tell a perfect lie."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

@@ -3,8 +3,6 @@
 The experiment is the short one of the engine's tests: a label on a node, held for a second and taken off.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable, Iterator

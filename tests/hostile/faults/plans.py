@@ -1,7 +1,5 @@
 """Which faults befall a run: chosen by a seed, so that a run can be had again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from random import Random
 

@@ -1,7 +1,5 @@
 """What a request to an API server asks, told from its method and path."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

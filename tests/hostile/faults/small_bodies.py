@@ -1,7 +1,5 @@
 """A plugin for ``-p``: a body may have less, so that hundreds of bodies without end are read up to their bound within a run's time."""
 
-from __future__ import annotations
-
 from fixtures.text import limits
 
 

@@ -1,7 +1,5 @@
 """Nodes about which something is said, short to write."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

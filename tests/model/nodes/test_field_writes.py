@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE, label, last_write

@@ -1,7 +1,5 @@
 """Conditions as monitors and clouds write them. Each case is from a public report or from the monitor's own source."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.kubernetes.models import Condition

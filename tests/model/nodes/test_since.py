@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fixtures.model.nodes.since import Since, said
 
 

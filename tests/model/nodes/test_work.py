@@ -1,7 +1,5 @@
 """Whether a node may work has one answer, whoever asks: requirements, plans and gates of experiments, and their canaries."""
 
-from __future__ import annotations
-
 import pytest
 
 from chaos.model.plan_facts import PlanFacts

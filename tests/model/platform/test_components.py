@@ -1,7 +1,5 @@
 """A part of the GPU stack is found by what it is before what it is called, and is never absent while the cluster shows its effect."""
 
-from __future__ import annotations
-
 import pytest
 
 from chaos.observe.components import Components, find_components

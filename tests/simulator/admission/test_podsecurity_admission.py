@@ -1,7 +1,5 @@
 """Whom Pod Security admission refuses, warns and exempts (docs/facts/pod-security.md#who-is-refused)."""
 
-from __future__ import annotations
-
 from tests.simulator.admission.cluster import (
     DEPLOYMENTS,
     NAMESPACES,

@@ -1,7 +1,5 @@
 """Quota on devices (docs/facts/admission.md#quota)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers that a real kube-apiserver v1.37.2 gave to the same pods, read off it by the comparison in tests/simulator/fidelity."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

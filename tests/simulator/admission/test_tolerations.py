@@ -1,7 +1,5 @@
 """What admission writes into a pod (docs/facts/admission.md#default-tolerations, docs/facts/admission.md#priority)."""
 
-from __future__ import annotations
-
 from tests.simulator.admission.cluster import Objects, admit, container, pod, refusal
 
 

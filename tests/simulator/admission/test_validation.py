@@ -1,7 +1,5 @@
 """Refusals of what the comparison with a real API server leaves out, and that wild objects never get past admission as a crash."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

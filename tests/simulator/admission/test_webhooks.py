@@ -1,7 +1,5 @@
 """A webhook that nothing answers for (facts of the local control plane: 500 for every request it matches)."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.simulator.admission.plugins.webhooks import MUTATING, VALIDATING

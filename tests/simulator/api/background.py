@@ -1,7 +1,5 @@
 """A simulated server in a thread of its own, for callers that are not asynchronous."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading

@@ -1,7 +1,5 @@
 """What etcd's compaction does to the simulated store, for tests of clients that fall behind."""
 
-from __future__ import annotations
-
 from fixtures.simulator.server.store.store import Store
 
 

@@ -1,7 +1,5 @@
 """Server-side apply: ownership of fields, conflicts, giving up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

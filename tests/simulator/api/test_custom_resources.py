@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 from fixtures.simulator.server.app import SimulatedServer

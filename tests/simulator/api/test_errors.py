@@ -1,7 +1,5 @@
 """Every refusal has the shape and the words of a real API server."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.simulator.api.web import CONFIG_MAPS, PODS, STRATEGIC, Web, config_map, pod

@@ -1,7 +1,5 @@
 """Fields of built-in kinds: wrong types, unknown names, nulls; and that no body at all is a fault of the server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stock kubectl against the simulated API server."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The official Python client, typed and dynamic, against the simulated API server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

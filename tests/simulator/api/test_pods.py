@@ -1,7 +1,5 @@
 """Subresources of pods and nodes: binding, eviction, logs and proxies."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 

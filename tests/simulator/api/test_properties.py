@@ -1,7 +1,5 @@
 """What holds for every input: patches, field sets, selectors and pages."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Discovery, identity, authorization, faults on demand, and what is outside resources."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

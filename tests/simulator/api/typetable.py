@@ -3,8 +3,6 @@
 ``python -m tests.simulator.api.typetable`` after the client was updated.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence

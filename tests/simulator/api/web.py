@@ -1,7 +1,5 @@
 """Raw HTTP against the simulated API server, so that tests see status, headers and body as they are."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Generator, Mapping
 from typing import Any

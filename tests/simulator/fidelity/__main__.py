@@ -3,8 +3,6 @@
 Writes out/fidelity.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which devices claims get: partitions and shared devices, on a real control plane and on the simulated one, each with its scheduler."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """How much is compared: some by default in tests, all with ``make fidelity`` or ``GPU_CONFORMANCE_FIDELITY=all``."""
 
-from __future__ import annotations
-
 import os
 
 import msgspec

@@ -1,7 +1,5 @@
 """Who binds where: the same nodes and pods on a real control plane and on the simulated one, each with its scheduler."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import random

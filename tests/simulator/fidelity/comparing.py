@@ -1,7 +1,5 @@
 """What two API servers answered to the same request, and in what the answers differ."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

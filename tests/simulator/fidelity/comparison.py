@@ -1,7 +1,5 @@
 """Asks two API servers the same and counts in what they agree."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterable

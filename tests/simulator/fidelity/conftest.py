@@ -3,8 +3,6 @@
 The short ones share the group ``fidelity``; `test_fidelity.py` takes as long as they do together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 

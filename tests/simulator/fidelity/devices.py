@@ -1,7 +1,5 @@
 """Requests about devices that both API servers are asked: what drivers, administrators and users of claims write."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Requests about native gangs that both API servers are asked: PodGroups and Workloads of ``scheduling.k8s.io``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Requests that both API servers are asked: pods, devices and gangs, valid and invalid, drawn by hypothesis, alike for a seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Differences between the real API server and the simulated one that are known, each with why it changes no verdict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The fields that requirements rely on, with values at and beyond their bounds: each part is (spec, metadata) of a pod."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

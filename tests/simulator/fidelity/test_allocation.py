@@ -1,7 +1,5 @@
 """The simulated scheduler against the real one: which devices, partitions and shares of devices claims get."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.localcluster.control_plane.control_plane import ControlPlane

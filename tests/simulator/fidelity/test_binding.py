@@ -1,7 +1,5 @@
 """The simulated scheduler against the real kube-scheduler: where pods bind and what is said of those that do not."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The simulated API server against a real one."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.kubernetes.models import Json

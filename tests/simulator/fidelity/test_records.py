@@ -1,7 +1,5 @@
 """Who put a pod on its node, by its managedFields: a real API server and the simulated one keep the same record."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pods that reach the machine, as a chaos experiment's injector does."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The machine below a node's kubelet."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus

@@ -1,7 +1,5 @@
 """What an injector pod can do to the machine it runs on, and what it cannot."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Real control planes that several files share: one without nodes, and one with those of `healthy`, for all that look at it as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Known differences between verdicts on real Kubernetes and on the embedded cluster, and why none hides a wrong verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

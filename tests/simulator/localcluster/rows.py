@@ -1,7 +1,5 @@
 """Rows of the local matrix: a scenario or some of its defects, judged on the embedded cluster and on real Kubernetes."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Sequence

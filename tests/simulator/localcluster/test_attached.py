@@ -1,7 +1,5 @@
 """The suite against real Kubernetes with simulated nodes, held to what it says of the embedded cluster."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """The account of experiments on real Kubernetes: it creates and deletes in namespaces of its own, and breaks only what it is for."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -5,8 +5,6 @@ of them run there with `pytest chaos --chaos --local --simulate resilience`; wha
 before and after is left out here: tests/chaos/engine holds the engine to it, and test_attached.py the suite to its verdicts there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

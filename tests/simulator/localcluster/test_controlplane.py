@@ -1,7 +1,5 @@
 """Real processes. ``GPU_CONFORMANCE_LOCAL_STARTS`` sets how many starts and stops in a row are tried (20 in a thorough run)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """What real controllers are given so that they make the pods of a defect, and keep them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Exec and followed logs through a real API server, held to what the embedded cluster answers to the same commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

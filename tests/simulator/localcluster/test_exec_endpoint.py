@@ -1,7 +1,5 @@
 """The kubelet endpoint asked as the API server asks it, without one: CONNECT, TLS with its certificate, then WebSocket."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

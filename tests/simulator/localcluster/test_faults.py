@@ -1,7 +1,5 @@
 """Defects that the configuration of real components can have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

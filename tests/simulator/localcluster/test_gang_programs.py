@@ -1,7 +1,5 @@
 """Where the real gang schedulers come from, and how they are run: with stand-ins for the programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

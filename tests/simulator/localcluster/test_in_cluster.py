@@ -1,7 +1,5 @@
 """What ``deploy/`` installs, on real Kubernetes: strict field validation, the restricted Pod Security Standard, and rights that suffice."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Scenarios and defects on real Kubernetes: some by default, all with ``GPU_CONFORMANCE_LOCAL_MATRIX=all``."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The local control plane, reached by a plain kubeconfig: its real API server says nothing of a simulation, its nodes do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """README ("Rights"): the commands that let an account list custom kinds do what they say, on real Kubernetes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

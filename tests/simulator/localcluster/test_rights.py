@@ -3,8 +3,6 @@
 A part of the proof, on the embedded cluster and on real Kubernetes; ``python -m tests.simulator.localcluster.rights`` is the whole of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace

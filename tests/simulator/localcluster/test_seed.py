@@ -1,7 +1,5 @@
 """A scenario's objects on a server that gives them UIDs of its own: what names an object names the one that is there."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -1,7 +1,5 @@
 """A thief has the token of the account with the full role: every right of the role holds for what is a run's, on real Kubernetes."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -1,7 +1,5 @@
 """Takes a role of ``deploy/`` from the suite's account on the local control plane."""
 
-from __future__ import annotations
-
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.account import shipped
 from fixtures.localcluster.control_plane.control_plane import ControlPlane

@@ -1,7 +1,5 @@
 """Pods of device plugins that have run for long, and what a node's status says of devices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fixtures.simulator.api.objects import Json

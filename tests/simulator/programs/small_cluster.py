@@ -1,7 +1,5 @@
 """A small cluster for the programs: a real simulated API server on a free port, nodes with devices, and the node side."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Device taints in the simulated cluster: which devices a rule means."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

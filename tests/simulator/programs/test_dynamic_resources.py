@@ -1,7 +1,5 @@
 """Dynamic resource allocation in the simulated cluster: claims are made, allocated, prepared and freed as Kubernetes 1.36 does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

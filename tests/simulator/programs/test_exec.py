@@ -1,7 +1,5 @@
 """Further commands in containers of the embedded cluster: by stock kubectl, by the official client, by hostile ones."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

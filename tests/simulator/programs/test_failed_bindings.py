@@ -1,7 +1,5 @@
 """What becomes of a pod whose binding the API refused."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,5 @@
 """``kubectl logs -f``: what a container writes comes as it is written, and the end comes with its end."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """The status of Kueue's queues is written again after a write that the API refused."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Native gangs: PodGroups of ``scheduling.k8s.io`` and the default scheduler, words as kube-scheduler 1.37 was seen to write them."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

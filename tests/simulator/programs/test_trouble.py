@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod

@@ -1,7 +1,5 @@
 """Every scenario builds, and what it builds agrees with itself."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from functools import cache

@@ -1,7 +1,5 @@
 """Every defect file names what is there: its scenario, its targets, its switches and its rights."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Defects change exactly what they say, and are never silent."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any

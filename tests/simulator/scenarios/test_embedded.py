@@ -1,7 +1,5 @@
 """The embedded cluster as a process: it starts in time, stock clients read it, and it never outlives who started it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Manifests of the initial state: what is filled in, what is made of them, and that all of them are used."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a user may write after ``--simulate``, and the one line that a wrong name gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

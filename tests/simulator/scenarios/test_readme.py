@@ -1,7 +1,5 @@
 """The scenario and the defect that the simulator's README shows do what it says."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path

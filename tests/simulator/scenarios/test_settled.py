@@ -1,7 +1,5 @@
 """A built cluster is settled: with every program running beside it, nothing in it changes."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Workloads that wait: Pending for a node that has their devices and not free, and nothing but that node would do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, datetime
 

@@ -3,8 +3,6 @@
 On a local control plane unless ``--embedded``. Writes ``out/rights.json``; exit status 1 when something does not hold.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

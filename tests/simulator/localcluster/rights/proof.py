@@ -4,8 +4,6 @@ In each scenario the suite first runs under exactly the role. Then one right at 
 judged again that name it in the catalogue and passed, with some that do not name it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path

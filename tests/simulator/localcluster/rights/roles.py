@@ -1,7 +1,5 @@
 """Roles of ``deploy/`` as sets of rights, and as objects with one right less."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 

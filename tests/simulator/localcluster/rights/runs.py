@@ -1,7 +1,5 @@
 """Runs of some requirements of the suite against a target, as a user starts them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable
 from functools import cache
