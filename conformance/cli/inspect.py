@@ -30,6 +30,7 @@ from conformance.outputs.inspect_dcgm import inspect_dcgm
 from conformance.outputs.inspect_device import (
     inspect_kernel_log,
     inspect_mig_manager,
+    inspect_node_probe,
     inspect_nvidia_smi,
     inspect_vector_add,
 )
@@ -45,6 +46,7 @@ KINDS: Mapping[str, Callable[[str], Inspection]] = {
     "nccl-log": inspect_nccl_log,
     "nccl-tests": inspect_nccl_tests,
     "nvidia-smi": inspect_nvidia_smi,
+    "node-probe": inspect_node_probe,
     "dcgm-metrics": inspect_dcgm,
     "node": inspect_node,
     "events": inspect_events,

@@ -11,7 +11,7 @@ from conformance.devices.free_devices import Place
 from conformance.mig.claimed_slices import is_claimed_slice, is_made_on_demand, offered, profile_selector, published_profiles
 from conformance.mig.mig_nodes import MigNode, mig_nodes
 from conformance.outputs import mig_geometry
-from conformance.outputs.nvidia_smi import Listing, parse_listing
+from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
@@ -20,6 +20,7 @@ from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.nodeprobe.smi_listing import Listing
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, NotApplicable, bad, ok, undecided
 

@@ -10,6 +10,10 @@ from conformance.outputs import job_log, nvidia_smi, xid
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.outputs.unreadable import Unreadable, readable_text
 from fixtures.model.devices.xid_catalogue import XidClass
+from fixtures.nodeprobe import smi
+from fixtures.nodeprobe.document import decode
+from fixtures.nodeprobe.smi_xml import NotSmi
+from fixtures.text.json_text import NotJson
 
 _LISTING = re.compile(r"^\s{0,8}GPU \d{1,4}: .{1,128}? \(UUID: ", re.MULTILINE)
 _CLASS_VERDICT = {
@@ -55,27 +59,58 @@ def _inspect_listing(text: str) -> Inspection:
     return Inspection("nvidia-smi", Judged.GOOD, "LISTED", message, facts, findings)
 
 
+def inspect_node_probe(text: str) -> Inspection:
+    """``node-probe``: a document of the node probe, or what its script printed; the worst of its drivers counts. Raises ``Unreadable``."""
+    text = readable_text(text)
+    try:
+        document = decode(text.encode()) if text.lstrip().startswith("{") else smi.document(text)
+    except (NotJson, NotSmi) as error:
+        raise Unreadable(str(error)) from None
+    found = [
+        _judged(
+            "node-probe",
+            nvidia_smi.Query(
+                driver.version,
+                driver.cuda,
+                None,
+                tuple((device.pci_address or f"device {device.index}", device) for device in driver.devices),
+                (driver.problem,) if driver.problem else (),
+                "devices" in driver.unread,
+            ),
+        )
+        for driver in document.drivers
+    ]
+    if not found:
+        return Inspection("node-probe", Judged.UNDECIDABLE, "NO_DRIVER", "the document has no driver", {}, [])
+    verdict = worst([one.verdict for one in found])
+    return next(one for one in found if one.verdict is verdict)
+
+
 def _inspect_query(text: str) -> Inspection:
-    query = nvidia_smi.parse_query(text)
-    findings = [InspectionFinding("nvidia-smi", Judged.BAD, failure) for failure in query.failures]
+    return _judged("nvidia-smi", nvidia_smi.parse_query(text))
+
+
+def _judged(kind: str, query: nvidia_smi.Query) -> Inspection:
+    findings = [InspectionFinding(kind, Judged.BAD, failure) for failure in query.failures]
     actions: dict[str, list[str]] = {action.value: [] for action in nvidia_smi.Action}
     judged: list[Judged] = []
-    for number, gpu in enumerate(query.gpus, 1):
-        action, reasons = gpu.judge()
-        actions[action.value].append(gpu.pci)
+    for number, (name, gpu) in enumerate(query.gpus, 1):
+        action, reasons = nvidia_smi.judge(gpu)
+        doubts = nvidia_smi.fabric_doubts(gpu)
+        actions[action.value].append(name)
         if action is not nvidia_smi.Action.HEALTHY:
             judged.append(Judged.BAD)
-            findings.append(InspectionFinding(f"GPU{number} {gpu.pci}", Judged.BAD, f"{action.value}: {'; '.join(reasons)}"))
-        elif gpu.fabric_doubts:
+            findings.append(InspectionFinding(f"GPU{number} {name}", Judged.BAD, f"{action.value}: {'; '.join(reasons)}"))
+        elif doubts:
             judged.append(Judged.UNDECIDABLE)
-            findings.append(InspectionFinding(f"GPU{number} {gpu.pci}", Judged.UNDECIDABLE, gpu.fabric_doubts[0]))
-        elif not gpu.has_signal:
+            findings.append(InspectionFinding(f"GPU{number} {name}", Judged.UNDECIDABLE, doubts[0]))
+        elif not nvidia_smi.has_signal(gpu):
             judged.append(Judged.UNDECIDABLE)
-            findings.append(InspectionFinding(f"GPU{number} {gpu.pci}", Judged.UNDECIDABLE, "no health signal in the output"))
+            findings.append(InspectionFinding(f"GPU{number} {name}", Judged.UNDECIDABLE, "no health signal in the output"))
         else:
             judged.append(Judged.GOOD)
     if query.cut:
-        findings.append(InspectionFinding("nvidia-smi", Judged.UNDECIDABLE, "the XML is cut: judged by what stands before the cut"))
+        findings.append(InspectionFinding(kind, Judged.UNDECIDABLE, "the output is cut: judged by what stands before the cut"))
     facts: dict[str, object] = {
         "form": "-q",
         "driver": query.driver,
@@ -83,26 +118,26 @@ def _inspect_query(text: str) -> Inspection:
         "attachedGpus": query.attached,
         "gpus": len(query.gpus),
         "actions": {action: gpus for action, gpus in actions.items() if gpus},
-        "fabric": sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in query.gpus if gpu.has_fabric}),
-        "recoveryActions": sorted({gpu.recovery_action for gpu in query.gpus if gpu.recovery_action}),
+        "fabric": sorted({f"{gpu.fabric.state}/{gpu.fabric.status}" for _, gpu in query.gpus if gpu.fabric}),
+        "recoveryActions": sorted({gpu.recovery_action for _, gpu in query.gpus if gpu.recovery_action}),
         "cut": query.cut,
     }
     if query.failures:
-        return Inspection("nvidia-smi", Judged.BAD, "DRIVER_FAILED", query.failures[0], facts, findings)
+        return Inspection(kind, Judged.BAD, "DRIVER_FAILED", query.failures[0], facts, findings)
     if query.attached is not None and query.attached != len(query.gpus):
         message = f"{query.attached} GPUs attached, {len(query.gpus)} in the output"
-        findings.append(InspectionFinding("nvidia-smi", Judged.UNDECIDABLE, message))
+        findings.append(InspectionFinding(kind, Judged.UNDECIDABLE, message))
         judged.append(Judged.UNDECIDABLE)
     verdict = worst(judged)
     sick = [action.value for action in reversed(nvidia_smi.Action) if actions[action.value] and action is not nvidia_smi.Action.HEALTHY]
     if verdict is Judged.BAD:
         counts = ", ".join(f"{len(actions[action])} {action}" for action in sick)
-        return Inspection("nvidia-smi", verdict, sick[0].upper(), f"of {len(query.gpus)} GPUs: {counts}", facts, findings)
+        return Inspection(kind, verdict, sick[0].upper(), f"of {len(query.gpus)} GPUs: {counts}", facts, findings)
     if verdict is Judged.UNDECIDABLE:
         message = findings[0].message if findings else "no GPU in the output"
-        code = "FABRIC_UNKNOWN" if any(gpu.fabric_doubts for gpu in query.gpus) else "NO_HEALTH_SIGNAL"
-        return Inspection("nvidia-smi", verdict, code, message, facts, findings)
-    return Inspection("nvidia-smi", verdict, "HEALTHY", f"all {len(query.gpus)} GPUs healthy", facts, findings)
+        code = "FABRIC_UNKNOWN" if any(nvidia_smi.fabric_doubts(gpu) for _, gpu in query.gpus) else "NO_HEALTH_SIGNAL"
+        return Inspection(kind, verdict, code, message, facts, findings)
+    return Inspection(kind, verdict, "HEALTHY", f"all {len(query.gpus)} GPUs healthy", facts, findings)
 
 
 def inspect_kernel_log(text: str) -> Inspection:

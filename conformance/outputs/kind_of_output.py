@@ -9,6 +9,7 @@ from conformance.outputs.unreadable import cut_lines
 _MAX_LOOKED_AT = 400_000
 
 _JUDGED: tuple[tuple[str, str], ...] = (
+    ("node-probe", r"^## node probe$|^\s*\"takenAt\": \"|^\{\"schemaVersion\":\"[\d.]+\",\"suite\":"),
     ("psa-rejection", r"violates PodSecurity \""),
     ("api-refusal", r"^The [A-Z]\w+ \"[^\"]+\" is invalid:"),
     ("resourceslice", r"\"?kind\"?: \"?ResourceSlice(?:List)?\b|^\s*NAME\s+NODE\s+DRIVER\s+POOL\s+AGE"),

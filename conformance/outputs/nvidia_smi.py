@@ -1,33 +1,31 @@
 """Readers of ``nvidia-smi -L``, ``nvidia-smi -q`` text and ``nvidia-smi -q -x`` XML, and the health verdict per GPU.
 
-Facts: docs/facts/device-health.md#memory-errors.
+What is printed becomes a device of the node probe's document, whatever its form. Facts: docs/facts/device-health.md#memory-errors.
 """
 
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs import mig_geometry, nvidia_smi_fabric, nvidia_smi_tables
+from conformance.outputs import mig_geometry, nvidia_smi_tables
 from conformance.outputs.log_text import log_lines
-from conformance.outputs.nvidia_smi_sections import Sections, normal
+from conformance.outputs.nvidia_smi_sections import EXCERPT, Sections
 from conformance.outputs.unreadable import Unreadable, readable_text
+from fixtures.nodeprobe import smi_device, smi_listing, smi_xml
+from fixtures.nodeprobe.document import Device, Fabric
+from fixtures.nodeprobe.smi_listing import ListedGpu, Listing, failure_of
 
 RETIRED_PAGES_LIMIT = 60  # single plus double bit; from there on the GPU is replaced (docs/facts/device-health.md#memory-errors)
-_GPU_LINE = re.compile(r"\s{0,8}GPU (\d{1,4}): (.{1,128}?) \(UUID: (GPU-[0-9a-fA-F-]{4,64})\)")
-_MIG_LINE = re.compile(r"\s{0,16}MIG (\S{1,32})\s{1,16}Device\s{1,8}(\d{1,4}): \(UUID: (MIG-[0-9a-zA-Z/-]{4,96})\)")
-_FAILED = re.compile(
-    r"No devices (?:were )?found|couldn't communicate with the NVIDIA driver|Failed to initialize NVML|Driver/library version mismatch"
-    r"|Unable to determine the device handle|GPU is lost|NVIDIA-SMI has failed"
+_FABRIC_WELL = ("", "no", "none", "not supported")
+_FABRIC_HEALTH = frozenset(
+    {"bandwidth degraded", "route recovery", "route unhealthy", "access timeout recovery", "incorrect configuration"}
+    | {"fabric manager disconnected"}
 )
-_XML_LINE = re.compile(r"\s{0,64}</?[A-Za-z_][\w.-]{0,64}(?:\s[^<>]{0,256})?/?>[^<>]{0,512}(?:</[\w.-]{1,64}>)?\s{0,64}")
-_XML_START, _XML_END = "<nvidia_smi_log>", "</nvidia_smi_log>"
-_NONE = frozenset({"", "n/a", "none", "[n/a]", "not supported", "requested functionality has been deprecated"})
 
 
 class Action(StrEnum):
@@ -40,109 +38,81 @@ class Action(StrEnum):
     REPLACE = "replace"
 
 
-class MigDevice(msgspec.Struct, frozen=True):
-    """One MIG device of a ``-L`` listing."""
-
-    profile: str
-    index: int
-    uuid: str
-
-
-class ListedGpu(msgspec.Struct, frozen=True):
-    """One GPU of a ``-L`` listing."""
-
-    index: int
-    model: str
-    uuid: str
-    mig: tuple[MigDevice, ...]
-
-    @property
-    def layout(self) -> dict[str, int]:
-        """MIG devices by profile."""
-        return dict(Counter(device.profile for device in self.mig))
-
-
-class Listing(msgspec.Struct, frozen=True):
-    """A ``-L`` listing. ``failures`` are lines in which nvidia-smi says that it cannot list."""
-
-    gpus: tuple[ListedGpu, ...]
-    failures: tuple[str, ...]
-
-    @property
-    def uuids(self) -> list[str]:
-        """UUIDs of what a container can use: MIG devices where a GPU has them, the GPU itself otherwise."""
-        return [device.uuid for gpu in self.gpus for device in gpu.mig] + [gpu.uuid for gpu in self.gpus if not gpu.mig]
-
-
-class GpuHealth(msgspec.Struct, frozen=True):
-    """One GPU of ``-q``. ``None`` where the driver prints nothing or ``N/A``."""
-
-    pci: str
-    model: str
-    uuid: str
-    retired_single: int | None
-    retired_double: int | None
-    retired_pending: bool | None
-    remapped_correctable: int | None
-    remapped_uncorrectable: int | None
-    remap_pending: bool | None
-    remap_failure: bool | None
-    volatile_uncorrectable: int | None
-    sram_threshold_exceeded: bool | None
-    recovery_action: str
-    fabric_state: str
-    fabric_status: str
-    fabric_problems: tuple[str, ...]
-    fabric_doubts: tuple[str, ...]
-    has_fabric: bool
-    slowdowns: tuple[str, ...]
-    mig_enabled: bool | None
-    lost: bool
-
-    @property
-    def has_signal(self) -> bool:
-        """Whether any health signal was read; without one a GPU cannot be called healthy."""
-        numbers = (self.retired_single, self.retired_double, self.retired_pending, self.remap_pending, self.remap_failure)
-        answered = self.recovery_action.lower() not in _NONE - {"none"}
-        return bool(answered or self.lost or self.has_fabric) or any(value is not None for value in (*numbers, self.volatile_uncorrectable))
-
-    def judge(self) -> tuple[Action, tuple[str, ...]]:
-        """The strongest action that the signals ask for, and every reason, strongest first."""
-        found: list[tuple[Action, str]] = []
-        pages = (self.retired_single or 0) + (self.retired_double or 0)
-        if pages >= RETIRED_PAGES_LIMIT:
-            found.append((Action.REPLACE, f"{pages} retired pages ({self.retired_single or 0}+{self.retired_double or 0})"))
-        if self.retired_pending:
-            found.append((Action.RESET, "page retirement pending"))
-        if self.remap_failure:
-            found.append((Action.REPLACE, "row remapping failed"))
-        if self.remap_pending:
-            found.append((Action.RESET, "row remapping pending"))
-        if self.sram_threshold_exceeded:
-            found.append((Action.REPLACE, "SRAM error threshold exceeded"))
-        if self.volatile_uncorrectable:
-            found.append((Action.RESET, f"{self.volatile_uncorrectable} uncorrectable ECC errors since reset"))
-        if self.lost:
-            found.append((Action.REBOOT, "the driver cannot read the GPU"))
-        if self.recovery_action.lower() not in _NONE:
-            action = Action.REBOOT if "reboot" in self.recovery_action.lower() else Action.RESET
-            found.append((action, f"the driver asks for recovery: {self.recovery_action}"))
-        found.extend((Action.RESET, problem) for problem in self.fabric_problems)
-        found.extend((Action.THROTTLED, f"{name} active") for name in self.slowdowns)
-        order = list(Action)
-        found.sort(key=lambda item: -order.index(item[0]))
-        return (found[0][0] if found else Action.HEALTHY), tuple(reason for _, reason in found)
-
-
 class Query(msgspec.Struct, frozen=True):
-    """A ``-q`` output. ``attached`` is the number the header states; ``cut`` XML was read up to where it ends."""
+    """A ``-q`` output. ``gpus`` are devices by what names them in the text; ``attached`` is the number that the header states.
+
+    ``cut``: XML was read up to where it ends.
+    """
 
     driver: str
     cuda: str
     attached: int | None
-    gpus: tuple[GpuHealth, ...]
+    gpus: tuple[tuple[str, Device], ...]
     failures: tuple[str, ...]
     cut: bool = False
+
+
+def judge(device: Device) -> tuple[Action, tuple[str, ...]]:
+    """The strongest action that the signals ask for, and every reason, strongest first."""
+    found = list(_reasons(device))
+    order = list(Action)
+    found.sort(key=lambda item: -order.index(item[0]))
+    return (found[0][0] if found else Action.HEALTHY), tuple(reason for _, reason in found)
+
+
+def _reasons(device: Device) -> Iterator[tuple[Action, str]]:
+    if pages := device.retired_pages:
+        single, double = pages.single_bit or 0, pages.double_bit or 0
+        if single + double >= RETIRED_PAGES_LIMIT:
+            yield Action.REPLACE, f"{single + double} retired pages ({single}+{double})"
+        if pages.pending:
+            yield Action.RESET, "page retirement pending"
+    if rows := device.remapping:
+        if rows.failed:
+            yield Action.REPLACE, "row remapping failed"
+        if rows.pending:
+            yield Action.RESET, "row remapping pending"
+    if ecc := device.ecc:
+        if ecc.threshold_exceeded:
+            yield Action.REPLACE, "SRAM error threshold exceeded"
+        if ecc.uncorrected:
+            yield Action.RESET, f"{ecc.uncorrected} uncorrectable ECC errors since reset"
+    if device.lost or any(smi_device.is_error(value) for value in device.unread.values()):
+        yield Action.REBOOT, "the driver cannot read the GPU"
+    if (action := device.recovery_action) not in (None, "none"):
+        yield Action.REBOOT if "reboot" in str(action) else Action.RESET, f"the driver asks for recovery: {action}"
+    if device.fabric:
+        yield from ((Action.RESET, problem) for problem in _fabric_problems(device.fabric))
+    if device.clocks:
+        yield from ((Action.THROTTLED, f"{name} active") for name in device.clocks.slowdowns if name.startswith("hardware"))
+
+
+def _fabric_problems(fabric: Fabric) -> Iterator[str]:
+    for name, value, well in (
+        ("state", fabric.state, "completed"),
+        ("status", fabric.status, "success"),
+        ("summary", fabric.summary, "healthy"),
+    ):
+        if value not in ("", well):
+            yield f"fabric {name} is {value}, expected {well}"
+    yield from (f"fabric: {name} is {word}" for name, word in fabric.health.items() if name in _FABRIC_HEALTH and word not in _FABRIC_WELL)
+
+
+def fabric_doubts(device: Device) -> list[str]:
+    """What the driver says of the fabric's health that nobody here knows."""
+    health = device.fabric.health if device.fabric else {}
+    return [
+        f"fabric: {name} is {word}, which is not known"
+        for name, word in health.items()
+        if name not in _FABRIC_HEALTH and word not in (*_FABRIC_WELL, "healthy")
+    ]
+
+
+def has_signal(device: Device) -> bool:
+    """Whether any health signal was read; without one a GPU cannot be called healthy."""
+    read = (device.retired_pages, device.remapping, device.fabric, device.recovery_action)
+    counted = device.ecc is not None and device.ecc.uncorrected is not None
+    return device.lost or counted or any(part is not None for part in read)
 
 
 def parse_listing(text: str) -> Listing:
@@ -151,22 +121,10 @@ def parse_listing(text: str) -> Listing:
     Raises:
         Unreadable: empty, binary or oversized text, or neither a GPU line nor a message of nvidia-smi in it.
     """
-    gpus: list[tuple[int, str, str, list[MigDevice]]] = []
-    failures: list[str] = []
-    for line in log_lines(text):
-        if gpu := _GPU_LINE.match(line):
-            gpus.append((int(gpu[1]), gpu[2], gpu[3], []))
-        elif (mig := _MIG_LINE.match(line)) and gpus:
-            gpus[-1][3].append(MigDevice(mig[1], int(mig[2]), mig[3]))
-        elif failure := _failure(line):
-            failures.append(failure)
-    if not gpus and not failures:
+    listing = smi_listing.listing(log_lines(text))
+    if not listing.gpus and not listing.failures:
         raise Unreadable("no GPU line of nvidia-smi -L found")
-    return Listing(tuple(ListedGpu(index, model, uuid, tuple(mig)) for index, model, uuid, mig in gpus), tuple(failures))
-
-
-def _failure(line: str) -> str:
-    return line.strip()[:300] if _FAILED.search(line) else ""
+    return listing
 
 
 def listings(gpus: Sequence[ListedGpu]) -> list[list[ListedGpu]]:
@@ -201,14 +159,15 @@ def parse_query(text: str) -> Query:
         Unreadable: empty, binary or oversized text, malformed XML, or nothing that ``nvidia-smi -q`` prints.
     """
     text = readable_text(text)
-    if _XML_START in text:
+    if smi_xml.is_xml(text):
         return _parse_xml(text)
     lines = log_lines(text)
-    failures = tuple(failure for line in lines if (failure := _failure(line)))
+    failures = tuple(failure for line in lines if (failure := failure_of(line)))
     sections = Sections(lines)
+    named = [(name, values) for name, values in sections.gpus if values or not name.startswith(EXCERPT)]
     tables = [*nvidia_smi_tables.from_table(lines), *nvidia_smi_tables.from_csv(lines)]
     known = {"attached_gpus", "driver_version"} & sections.header.keys()
-    if not tables and not sections.gpus and not known and not failures:
+    if not tables and not named and not known and not failures:
         raise Unreadable("neither nvidia-smi -q text nor its XML found")
     driver, cuda = next((found for line in lines if (found := nvidia_smi_tables.versions(line))), ("", ""))
     attached = sections.header.get("attached_gpus", "")
@@ -217,110 +176,27 @@ def parse_query(text: str) -> Query:
         sections.header.get("driver_version", driver),
         sections.header.get("cuda_version", cuda),
         expected,
-        tuple(_health(pci, values) for pci, values in [*tables, *sections.gpus]),
+        tuple((name, _device(index, name, values)) for index, (name, values) in enumerate([*tables, *named])),
         failures,
     )
 
 
+def _device(index: int, name: str, values: smi_xml.Values) -> Device:
+    return smi_device.device(index, smi_xml.SmiGpu(pci=name if ":" in name else "", values=values))
+
+
 def _parse_xml(text: str) -> Query:
-    end = text.find(_XML_END)
-    # from the root element on: without the document type there are no entities to expand
-    document = text[text.find(_XML_START) :] if end < 0 else text[text.find(_XML_START) : end + len(_XML_END)]
-    parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(events=("start",))
-    root: ElementTree.Element | None = None
-    cut = end < 0
     try:
-        parser.feed(document)
-        for event in parser.read_events():
-            if root is None and isinstance(event[-1], ElementTree.Element):
-                root = event[-1]
-    except (ElementTree.ParseError, ValueError) as error:
-        clean = "\n".join(line for line in document.split("\n") if _XML_LINE.fullmatch(line))
-        if clean != document.rstrip() and _XML_START in clean:
-            return _parse_xml(clean)  # another program's line stands between
-        cut = True
-        if root is None:
-            raise Unreadable(f"malformed nvidia-smi XML: {error}") from error
-    if root is None or (root.find("gpu") is None and root.find("attached_gpus") is None):
-        raise Unreadable("nvidia-smi XML without a header or a GPU")
-    gpus = []
-    for gpu in root.findall("gpu"):
-        values: dict[str, str] = {}
-        _flatten(gpu, "", values, 0)
-        gpus.append(_health(gpu.get("id", ""), values))
-    attached = root.findtext("attached_gpus", "").strip()
+        log = smi_xml.read(text)
+    except smi_xml.NotSmi as error:
+        raise Unreadable(str(error)) from None
+    failures = tuple(failure for line in text.partition(smi_xml.START)[0].split("\n") if (failure := failure_of(line)))
+    attached = log.header.get("attached_gpus", "")
     return Query(
-        root.findtext("driver_version", "").strip(),
-        root.findtext("cuda_version", "").strip(),
+        log.header.get("driver_version", ""),
+        log.header.get("cuda_version", ""),
         int(attached) if re.fullmatch(r"\d{1,4}", attached) else None,
-        tuple(gpus),
-        (),
-        cut,
-    )
-
-
-def _flatten(element: ElementTree.Element, path: str, values: dict[str, str], depth: int) -> None:
-    for child in element:
-        name = f"{path}/{normal(child.tag)}" if path else normal(child.tag)
-        if len(child) and depth < 12:
-            _flatten(child, name, values, depth + 1)
-        else:
-            values.setdefault(name, (child.text or "").strip())
-
-
-def _pick(values: Mapping[str, str], *paths: str) -> str:
-    return next((values[path] for path in paths if path in values), "")
-
-
-def _count(values: Mapping[str, str], *paths: str) -> int | None:
-    value = _pick(values, *paths)
-    return int(value) if re.fullmatch(r"\d{1,18}", value) else None
-
-
-def _yes(values: Mapping[str, str], *paths: str) -> bool | None:
-    return {"yes": True, "no": False}.get(_pick(values, *paths).lower())
-
-
-def _sum(values: Mapping[str, str], prefix: str) -> int | None:
-    counts = [
-        int(value)
-        for path, value in values.items()
-        if path.startswith(prefix) and "uncorrectable" in path and "sram_sources" not in path and re.fullmatch(r"\d{1,18}", value)
-    ]
-    return sum(counts) if counts else None
-
-
-def _health(pci: str, values: Mapping[str, str]) -> GpuHealth:
-    mig = _pick(values, "mig_mode/current", "mig_mode/current_mig").lower()
-    slowdowns = [
-        path.rpartition("/")[2].removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
-        for path, value in values.items()
-        if value.lower() == "active"
-        and path.startswith(("clocks_event_reasons/", "clocks_throttle_reasons/"))
-        and path.endswith(("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"))
-    ]
-    return GpuHealth(
-        pci=pci,
-        model=_pick(values, "product_name"),
-        uuid=_pick(values, "gpu_uuid", "uuid"),
-        retired_single=_count(values, "retired_pages/single_bit_ecc", "retired_pages/multiple_single_bit_retirement/retired_count"),
-        retired_double=_count(values, "retired_pages/double_bit_ecc", "retired_pages/double_bit_retirement/retired_count"),
-        retired_pending=_yes(
-            values, "retired_pages/pending_page_blacklist", "retired_pages/pending_blacklist", "retired_pages/pending_retirement"
-        ),
-        remapped_correctable=_count(values, "remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"),
-        remapped_uncorrectable=_count(values, "remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"),
-        remap_pending=_yes(values, "remapped_rows/pending", "remapped_rows/remapped_row_pending"),
-        remap_failure=_yes(values, "remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"),
-        volatile_uncorrectable=_sum(values, "ecc_errors/volatile/"),
-        sram_threshold_exceeded=_yes(values, "ecc_errors/aggregate/sram_threshold_exceeded"),
-        recovery_action=_pick(values, "gpu_recovery_action"),
-        fabric_state=_pick(values, "fabric/state"),
-        fabric_status=_pick(values, "fabric/status"),
-        fabric_problems=nvidia_smi_fabric.fabric_problems(values),
-        fabric_doubts=nvidia_smi_fabric.fabric_doubts(values),
-        has_fabric=nvidia_smi_fabric.has_fabric(values),
-        slowdowns=tuple(slowdowns),
-        mig_enabled={"enabled": True, "disabled": False}.get(mig),
-        lost=any(value in ("Unknown Error", "[Unknown Error]", "ERR!", "GPU is lost", "[GPU is lost]") for value in values.values()),
+        tuple((gpu.pci, smi_device.device(index, gpu)) for index, gpu in enumerate(log.gpus)),
+        failures,
+        log.cut,
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fixtures.nodeprobe.smi_xml import normal
+
 _GPU_HEADER = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*\Z")
 _KEY_VALUE = re.compile(r"( {0,64})(\S(?:[^:]|:(?! )){0,96}?) {0,64}:(?: |\Z)(.{0,256})\Z")
-_NO_ALNUM = re.compile(r"[^a-z0-9]+")
 _BEGINNINGS = frozenset({"Fabric", "ECC Errors", "Remapped Rows", "Retired Pages", "Clocks Event Reasons", "Clocks Throttle Reasons"})
 _SECTIONS = frozenset(
     {"fabric", "health", "ecc_errors", "volatile", "aggregate", "remapped_rows", "retired_pages"}
@@ -21,12 +22,9 @@ _VALUES = re.compile(
     r"pending\w*|remapping_failure_occurred|\w*uncorrectable\w*|sram_threshold_exceeded|single_bit_ecc|double_bit_ecc|state|status|summary"
     r"|bandwidth|route_\w+|access_timeout_recovery|incorrect_configuration|hw_\w*slowdown"
 )
+EXCERPT = "excerpt"
+"""How a GPU is called whose line is not in the text."""
 _MARGIN = 4  # the indent of what belongs to a GPU
-
-
-def normal(text: str) -> str:
-    """A key as the paths have it: ``Remapping Failure Occurred`` as ``remapping_failure_occurred``."""
-    return _NO_ALNUM.sub("_", text.strip().lower()[:96]).strip("_")
 
 
 class Sections:
@@ -69,7 +67,7 @@ class Sections:
     def _begin_excerpt(self, section: str) -> None:
         """The text begins within a GPU: a section that comes again is the next GPU's."""
         if not self.gpus or section in self._begun:
-            self.gpus.append((f"excerpt {len(self.gpus) + 1}", {}))
+            self.gpus.append((f"{EXCERPT} {len(self.gpus) + 1}", {}))
             self._begun = set()
         self._begun.add(section)
         self._stack = []

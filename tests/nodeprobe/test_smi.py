@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conformance.cli.inspect import inspect
 from fixtures.nodeprobe import smi
-from fixtures.nodeprobe.document import Device, Document
+from fixtures.nodeprobe.document import Device, Document, encode
 from fixtures.simulator.nodes.programs import nvidia_smi_query
 from tests.nodeprobe.tables import MACHINES, Table
 from tests.nodeprobe.test_nvml import COMPILER, FAULTS, each, library
@@ -83,3 +84,20 @@ def ran(folder: Path, cases: str) -> Document:
 def test_what_nvidia_smi_says_instead_is_the_driver_s_problem(tmp_path: Path, cases: str, problem: str) -> None:
     [driver] = ran(tmp_path, cases).drivers
     assert (driver.problem, driver.devices) == (problem, [])
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ({}, ("good", "HEALTHY")),
+        ({"1.remap.failed": 1}, ("bad", "REPLACE")),
+        ({"1.lost": 1}, ("bad", "REBOOT")),
+        ({"1.fabric.state": 2}, ("bad", "RESET")),
+    ],
+)
+def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Table, expected: tuple[str, str]) -> None:
+    text = printed({**MACHINES["gb200"], **fault})
+    for captured in (text, encode(smi.document(text)).decode()):
+        result = inspect("node-probe", captured)
+        assert (result.verdict, result.reason_code) == expected
+    assert inspect("nvidia-smi", "\n".join(nvidia_smi_query.query({**MACHINES["gb200"], **fault}))).verdict == expected[0]

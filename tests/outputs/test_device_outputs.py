@@ -23,20 +23,23 @@ def test_listing_problems() -> None:
 def test_query_text() -> None:
     query = nvidia_smi.parse_query(lookalike("smi-query"))
     assert (query.driver, query.cuda, query.attached) == ("580.95.05", "13.0", 3)
-    healthy, draining, broken = query.gpus
-    assert healthy.judge() == (Action.HEALTHY, ())
-    assert (healthy.volatile_uncorrectable, healthy.remapped_uncorrectable, healthy.mig_enabled) == (0, 1, False)
-    action, reasons = draining.judge()
+    healthy, draining, broken = (device for _, device in query.gpus)
+    assert nvidia_smi.judge(healthy) == (Action.HEALTHY, ())
+    assert healthy.ecc is not None
+    assert healthy.remapping is not None
+    assert healthy.mig is not None
+    assert (healthy.ecc.uncorrected, healthy.remapping.uncorrected, healthy.mig.enabled) == (0, 1, False)
+    action, reasons = nvidia_smi.judge(draining)
     assert action is Action.RESET
-    assert any("Drain and Reset" in reason for reason in reasons)
-    assert any("In Progress" in reason for reason in reasons)
-    action, reasons = broken.judge()
+    assert any("drain and reset" in reason for reason in reasons)
+    assert any("in progress" in reason for reason in reasons)
+    action, reasons = nvidia_smi.judge(broken)
     assert action is Action.REPLACE
     assert set(reasons) == {
         "row remapping failed",
         "2 uncorrectable ECC errors since reset",
-        "hw_slowdown active",
-        "hw_thermal_slowdown active",
+        "hardware slowdown active",
+        "hardware thermal slowdown active",
     }
 
 
@@ -44,7 +47,7 @@ def test_xml_entities_are_not_expanded() -> None:
     bomb = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "AAAA">]>\n<nvidia_smi_log><gpu id="0"><uuid>&a;</uuid></gpu></nvidia_smi_log>'
     query = nvidia_smi.parse_query(bomb)
     assert query.cut
-    assert all("AAAA" not in gpu.uuid for gpu in query.gpus)
+    assert all("AAAA" not in gpu.uuid for _, gpu in query.gpus)
 
 
 def test_missing_gpu_is_noticed() -> None:

@@ -20,6 +20,7 @@ CORPUS = {
     "nccl-log": ["nccl-gdr", "nccl-socket", "nccl-mnnvl"],
     "nccl-tests": ["nccl-tests-new"],
     "nvidia-smi": ["smi-list", "smi-query", "smi-query.xml"],
+    "node-probe": ["smi-query.xml"],
     "dcgm-metrics": ["dcgm"],
     "node": ["node-describe"],
     "events": ["events-get"],
