@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.net.fabric_probe import SharedRuns
+from conformance.net.shared_runs import SharedRuns
 
 
 @pytest.fixture(scope="session")

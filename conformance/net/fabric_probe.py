@@ -5,13 +5,16 @@ Facts: docs/facts/nccl.md#nccl-log-lines, docs/facts/nccl.md#nccl-tests.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from conformance.devices.products import product_of
 from conformance.net.advertising import MACHINE_TYPE
 from conformance.net.device_probe import attached
 from conformance.net.two_node_run import FabricRun, RankPod
-from conformance.net.two_nodes import Plan, make_plans
+from conformance.net.two_nodes import Plan
 from conformance.policy.model import Network
 from conformance.probes.running import pod_trouble
 from conformance.scope.scope import Scope, matches
@@ -24,7 +27,7 @@ from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 
 NAME = "net-fabric"
-"""Name of the Service and of the ConfigMap; pods are ``net-fabric-<node rank>``."""
+"""Name of the ConfigMap and, of a job that runs alone, of the Service; its pods are ``net-fabric-<node rank>``."""
 
 PORT = 29500
 FOLDER = "/opt/gpu-conformance"
@@ -41,31 +44,64 @@ _DEFAULT_IMAGE = Network().image
 _JOB = "gpu-conformance.io/fabric-run"
 
 
+class Job(msgspec.Struct, frozen=True):
+    """A run to start: ``name`` is that of its Service and begins those of its pods, ``env`` is its own, over the policy's."""
+
+    plan: Plan
+    name: str = NAME
+    env: Mapping[str, str] = {}
+
+    @property
+    def pods(self) -> list[str]:
+        """Names of its pods, in order of node rank."""
+        return [f"{self.name}-{rank}" for rank in range(len(self.plan.nodes))]
+
+
 def run_fabric(scope: Scope, workspace: Workspace, plan: Plan) -> FabricRun:
     """Run a plan once and bring back what it left. The workspace removes the pods.
 
     Raises :class:`NotApplicable` where it cannot be asked and :class:`Inconclusive` when a pod did not start.
     """
+    (result,) = run_together(scope, workspace, [Job(plan)])
+    if isinstance(result, Inconclusive):
+        raise result
+    return result
+
+
+def run_together(scope: Scope, workspace: Workspace, jobs: Sequence[Job]) -> list[FabricRun | Inconclusive]:
+    """What jobs on different nodes leave that run at the same time, in their order; of one that did not run, why."""
     network = scope.policy.network
-    if not plan.device.startswith("nvidia.com/") and _image(network, plan).endswith(_DEFAULT_IMAGE):
-        raise NotApplicable("NoImageForVendor", f"set network.image to a PyTorch image that runs on {plan.device}")
+    for job in jobs:
+        if not job.plan.device.startswith("nvidia.com/") and _image(network, job.plan).endswith(_DEFAULT_IMAGE):
+            raise NotApplicable("NoImageForVendor", f"set network.image to a PyTorch image that runs on {job.plan.device}")
     namespace = workspace.namespace("privileged") if network.ipc_lock else workspace.namespace()
-    for key, obj in objects(network):
+    for key, obj in objects(network, [job.name for job in jobs]):
         workspace.create(key, obj, namespace)
-    workspace.let_talk(NAME, {_JOB: NAME}, namespace)
-    names = [workspace.start(pod, namespace) for pod in pods(scope, plan, namespace)]
+    for job in jobs:
+        workspace.let_talk(job.name, {_JOB: job.name}, namespace)
+        for pod in pods(scope, job, namespace):
+            workspace.start(pod, namespace)
     seconds = scope.policy.probes.start_seconds * 2
-    ended = workspace.wait(names, _ended, seconds, namespace)
+    names = [job.pods for job in jobs]
+    ended = workspace.wait([name for group in names for name in group], lambda seen: _ended(seen, names), seconds, namespace)
+    return [_result(scope, workspace, job, namespace, seconds, finished=ended is not None) for job in jobs]
+
+
+def _result(scope: Scope, workspace: Workspace, job: Job, namespace: str, seconds: float, *, finished: bool) -> FabricRun | Inconclusive:
+    try:
+        left = tuple(_left(workspace, name, namespace, seconds) for name in job.pods)
+    except Inconclusive as reason:
+        return reason
     return FabricRun(
         namespace=namespace,
-        pods=tuple(_left(workspace, name, namespace, seconds) for name in names),
-        per_node=plan.per_node,
-        device=plan.device,
-        fabric=plan.fabric,
+        pods=left,
+        per_node=job.plan.per_node,
+        device=job.plan.device,
+        fabric=job.plan.fabric,
         seconds=seconds,
-        finished=ended is not None,
-        product=product_of(scope, plan.nodes[0]),
-        machine=plan.nodes[0].metadata.label.get(MACHINE_TYPE, ""),
+        finished=finished or all(pod.exit_code is not None for pod in left),
+        product=product_of(scope, job.plan.nodes[0]),
+        machine=job.plan.nodes[0].metadata.label.get(MACHINE_TYPE, ""),
     )
 
 
@@ -73,41 +109,50 @@ def _image(network: Network, plan: Plan) -> str:
     return next((image for glob, image in network.images.items() if matches(plan.device, (glob,))), network.image)
 
 
-def _ended(seen: list[Pod]) -> bool | None:
-    """All pods have ended, or one has failed: the others would only wait for it."""
-    if seen and (all(pod.finished for pod in seen) or any(pod.status.phase == "Failed" for pod in seen)):
-        return True
-    return None
+def _ended(seen: list[Pod], jobs: Sequence[Sequence[str]]) -> bool | None:
+    """Of every job all pods have ended, or one has failed: the others would only wait for it."""
+    there = {pod.name: pod for pod in seen}
+    for names in jobs:
+        mine = [there[name] for name in names if name in there]
+        if not mine or not (any(pod.status.phase == "Failed" for pod in mine) or all(pod.finished for pod in mine)):
+            return None
+    return True
 
 
-def objects(network: Network) -> list[tuple[str, Json]]:
-    """The headless Service that gives pods names before they are ready, and the script (unless the policy brings its own command)."""
-    service: Json = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": NAME},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {_JOB: NAME},
-            "ports": [{"name": "rendezvous", "port": PORT}],
-        },
-    }
+def objects(network: Network, names: Sequence[str]) -> list[tuple[str, Json]]:
+    """For each job a headless Service that gives pods names before they are ready; the script, unless the policy brings its own command."""
+    services: list[tuple[str, Json]] = [
+        (
+            "services",
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": name},
+                "spec": {
+                    "clusterIP": "None",
+                    "publishNotReadyAddresses": True,
+                    "selector": {_JOB: name},
+                    "ports": [{"name": "rendezvous", "port": PORT}],
+                },
+            },
+        )
+        for name in names
+    ]
     if network.command:
-        return [("services", service)]
+        return services
     script = Path(allreduce.__file__).read_text(encoding="utf-8")
     config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": {SCRIPT: script}}
-    return [("configmaps", config), ("services", service)]
+    return [("configmaps", config), *services]
 
 
-def pods(scope: Scope, plan: Plan, namespace: str) -> list[Json]:
+def pods(scope: Scope, job: Job, namespace: str) -> list[Json]:
     """One pod per node, in order of node rank, each pinned to its node: anti-affinity by name."""
-    return [_pod(scope, plan, namespace, rank) for rank in range(len(plan.nodes))]
+    return [_pod(scope, job, namespace, rank) for rank in range(len(job.plan.nodes))]
 
 
-def _pod(scope: Scope, plan: Plan, namespace: str, rank: int) -> Json:
-    network, probes = scope.policy.network, scope.policy.probes
-    name, node = f"{NAME}-{rank}", plan.nodes[rank]
+def _pod(scope: Scope, job: Job, namespace: str, rank: int) -> Json:
+    network, probes, plan = scope.policy.network, scope.policy.probes, job.plan
+    name, node = job.pods[rank], plan.nodes[rank]
     pod = probe_pod(
         PodShape(
             name=name,
@@ -116,14 +161,14 @@ def _pod(scope: Scope, plan: Plan, namespace: str, rank: int) -> Json:
             resources={plan.device: plan.per_node, **({plan.fabric: 1} if plan.fabric else {})},
             node=node.name,
             tolerations=[*scope.tolerations_for(node), *probes.tolerations],
-            env=environment(network, plan, namespace, rank),
+            env=environment(network, job, namespace, rank),
             run_as_user=0 if network.ipc_lock else probes.run_as_user,
             pull_secrets=probes.pull_secrets,
-            labels={_JOB: NAME},
+            labels={_JOB: job.name},
         )
     )
     spec = pod["spec"]
-    spec |= {"hostname": name, "subdomain": NAME, "activeDeadlineSeconds": int(probes.start_seconds * 2) + 60}
+    spec |= {"hostname": name, "subdomain": job.name, "activeDeadlineSeconds": int(probes.start_seconds * 2) + 60}
     volumes: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     if not network.command:
@@ -142,17 +187,18 @@ def _pod(scope: Scope, plan: Plan, namespace: str, rank: int) -> Json:
     return attached(pod, scope) if plan.fabric else pod
 
 
-def environment(network: Network, plan: Plan, namespace: str, rank: int) -> dict[str, str]:
-    """Environment of one pod: the owner's, where torchrun finds rank 0, and logging, which evidence depends on."""
+def environment(network: Network, job: Job, namespace: str, rank: int) -> dict[str, str]:
+    """Environment of one pod: the owner's, the job's, where torchrun finds rank 0, and logging, which evidence depends on."""
     return {
         "HOME": "/tmp",
         "LOGNAME": "gpu-conformance",
         **network.env,
+        **job.env,
         **LOGGING,
-        "NNODES": str(len(plan.nodes)),
+        "NNODES": str(len(job.plan.nodes)),
         "NODE_RANK": str(rank),
-        "NPROC_PER_NODE": str(plan.per_node),
-        "MASTER_ADDR": f"{NAME}-0.{NAME}.{namespace}.svc",
+        "NPROC_PER_NODE": str(job.plan.per_node),
+        "MASTER_ADDR": f"{job.pods[0]}.{job.name}.{namespace}.svc",
         "MASTER_PORT": str(PORT),
     }
 
@@ -183,34 +229,3 @@ def _exit_code(pod: Pod) -> int | None:
         if isinstance(terminated, dict) and isinstance(terminated.get("exitCode"), int):
             return int(terminated["exitCode"])
     return None
-
-
-class SharedRuns:
-    """One run on every kind of machine for all requirements that judge them, started by the first that asks."""
-
-    def __init__(self) -> None:
-        self._results: list[FabricRun | NotApplicable | Inconclusive] = []
-
-    def get(self, scope: Scope, workspace: Workspace) -> list[FabricRun | NotApplicable | Inconclusive]:
-        """The runs, the one with the most ranks first, and why there is none of some kinds. Raises the reason when there is none at all."""
-        if not self._results:
-            self._results = self._run(scope, workspace)
-        reasons = [result for result in self._results if not isinstance(result, FabricRun)]
-        if len(reasons) == len(self._results):
-            raise type(reasons[0])(reasons[0].code, reasons[0].message)
-        return self._results
-
-    def _run(self, scope: Scope, workspace: Workspace) -> list[FabricRun | NotApplicable | Inconclusive]:
-        try:
-            plans, held = make_plans(scope)
-        except (NotApplicable, Inconclusive) as reason:
-            return [reason]
-        results: list[FabricRun | NotApplicable | Inconclusive] = []
-        for plan in plans:
-            if results:
-                workspace.clear()  # names and devices are free for the next
-            try:
-                results.append(run_fabric(scope, workspace, plan))
-            except (NotApplicable, Inconclusive) as reason:
-                results.append(reason)
-        return [*results, *(Inconclusive("NoFreeDevice", f"too little is free for a run: {text}") for text in held)]

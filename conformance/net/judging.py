@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.causes import cause_of
+from conformance.net.culprits import LOG, indirect_sides, where_it_went_wrong
 from conformance.net.figures import Figure
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
@@ -19,7 +20,6 @@ from conformance.outputs.nccl_tests import NcclTests
 from conformance.outputs.unreadable import Unreadable
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
-LOG = "channel lines of the NCCL log"
 _BANDWIDTH = "bus bandwidth"
 TABLE = "all-reduce table of the run"
 
@@ -56,7 +56,9 @@ def _further(run: FabricRun, judge: Callable[[FabricRun, bool], Iterator[Finding
     where = " + ".join(pod.node for pod in run.pods)
     try:
         for finding in judge(run, False):
-            subject = Subject(finding.subject.kind, f"{finding.subject.name} on {where}", finding.subject.namespace)
+            subject = finding.subject
+            if subject.namespace:  # a part of the run, and no node
+                subject = Subject(subject.kind, f"{subject.name} on {where}", subject.namespace)
             yield msgspec.structs.replace(finding, subject=subject)
     except Inconclusive as reason:
         yield undecided(Subject("NCCL run", where, run.namespace), cause=cause_of(reason.code), message=reason.message, source=LOG)
@@ -70,7 +72,11 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
     log = _read_log(run)
     yield from _judge_nodes(run)
     yield _judge_verdict(run, log, accepted)
-    if nccl_log.judge(log).code is NcclCode.TCPX_GPUDIRECT:
+    verdict = nccl_log.judge(log)
+    indirect = verdict.code in _INDIRECT and verdict.code.value not in accepted
+    if verdict.failures or indirect:
+        yield from where_it_went_wrong(run, indirect=indirect)
+    if verdict.code is NcclCode.TCPX_GPUDIRECT:
         return  # its plugin prints no channels: the verdict over the whole is all there is
     placement = run.placement(log)
     pairs: dict[tuple[int, int], list[Channel]] = defaultdict(list)
@@ -90,6 +96,8 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
         yield _judge_pair(run, pair, lines, missing[pair], accepted)
     for rank, lines in sorted(collective.items()):
         yield _judge_ways(run.part("rank", f"{rank} -> switches"), lines, [], accepted)
+    if not any(code.value in accepted for code in _NOT_DIRECT):
+        yield from indirect_sides(log, placement)
     for here, there in _silent_ways(run, pairs, placement):
         message = f"channels go from {there} to {here} and none back: half of the traffic is unaccounted for"
         yield bad(
@@ -263,7 +271,10 @@ def _measured(run: FabricRun, figure: Figure) -> Iterator[Finding]:
             message=message,
         )
         return
-    yield _judge_largest(run, table, figure, expected)
+    largest = _judge_largest(run, table, figure, expected)
+    yield largest
+    if largest.outcome is Outcome.BAD:
+        yield from where_it_went_wrong(run, indirect=largest.cause in _INDIRECT.values())
     yield _judge_ranks(run, table)
     yield _judge_values(run, table)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from conformance.net.advertising import check_advertised, check_attachments
 from conformance.net.device_probe import probe_devices
-from conformance.net.fabric_probe import SharedRuns
 from conformance.net.figures import figure_of
 from conformance.net.jobs import check_jobs
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
 from conformance.net.nic_policy import check_nic_cluster_policy
+from conformance.net.shared_runs import SharedRuns
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from conformance.net.bisecting import Found
 from conformance.outputs.nccl_log import NcclLog
 from fixtures.verdict.findings import Subject
 
@@ -23,6 +24,18 @@ class RankPod(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
 
 
+class Located(msgspec.Struct, frozen=True, kw_only=True):
+    """What further runs say of where a run went wrong. ``nodes`` were compared, ``found`` is by their names.
+
+    ``adapter`` is slow by itself, between ``ends``; empty where none is or none was asked.
+    """
+
+    nodes: tuple[str, ...]
+    found: Found
+    adapter: str = ""
+    ends: tuple[str, ...] = ()
+
+
 class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first.
 
@@ -38,6 +51,7 @@ class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool = True
     product: str = ""
     machine: str = ""
+    located: Located | None = None
 
     @property
     def ranks(self) -> int:

@@ -8,6 +8,7 @@ from conformance.net.advertising import KIND_LABELS, allocatable, fabric_resourc
 from conformance.probes.node_sampling import kept_away
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import natural
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 
 WITHOUT_RESOURCE = frozenset({"MNNVL", "TCPX_GPUDIRECT"})
@@ -15,12 +16,16 @@ WITHOUT_RESOURCE = frozenset({"MNNVL", "TCPX_GPUDIRECT"})
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of the run, devices per node, and the fabric resource (empty where the transport needs none)."""
+    """The nodes of the run, devices per node, and the fabric resource (empty where the transport needs none).
+
+    ``others`` are further nodes of the kind with as much free: they show which node of a slow run is the slow one.
+    """
 
     nodes: tuple[Node, ...]
     device: str
     per_node: int
     fabric: str = ""
+    others: tuple[Node, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -80,10 +85,12 @@ def make_plans(scope: Scope) -> tuple[list[Plan], list[str]]:
 
 def _plan(device: str, fabric: str, nodes: list[tuple[int, Node]], count: int) -> Plan | None:
     """The nodes with the most free devices of one kind; None when one of them has none."""
-    best = sorted(nodes, key=lambda pair: (-pair[0], pair[1].name))[:count]
-    if best[-1][0] < 1:
+    ordered = sorted(nodes, key=lambda pair: (-pair[0], natural(pair[1].name)))
+    units = ordered[count - 1][0]
+    if units < 1:
         return None
-    return Plan(nodes=tuple(node for _, node in best), device=device, fabric=fabric, per_node=best[-1][0])
+    able = tuple(node for free, node in ordered if free >= units)
+    return Plan(nodes=able[:count], device=device, fabric=fabric, per_node=units, others=able[count:])
 
 
 def _fabrics(scope: Scope) -> list[str]:

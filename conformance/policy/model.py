@@ -323,6 +323,8 @@ class Network(Section, frozen=True, kw_only=True):
     a measured one of the same product, fabric and number of ranks, and where none is known NET-06 is not judged."""
     bus_bandwidths: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}
     """The same by product (glob), before the one for all: ``NVIDIA-H100*: 350``."""
+    bisect: bool = True
+    """Whether runs of pairs of free nodes follow a slow or indirect all-reduce, to find the node and the adapter."""
     nodes: Count = 2
     """Number of nodes of the all-reduce; below 2 it is left out."""
     image: str = "nvcr.io/nvidia/pytorch:25.09-py3"

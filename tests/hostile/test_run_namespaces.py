@@ -88,7 +88,7 @@ def test_a_quota_that_nobody_has_counted_yet_is_waited_for(tmp_path: Path) -> No
 
 
 def test_ranks_talk_to_each_other_and_ask_for_names_and_nothing_else(tmp_path: Path) -> None:
-    labels = dict(objects(Network()))["services"]["spec"]["selector"]
+    labels = dict(objects(Network(), [NAME]))["services"]["spec"]["selector"]
     with served(tmp_path) as (cluster, _):
         workspace = Workspace(cluster, RUN)
         workspace.let_talk(NAME, labels)

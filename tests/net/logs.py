@@ -6,6 +6,7 @@ Facts: docs/facts/nccl.md#nccl-log-lines.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from conformance.net.two_node_run import FabricRun, RankPod
 
@@ -56,7 +57,7 @@ def a_run(
     exit_code: int | None = 0,
     state: str = "Succeeded",
     finished: bool = True,
-    **more: str,
+    **more: Any,
 ) -> FabricRun:
     """A run with these logs, one per pod."""
     return FabricRun(

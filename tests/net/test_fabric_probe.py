@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from conformance.net import fabric_probe
-from conformance.net.fabric_probe import COMMAND, SharedRuns, objects, pods
+from conformance.net import fabric_probe, shared_runs
+from conformance.net.fabric_probe import COMMAND, NAME, Job, objects, pods
 from conformance.net.judging import of_each
+from conformance.net.shared_runs import SharedRuns
 from conformance.net.two_node_run import FabricRun
 from conformance.net.two_nodes import Plan, make_plan
 from conformance.policy.model import Network
@@ -28,7 +29,7 @@ def scope_of(**network: Any) -> Scope:
 
 def pods_of(**network: Any) -> list[Json]:
     scope = scope_of(**network)
-    return pods(scope, make_plan(scope), "ns")
+    return pods(scope, Job(make_plan(scope)), "ns")
 
 
 def env_of(pod: Json) -> dict[str, str]:
@@ -52,7 +53,7 @@ def test_pods_find_rank_0_by_its_name_under_the_headless_service() -> None:
     assert {env_of(pod)["MASTER_ADDR"] for pod in (first, second)} == {"net-fabric-0.net-fabric.ns.svc"}
     assert [env_of(pod)["NODE_RANK"] for pod in (first, second)] == ["0", "1"]
     assert (env_of(first)["NNODES"], env_of(first)["NPROC_PER_NODE"]) == ("2", "8")
-    service = dict(objects(Network()))["services"]["spec"]
+    service = dict(objects(Network(), [NAME]))["services"]["spec"]
     assert service["clusterIP"] == "None"
     assert service["publishNotReadyAddresses"] is True
     assert service["selector"].items() <= first["metadata"]["labels"].items()
@@ -71,7 +72,7 @@ def test_ipc_lock_is_added_only_where_the_policy_says_so() -> None:
 
 
 def test_the_script_travels_in_a_config_map_and_is_python() -> None:
-    config = dict(objects(Network()))["configmaps"]
+    config = dict(objects(Network(), [NAME]))["configmaps"]
     compile(config["data"]["allreduce.py"], "allreduce.py", "exec")
     pod = pods_of()[0]
     assert pod["spec"]["containers"][0]["command"] == ["/bin/sh", "-c", COMMAND]
@@ -84,7 +85,7 @@ def test_a_command_of_the_owner_replaces_the_script() -> None:
     pod = pods_of(**network)[0]
     assert pod["spec"]["containers"][0]["command"][-1] == network["command"]
     assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["shm"]
-    assert [key for key, _ in objects(scope_of(**network).policy.network)] == ["services"]
+    assert [key for key, _ in objects(scope_of(**network).policy.network, [NAME])] == ["services"]
 
 
 # -- running it --
@@ -125,7 +126,7 @@ class FakeWorkspace:
         return self.log
 
     def _pod(self, index: int) -> Pod:
-        return decode_pod(self.states[index])
+        return decode_pod({**self.states[index], "metadata": {"name": f"{NAME}-{index}"}})
 
 
 def a_state(phase: str = "Succeeded", node: str = "gpu-0", code: int | None = 0, **status: Any) -> Json:
@@ -211,14 +212,14 @@ def test_every_kind_of_machine_has_a_run_of_its_own_and_room_for_it(monkeypatch:
         def clear(self) -> None:
             ran.append(["cleared"])
 
-    monkeypatch.setattr(fabric_probe, "run_fabric", once)
+    monkeypatch.setattr(shared_runs, "run_fabric", once)
     results = SharedRuns().get(a_scope(nodes=TWO_KINDS), Cleared())  # type: ignore[arg-type]
     assert ran == [["A-0", "A-1"], ["cleared"], ["B-0", "B-1"]]
     assert len(results) == 2
 
 
 def test_a_kind_of_machine_that_is_taken_is_told_beside_the_run_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fabric_probe, "run_fabric", lambda scope, workspace, plan: run_of())
+    monkeypatch.setattr(shared_runs, "run_fabric", lambda scope, workspace, plan: run_of())
     scope = a_scope(nodes=TWO_KINDS, pods=[a_pod(devices=8, node="B-1")])
     run, reason = SharedRuns().get(scope, None)  # type: ignore[arg-type]
     assert isinstance(reason, Inconclusive)

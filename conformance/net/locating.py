@@ -1,0 +1,101 @@
+"""Finds the node and the adapter that make a run over the fabric slow or indirect, by further runs of free nodes.
+
+Facts: docs/facts/nccl.md#bandwidths.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from conformance.net.bisecting import Found, Group, halve, search
+from conformance.net.fabric_probe import NAME, Job, run_together
+from conformance.net.two_node_run import FabricRun, Located
+from conformance.net.two_nodes import Plan
+from conformance.outputs import nccl_log, nccl_tests
+from conformance.outputs.nccl_log import SOCKET_NETWORKS
+from conformance.outputs.unreadable import Unreadable
+from conformance.scope.scope import Scope
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Inconclusive
+
+
+def is_slow(run: FabricRun, minimum: float | None, accepted: Sequence[str]) -> bool | None:
+    """Whether a run failed in NCCL, took another path than those accepted, or missed its figure; None where its output does not tell."""
+    try:
+        verdict = nccl_log.judge(nccl_log.parse(run.text))
+    except Unreadable:
+        return None
+    if verdict.failures:
+        return True
+    if verdict.code in nccl_log.UNDECIDABLE_CODES:
+        return None
+    if verdict.code.value not in accepted:
+        return True
+    if minimum is None:
+        return False
+    try:
+        row = nccl_tests.largest(nccl_tests.parse(run.text))
+    except Unreadable:
+        return None
+    return None if row is None or row.out_of_place.busbw <= 0 else row.out_of_place.busbw < minimum
+
+
+def locate(scope: Scope, workspace: Workspace, plan: Plan, run: FabricRun, minimum: float | None) -> Located:
+    """Where a slow run went wrong: first the node, among all of its kind with as much free, then the adapter of that node."""
+    return _Locating(scope, workspace, plan, minimum).locate(run)
+
+
+class _Locating:
+    """The runs of one search. After ``probes.everyNodeSeconds`` none begins any more."""
+
+    def __init__(self, scope: Scope, workspace: Workspace, plan: Plan, minimum: float | None) -> None:
+        self._scope, self._workspace, self._plan, self._minimum = scope, workspace, plan, minimum
+        self._nodes = {node.name: node for node in (*plan.nodes, *plan.others)}
+        self._deadline = time.monotonic() + scope.policy.probes.every_node_seconds
+
+    def locate(self, run: FabricRun) -> Located:
+        first = tuple(node.name for node in self._plan.nodes)
+        found = search(list(self._nodes), first, self._pairs, most=self._scope.policy.probes.at_once)
+        ends = self._ends(found, first)
+        adapter = self._adapter(run, ends) if ends else ""
+        return Located(nodes=tuple(self._nodes), found=found, adapter=adapter, ends=ends if adapter else ())
+
+    def _ends(self, found: Found, first: Group) -> Group:
+        """Between which nodes adapters are tried: one that was named and one that is fine, else the first two if no node is to blame."""
+        if found.named:
+            return (found.named[0], found.fine[0])
+        return () if found.fine else first[:2]
+
+    def _pairs(self, groups: list[Group]) -> list[bool | None]:
+        return self._run([Job(self._plan_of(group), f"{NAME}-pair-{number}") for number, group in enumerate(groups)], self._minimum)
+
+    def _plan_of(self, group: Group) -> Plan:
+        return msgspec.structs.replace(self._plan, nodes=tuple(self._nodes[name] for name in group), others=())
+
+    def _adapter(self, run: FabricRun, ends: Group) -> str:
+        """The adapter that is slow by itself; empty unless adapters are told apart by NCCL and a figure tells slow ones."""
+        log = nccl_log.parse(run.text)
+        if self._minimum is None or any(line.network in SOCKET_NETWORKS for line in log.net_channels):
+            return ""
+        minimum, adapters = self._minimum, list(dict.fromkeys(one.name for host in log.adapters.values() for one in host.values()))
+
+        def slow(names: Group) -> bool | None:
+            job = Job(self._plan_of(ends), f"{NAME}-rail", {"NCCL_IB_HCA": "=" + ",".join(names)})
+            return self._run([job], minimum * len(names) / len(adapters))[0]
+
+        return halve(adapters, slow) if len(adapters) > 1 else ""
+
+    def _run(self, jobs: list[Job], minimum: float | None) -> list[bool | None]:
+        if time.monotonic() >= self._deadline:
+            return [None] * len(jobs)
+        self._workspace.clear()  # devices of the last runs are free then
+        accepted = self._scope.policy.network.accepted
+        try:
+            runs = run_together(self._scope, self._workspace, jobs)
+        except (Inconclusive, ApiTrouble):  # the run that was slow stays what it is
+            return [None] * len(jobs)
+        return [is_slow(run, minimum, accepted) if isinstance(run, FabricRun) else None for run in runs]
