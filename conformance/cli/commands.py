@@ -62,6 +62,12 @@ COMMANDS = {
         examples=("gpu-conformance probe", "gpu-conformance probe --json"),
         details="exit codes: 0 a driver enumerates devices, 4 usage, 10 none does",
     ),
+    "owners": Command(
+        module="conformance.cli.owners",
+        about="who holds which device: by the exporter, the kubelet, claims and pods. Reads only",
+        examples=("gpu-conformance owners --kubeconfig FILE", "gpu-conformance owners --in-cluster --node gpu-0 --json"),
+        details="exit codes: 0 they agree, 1 somewhere they do not, 4 usage, 10 no page of metrics or no answer",
+    ),
     "simulate": Command(
         module="conformance.cli.simulate",
         about="serve the simulated cluster and print a kubeconfig",

@@ -10,7 +10,7 @@ from conformance.devices.physical import number, physical_counts
 from conformance.dynamic_resources.inventory import DriverInventory
 from conformance.obs.flaws import NodeFacts
 from conformance.obs.page import Kind, kinds
-from conformance.outputs.node_labels import NodeAdvertisement
+from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
@@ -40,6 +40,8 @@ def facts_of(scope: Scope, node: Node, places: Mapping[str, Sequence[str]]) -> N
     """What is said of a node. ``places`` are the nodes on whose pages a UUID is."""
     view, inventory = view_of(scope, node), scope.dra_inventory.get(node.name, [])
     counts = [(one.devices, one.source) for one in physical_counts(node, view, scope.policy, inventory)]
+    if view.strategy == "none" and view.gpu.factor == 1 and (units := view.capacity.get(GPU)):
+        counts.append((units, f"capacity {GPU}"))  # a label may be old or wrong, which is no fault of the exporter
     devices = _published(inventory)
     if any(scope.device_capacity(node).values()) or any(count != len(devices) for count, _ in counts):
         devices = {}  # others offer devices of the node too, and a driver may be told to leave some out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.devices.held_nodes import maybe_held
+from conformance.obs.attribution import probe_attribution, probe_owners
 from conformance.obs.measured import check_measured, check_moving
 from conformance.obs.node_words import check_heard
 from conformance.obs.probes import probe_unplaced
@@ -29,6 +30,12 @@ def test_the_exporter_of_every_accelerator_node_measures_each_device(judge: Evid
     judge(check_measured(scope, request.getfixturevalue("scraper")))
 
 
+@requirement("OBS-02", devices=1)
+def test_while_a_pod_holds_a_device_its_metrics_name_the_pod(judge: Evidence, scope: Scope, workspace: Workspace, scraper: Scraper) -> None:
+    """While a pod holds a device, its metrics name the pod, and nobody after its end."""
+    judge(probe_attribution(scope, workspace, scraper))
+
+
 @requirement("OBS-03")
 def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """What the metrics exporter serves is of now."""
@@ -39,6 +46,12 @@ def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, reque
 def test_a_device_pod_that_cannot_be_placed_gets_an_event(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A device pod that cannot be placed gets a FailedScheduling event that names the reason."""
     judge(probe_unplaced(scope, workspace))
+
+
+@requirement("OBS-09")
+def test_exporter_kubelet_claims_and_pods_name_one_owner(judge: Evidence, scope: Scope, workspace: Workspace, scraper: Scraper) -> None:
+    """Exporter, kubelet, claims and pods name the same owner for each device."""
+    judge(probe_owners(scope, workspace, scraper))
 
 
 @requirement("OBS-10")

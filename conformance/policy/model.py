@@ -349,6 +349,8 @@ class Metrics(Section, frozen=True, kw_only=True):
     families: tuple[str, ...] = ("utilisation", "memory", "temperature", "power")
     """What each device must have a series for: utilisation, memory, temperature, power, xid, or the name of a series. Exporters of DCGM
     4 show no Xid before the first one happens, so ``xid`` suits clusters whose exporter always shows it."""
+    attribution_seconds: Duration = 90
+    """How long the exporter may take to name the pod that holds a device, and to forget one that has ended, in seconds."""
     fresh_seconds: Duration = 120
     """How long a device's samples may stand still although they have to move, in seconds: more than two collections of the exporter."""
 

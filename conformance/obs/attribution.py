@@ -1,0 +1,158 @@
+"""The probes of OBS-02 and OBS-09: a pod holds a device, and the exporter has to name it, no other pod, and nobody after its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from conformance.devices.free_devices import Place, places_of, usable_places, why_unlistable
+from conformance.obs.flaws import Flaw
+from conformance.obs.owners import Name, held_on, owner_flaws
+from conformance.obs.page import Owner, Page, Part
+from conformance.obs.scraping import Scrape, Scraper
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
+from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
+from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
+from conformance.scope.scope import Scope, subject
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.workspace import Workspace
+from fixtures.text.sentences import in_order, listed
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, bad, not_judged, ok, undecided
+
+_EXPECTED = "series of exactly the device that the pod holds name its namespace, pod and container, and none does after its end"
+
+
+def probe_attribution(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterator[Finding]:
+    """OBS-02: one device is held on each place, named while it is, and no longer after. One finding per accelerator node."""
+    seconds, start = scope.policy.metrics.attribution_seconds, scope.policy.probes.start_seconds
+
+    def unfit(place: Place) -> str:
+        if place.shared:
+            return "an exporter names one pod of a shared device at most"
+        return "" if (one := scraper.first().get(place.node.name)) and one.page else "its exporter gives no page (OBS-01 says why)"
+
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        asked = {f"obs-02-{number}": place for number, place in batch}
+        pods = [pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
+        ran, namespace = hold_pods(workspace, pods, END_MARKER, start), workspace.namespace()
+        by_node = {place.node.name: name for name, place in asked.items() if not ran[name].trouble}
+        owners = {node: Owner(namespace, name, "probe") for node, name in by_node.items()}
+        named = {one.exporter.node: one for one in scraper.until(by_node, lambda one: _named(one, owners[one.exporter.node]), seconds)}
+        workspace.clear()
+        later = {one.exporter.node: one for one in scraper.until(by_node, lambda one: not _named(one, owners[one.exporter.node]), seconds)}
+        for name, place in asked.items():
+            node = place.node.name
+            if node not in named:
+                message = f"the probe pod gave no answer: {ran[name].trouble}"
+                yield place, undecided(subject(place.node), cause="ProbeDidNotRun", message=message)
+            else:
+                yield place, judge_attribution(place.node, ran[name], owners[node], named[node], later[node], seconds)
+
+    fit = [place for place in usable_places(scope) if not unfit(place)]
+    if not fit:
+        raise NotApplicable("NoAttribution", "no usable node has devices of its own and an exporter that gives a page")
+    yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, fit), 1, ask), unfit)
+
+
+def judge_attribution(node: Node, ran: ProbeResult, owner: Owner, named: Scrape, later: Scrape, seconds: float) -> Finding:
+    """What the page said while the pod held a device, and after its end."""
+    source = f"metrics of {named.exporter.name}, within {seconds:g} s"
+    if named.page is None or later.page is None:
+        return undecided(subject(node), message=f"the exporter gave no page: {named.why or later.why}", source=source)
+    sight = visible_to(ran)
+    uuids = set(sight.uuids) if isinstance(sight, VisibleDevices) else set()
+    mine = _of(named.page, owner)
+    found: list[Flaw] = []
+    if not mine:
+        rows = [part for part in named.page.parts if part.uuid in uuids]
+        said = listed(one for part in rows for one in part.owners) or "nobody"
+        found.append(Flaw("OwnerNotNamed", f"{listed(rows) or 'no device'} names {said} while {owner} holds {listed(uuids) or 'a device'}"))
+    for part in mine:
+        if any(one.pod == owner.pod and one != owner for one in part.owners):
+            found.append(Flaw("OwnerNotNamed", f"{part} names {listed(part.owners)}, expected {owner}"))
+        if uuids and not part.instance and part.uuid not in uuids:
+            found.append(Flaw("OwnerWrong", f"{part} names {owner}, which holds {listed(in_order(uuids))}"))
+    if len({(part.uuid, part.instance) for part in mine}) > 1:
+        found.append(Flaw("OwnerWrong", f"{listed(mine)} all name {owner}, which holds one device"))
+    if left := _of(later.page, owner):
+        found.append(Flaw("OwnerStale", f"{listed(left)} still name {owner} after its end"))
+    observed = f"{listed(mine) or 'no device'} named {owner}"
+    if found:
+        message = "; ".join(flaw.text for flaw in found)[:1000]
+        return bad(subject(node), cause=found[0].cause, observed=observed, expected=_EXPECTED, source=source, message=message)
+    return ok(subject(node), observed=f"{observed}, and nobody after its end", expected=_EXPECTED, source=source)
+
+
+def _of(page: Page, owner: Owner) -> list[Part]:
+    return [
+        part
+        for part in page.parts
+        if any((one.namespace or owner.namespace, one.pod) == (owner.namespace, owner.pod) for one in part.owners)
+    ]
+
+
+def _named(one: Scrape, owner: Owner) -> bool:
+    return one.page is not None and bool(_of(one.page, owner))
+
+
+def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterator[Finding]:
+    """OBS-09: one finding per accelerator node with a page; on some a pod of the run says itself what it holds."""
+    pages = {name: one for name, one in scraper.first().items() if one.page}
+    if not pages:
+        raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+    sights = _held_by_probes(scope, workspace, list(pages))
+    nodes = {node.name: node for node in scope.accelerator_nodes if node.name in pages}
+
+    def flaws_of(one: Scrape) -> list[Flaw]:
+        node = nodes[one.exporter.node]
+        held = held_on(scope, node, pods_on(workspace.cluster, node.name), sights)
+        return owner_flaws(one.page, held, shared=shares(scope, node)) if one.page else []
+
+    seconds = scope.policy.metrics.attribution_seconds
+    for one in scraper.until(nodes, lambda one: one.page is not None and not flaws_of(one), seconds):
+        yield judge_owners(nodes[one.exporter.node], one, flaws_of(one))
+    for node in scope.accelerator_nodes:
+        if node.name not in pages:
+            yield not_judged(subject(node), message="its exporter gives no page (OBS-01 says why)", source="metrics")
+
+
+def judge_owners(node: Node, one: Scrape, found: list[Flaw]) -> Finding:
+    """What a page says of the owners of a node's devices, against everybody else's word."""
+    source = f"metrics of {one.exporter.name}; status, claims and requests of the node's pods"
+    if one.page is None:
+        return undecided(subject(node), message=f"the exporter gave no page: {one.why}", source=source)
+    owners = {owner for part in one.page.parts for owner in part.owners}
+    observed, expected = f"{len(owners)} owners named", "the exporter, the kubelet, claims and pods name one owner for each device"
+    if found:
+        message = listed([flaw.text for flaw in found], 8)[:1500]
+        return bad(subject(node), cause=found[0].cause, observed=observed, expected=expected, source=source, message=message)
+    return ok(subject(node), observed=observed, expected=expected, source=source)
+
+
+def shares(scope: Scope, node: Node) -> bool:
+    """Whether several pods may have one device of a node."""
+    return any(place.shared for place in places_of(scope, node))
+
+
+def _held_by_probes(scope: Scope, workspace: Workspace, nodes: list[str]) -> Mapping[Name, tuple[str, ...]]:
+    """UUIDs of what pods of the run hold, as they list it themselves; empty where no device is free."""
+    fit = [place for place in usable_places(scope) if place.node.name in nodes and not place.shared and not why_unlistable(place)]
+    try:
+        places = choose_places(scope, fit) if fit else []
+    except Inconclusive:
+        return {}
+    asked = {f"obs-09-{number}": place for number, place in enumerate(places[: scope.policy.probes.at_once])}
+    pods = [pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
+    ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds) if pods else {}
+    seen = {(one.subject.namespace, name): visible_to(one) for name, one in ran.items()}
+    return {name: sight.uuids for name, sight in seen.items() if isinstance(sight, VisibleDevices)}
+
+
+def pods_on(cluster: Cluster, node: str) -> list[Pod]:
+    """Pods that are bound to a node now. Raises :class:`ApiTrouble`."""
+    answer = cluster.request("GET", cluster.path("pods"), query={"fieldSelector": f"spec.nodeName={node}"})
+    if not answer.ok:
+        raise ApiTrouble(answer.reason, f"list pods of {node}: {answer.status} {answer.message}")
+    return [decode_pod(item) for item in answer.json()["items"]]
