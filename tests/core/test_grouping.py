@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from conformance.plugin.hooks import GROUP
 
 MODULE = f'''
@@ -17,6 +19,7 @@ def test_grouped(number, worker_id):
 '''
 
 
+@pytest.mark.test_all
 def test_a_group_stays_on_one_worker(tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
     (tmp_path / "test_canary.py").write_text(MODULE)

@@ -50,10 +50,10 @@ def test_only_one_file_lets_msgspec_meet_types(folder: str) -> None:
 
 def meetings(code: str) -> Iterator[int]:
     """The lines at which msgspec is given a type."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(ast.parse(code)) if "msgspec" in code else ():
         if isinstance(node, ast.ImportFrom) and node.module in ("msgspec", "msgspec.json"):
             yield node.lineno
-        elif isinstance(node, ast.Call):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             called = ast.unparse(node.func)
             if called in ("msgspec.convert", "msgspec.json.Decoder") or (called == "msgspec.json.decode" and node.keywords):
                 yield node.lineno

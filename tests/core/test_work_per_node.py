@@ -26,6 +26,7 @@ def work(nodes: int, ids: list[str]) -> int:
     return steps(lambda: judge(scope.snapshot, scope.policy, ids))
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("requirement", READ)
 def test_twice_as_many_more_nodes_are_twice_as_much_more_work(requirement: str) -> None:
     """Work that grows with the square would be four times as much more."""

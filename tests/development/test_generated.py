@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.development.generated import ROOT, generated, stale, write
 
 
@@ -23,6 +25,7 @@ def _says_make_docs(path: Path) -> bool:
     return any("`make docs`" in line and "do not edit" in line for line in head)
 
 
+@pytest.mark.test_all
 def test_what_is_stale_or_missing_is_written_and_nothing_else(tmp_path: Path) -> None:
     files = generated()
     for path, text in files.items():

@@ -16,11 +16,18 @@ QUANTITY, CLAIMS, COMMANDS = "tests/simulator/admission/test_quantity.py", "test
     ("changed", "reaches", "spares"),
     [
         ("conformance/outputs/nccl_log.py", {"tests/outputs/test_nccl.py", COMMANDS}, {CLAIMS}),
-        ("fixtures/verdict/record.py", {"tests/core/test_waivers.py", "tests/reports/test_diff.py"}, set()),
-        ("conformance/fence/test_fence.py", {"tests/endtoend/test_runs.py", "tests/incidents/test_incidents.py"}, {CLAIMS}),
-        ("tests/builders.py", {"tests/fence/test_checks.py", COMMANDS}, {QUANTITY}),
-        ("tests/simulator/api/conftest.py", {"tests/simulator/api/test_reading.py"}, {QUANTITY}),
-        (CLAIMS, {CLAIMS}, {QUANTITY}),
+        pytest.param(
+            "fixtures/verdict/record.py", {"tests/core/test_waivers.py", "tests/reports/test_diff.py"}, set(), marks=pytest.mark.test_all
+        ),
+        pytest.param(
+            "conformance/fence/test_fence.py",
+            {"tests/endtoend/test_runs.py", "tests/incidents/test_incidents.py"},
+            {CLAIMS},
+            marks=pytest.mark.test_all,
+        ),
+        pytest.param("tests/builders.py", {"tests/fence/test_checks.py", COMMANDS}, {QUANTITY}, marks=pytest.mark.test_all),
+        pytest.param("tests/simulator/api/conftest.py", {"tests/simulator/api/test_reading.py"}, {QUANTITY}, marks=pytest.mark.test_all),
+        pytest.param(CLAIMS, {CLAIMS}, {QUANTITY}, marks=pytest.mark.test_all),
     ],
 )
 def test_a_change_reaches_what_imports_it_and_what_may_start_or_read_it(changed: str, reaches: set[str], spares: set[str]) -> None:
@@ -30,11 +37,13 @@ def test_a_change_reaches_what_imports_it_and_what_may_start_or_read_it(changed:
     assert found <= EVERY
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("changed", ["conformance/fence/fence.yaml", "README.md", "tests/conftest.py", "conformance/deleted.py"])
 def test_what_the_graph_does_not_know_reaches_everything(changed: str) -> None:
     assert reached(ROOT, ["tests/core/test_claims.py", changed]) is None
 
 
+@pytest.mark.test_all
 def test_no_change_reaches_nothing() -> None:
     assert reached(ROOT, []) == []
 

@@ -99,6 +99,7 @@ def test_leaving_it_out_outside_alone_is_a_refusal() -> None:
     assert "left out" in first.observed
 
 
+@pytest.mark.test_all
 @given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_a_wild_answer_grants_nothing(spec: Any) -> None:
     body: Json = {"kind": "ResourceClaim", "spec": {"devices": {"requests": [spec, {"exactly": spec}]}, "spec": spec}}

@@ -88,6 +88,7 @@ _KEYS = ["status", "allocation", "devices", "results", "reservedFor", "uid", "dr
 _WILD = st.recursive(st.none() | st.text(max_size=4), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(_KEYS), inner))
 
 
+@pytest.mark.test_all
 @given(_WILD, st.text(max_size=40))
 def test_a_wild_claim_never_conforms(claim: Any, text: str) -> None:
     life = msgspec.structs.replace(a_life(text), claim=claim if isinstance(claim, dict) else {})

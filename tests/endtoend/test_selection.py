@@ -36,14 +36,24 @@ def ids(done: Finished) -> list[str]:
     ("arguments", "expected"),
     [
         (["--only", "FENCE-01"], ["FENCE-01"]),
-        (["--only", "fence-01,Fence-03"], ["FENCE-01", "FENCE-03"]),
-        (["--only", "FENCE", "--read-only"], FENCE),
-        (["--only", "FENCE", "--level", "must", "--read-only"], [id_ for id_ in FENCE if CATALOGUE[id_].level is Level.MUST]),
+        pytest.param(["--only", "fence-01,Fence-03"], ["FENCE-01", "FENCE-03"], marks=pytest.mark.test_all),
+        pytest.param(["--only", "FENCE", "--read-only"], FENCE, marks=pytest.mark.test_all),
+        pytest.param(
+            ["--only", "FENCE", "--level", "must", "--read-only"],
+            [id_ for id_ in FENCE if CATALOGUE[id_].level is Level.MUST],
+            marks=pytest.mark.test_all,
+        ),
         (["-k", "fence-01 or REQ-02"], ["FENCE-01", "REQ-02"]),
-        (["-k", "(iso or net) and not NET", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("ISO-")]),
-        (["-m", "FENCE-01 or FENCE-03", "--strict-markers", "-W", "error"], ["FENCE-01", "FENCE-03"]),
-        (["--only", "FENCE", "-k", "FENCE-01 or REQ"], ["FENCE-01"]),
-        (["--only", "FENCE-01,REQ-02", "-n", "2"], ["FENCE-01", "REQ-02"]),
+        pytest.param(
+            ["-k", "(iso or net) and not NET", "--read-only"],
+            [id_ for id_ in CATALOGUE if id_.startswith("ISO-")],
+            marks=pytest.mark.test_all,
+        ),
+        pytest.param(
+            ["-m", "FENCE-01 or FENCE-03", "--strict-markers", "-W", "error"], ["FENCE-01", "FENCE-03"], marks=pytest.mark.test_all
+        ),
+        pytest.param(["--only", "FENCE", "-k", "FENCE-01 or REQ"], ["FENCE-01"], marks=pytest.mark.test_all),
+        pytest.param(["--only", "FENCE-01,REQ-02", "-n", "2"], ["FENCE-01", "REQ-02"], marks=pytest.mark.test_all),
     ],
     ids=" ".join,
 )
@@ -104,6 +114,7 @@ def test_paths_that_leave_no_test_are_a_selection(tmp_path: Path, workers: list[
     assert done.scope.shortfalls == []
 
 
+@pytest.mark.test_all
 def test_a_test_that_cannot_be_collected_is_no_selection(tmp_path: Path) -> None:
     (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
     done, shown = run(tmp_path, "--read-only", "--ignore-glob", EVERY_TEST, str(tmp_path / "test_broken.py"))

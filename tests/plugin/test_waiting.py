@@ -92,6 +92,7 @@ def test_what_is_awaited_cannot_move_the_cursor(live: bool) -> None:
     assert shown.removeprefix("\r\x1b[K").rstrip("\n").isprintable()
 
 
+@pytest.mark.test_all
 def test_a_run_on_a_terminal_says_what_it_waits_for(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     arguments = command("--simulate", "healthy:podStart=4", "--only", "FENCE-06", "--report-dir", str(tmp_path / "report"))

@@ -28,6 +28,7 @@ def test_page_asks_for_nothing_but_itself_and_complains_about_nothing(browser: B
     assert "SIMULATED CLUSTER: scenario h100-8x" in browser.run("document.querySelector('.banner').innerText")
 
 
+@pytest.mark.test_all
 def test_filters_hide_and_show_the_right_rows(browser: Browser) -> None:
     browser.open(sample_report())
     everything = browser.run(SHOWN)
@@ -79,6 +80,7 @@ def test_link_to_a_requirement_opens_it_even_when_filtered_away(browser: Browser
     assert browser.run("document.getElementById('PSA-04').checkVisibility() && document.getElementById('PSA-04').open") is True
 
 
+@pytest.mark.test_all
 def test_hostile_text_does_not_run(browser: Browser) -> None:
     address = browser.open(hostile_report())
     browser.click("button[data-do=expand]")

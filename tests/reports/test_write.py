@@ -122,6 +122,7 @@ def test_later_minor_schema_with_unknown_fields_still_loads(tmp_path: Path) -> N
     assert load(tmp_path).results == sample_report().results
 
 
+@pytest.mark.test_all
 def test_twice_as_many_more_subjects_are_twice_as_much_more_work(tmp_path: Path) -> None:
     """Work that grows with the square would be four times as much more."""
     large = large_report(60, 40)

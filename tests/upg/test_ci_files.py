@@ -93,6 +93,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.test_all
 def test_the_jenkinsfile_keeps_to_declarative_syntax_and_no_mistake_does(tmp_path: Path) -> None:
     """One start of Groovy judges all: it takes longer than the judging."""
     groovy, java = shutil.which("groovy"), shutil.which("java")

@@ -118,6 +118,7 @@ def test_nothing_is_created_that_nobody_would_end(tmp_path: Path) -> None:
         assert cluster.get("apps/deployments", "service", NAMESPACE).status == 404
 
 
+@pytest.mark.test_all
 def test_a_deployment_that_nobody_deletes_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runner and child are gone for good: nothing is undone, and no pod holds a device for longer than the lifetime."""
     monkeypatch.setattr(canary_pods, "LIFETIME_MARGIN", 3)

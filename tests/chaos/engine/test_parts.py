@@ -80,6 +80,7 @@ def test_an_output_that_fits_is_kept() -> None:
     assert bounded_output({"a": [1, None]}) == {"a": [1, None]}
 
 
+@pytest.mark.test_all
 def test_a_journal_stays_within_its_bound(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [
         {"activity": {"name": str(index)}, "output": "x" * 60_000, "status": "succeeded"} for index in range(200)

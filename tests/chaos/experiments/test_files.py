@@ -44,6 +44,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.test_all
 def test_chaostoolkit_accepts_every_file() -> None:
     """`chaos validate`, by its own entry point: one process for all files, because importing it takes longer than validating."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}

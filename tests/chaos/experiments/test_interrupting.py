@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from chaos.model.experiment import Experiment
 from fixtures.verdict.record import Verdict
@@ -20,6 +21,7 @@ def idle(experiment: Experiment) -> Experiment:
     return msgspec.structs.replace(experiment, document=document, extension=extension)
 
 
+@pytest.mark.test_all
 def test_a_manager_that_is_killed_at_rest_was_not_interrupted(tmp_path: Path) -> None:
     with campaign_on(SCENARIO, tmp_path) as campaign:
         result = campaign.carry_out(idle(EXPERIMENTS["A13"]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +117,7 @@ def snapshot(cluster: Cluster) -> list[Json]:
     return found
 
 
+@pytest.mark.test_all
 def test_after_replay_the_cluster_is_as_it_was(tmp_path: Path) -> None:
     numbers = itertools.count()
 

@@ -68,6 +68,7 @@ def test_a_run_on_another_target_is_refused(tmp_path: Path, experiments: dict[st
         outcomes_in(tmp_path / "absent", experiments)
 
 
+@pytest.mark.test_all
 def test_the_command_merges_later_runs_over_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_runs, "FILE", tmp_path / "kept.json")
     (tmp_path / "one").mkdir()

@@ -51,6 +51,7 @@ def recover(folder: Path) -> int:
     return main(words)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("created", [False, True], ids=["before it was created", "after it was created"])
 @pytest.mark.parametrize("served", [OLD, BOTH], ids=["older version", "both versions"])
 def test_what_a_killed_run_created_is_removed_in_a_version_that_is_served(

@@ -175,6 +175,7 @@ WILD = st.recursive(
 )
 
 
+@pytest.mark.test_all
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(KEYS, WILD, max_size=8), WILD, st.sampled_from(["latest", "v1.0", "v1.18", "v1.24", "v1.36", "v1.99"]))
 def test_wild_specs(spec: dict[str, Any], annotations: Any, version: str) -> None:

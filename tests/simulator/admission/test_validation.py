@@ -65,6 +65,7 @@ WILD = st.recursive(
 KINDS = st.sampled_from([PODS, DEPLOYMENTS, JOBS, CRON_JOBS, NAMESPACES, NODES, QUOTAS])
 
 
+@pytest.mark.test_all
 @settings(max_examples=100, deadline=None)
 @given(KINDS, st.dictionaries(st.sampled_from(WORDS), WILD, max_size=6))
 def test_wild_objects_are_admitted_or_refused(resource: Resource, obj: dict[str, Any]) -> None:
@@ -76,6 +77,7 @@ def test_wild_objects_are_admitted_or_refused(resource: Resource, obj: dict[str,
     assert code in (200, 400, 403, 422)
 
 
+@pytest.mark.test_all
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(WORDS), WILD, max_size=6))
 def test_wild_pod_specs_are_refused_where_nothing_fits(spec: dict[str, Any]) -> None:

@@ -112,6 +112,7 @@ def bodies(draw: st.DrawFn) -> tuple[str, Any]:
     return path, body
 
 
+@pytest.mark.test_all
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(bodies())
 def test_no_body_is_a_fault_of_the_server(wild: Web, given_body: tuple[str, Any]) -> None:
@@ -121,6 +122,7 @@ def test_no_body_is_a_fault_of_the_server(wild: Web, given_body: tuple[str, Any]
     assert isinstance(answer.body, dict)
 
 
+@pytest.mark.test_all
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([MERGE, STRATEGIC, JSON_PATCH, APPLY]), st.sampled_from([f"{PODS}/target", f"{WIDGETS}/target"]), bodies(), JSON)
 def test_no_patch_is_a_fault_of_the_server(wild: Web, kind: str, path: str, given_body: tuple[str, Any], value: Any) -> None:

@@ -83,6 +83,7 @@ def test_reading(kubectl: Kubectl, web: Web, node: str) -> None:
     assert "Node:         gpu-0/" in kubectl("describe", "pod", "bound").stdout
 
 
+@pytest.mark.test_all
 def test_client_side_apply(kubectl: Kubectl) -> None:
     assert kubectl("apply", "-f", "-", stdin=POD).stdout == "pod/p1 created\n"
     assert kubectl("apply", "-f", "-", stdin=POD).stdout == "pod/p1 unchanged\n"
@@ -95,6 +96,7 @@ def test_client_side_apply(kubectl: Kubectl) -> None:
     assert "Forbidden: pod updates may not change fields" in kubectl("apply", "-f", "-", stdin=POD.replace('"1"', '"2"'), status=1).stderr
 
 
+@pytest.mark.test_all
 def test_server_side_apply_and_its_conflicts(kubectl: Kubectl) -> None:
     config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: '%s'}\n"
     assert kubectl("apply", "--server-side", "-f", "-", stdin=config % "1").stdout == "configmap/c serverside-applied\n"
@@ -107,6 +109,7 @@ def test_server_side_apply_and_its_conflicts(kubectl: Kubectl) -> None:
     assert taken.stdout == "pod/p1 serverside-applied\n"
 
 
+@pytest.mark.test_all
 def test_metadata_verbs(kubectl: Kubectl, web: Web, node: str) -> None:
     assert kubectl("label", "node", node, "zone=a").stdout == "node/gpu-0 labeled\n"
     assert kubectl("annotate", "node", node, "note=x").stdout == "node/gpu-0 annotated\n"
@@ -140,6 +143,7 @@ MADE = [
 """What stock kubectl makes itself, and sends as protobuf."""
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("line", MADE)
 def test_what_kubectl_makes_itself_is_what_it_would_print(kubectl: Kubectl, line: str) -> None:
     kubectl("create", *line.format("sent").split())
@@ -165,6 +169,7 @@ def test_kubectl_asks_for_rights_in_protobuf(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "list", "pods").stdout == "yes\n"
 
 
+@pytest.mark.test_all
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_protobuf(data: bytes) -> None:
     head = b"k8s\0\n\x0f\n\x02v1\x12\tNamespace\x12" + bytes([len(data) & 0x7F])
@@ -173,6 +178,7 @@ def test_other_bytes_are_no_protobuf(data: bytes) -> None:
             assert protobuf.decode(body)["kind"]
 
 
+@pytest.mark.test_all
 def test_deleting_and_waiting(kubectl: Kubectl, web: Web, node: str) -> None:
     kubectl("create", "-f", "-", stdin=POD)
     assert kubectl("delete", "pod", "p1", "--wait").stdout == 'pod "p1" deleted\n'
@@ -185,6 +191,7 @@ def test_deleting_and_waiting(kubectl: Kubectl, web: Web, node: str) -> None:
     assert kubectl("delete", "namespace", "team", "--wait").stdout == 'namespace "team" deleted\n'
 
 
+@pytest.mark.test_all
 def test_custom_resources(kubectl: Kubectl) -> None:
     widget: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 3}}
     kubectl("apply", "-f", "-", stdin=yaml.safe_dump(widget))

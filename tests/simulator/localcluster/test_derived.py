@@ -90,6 +90,7 @@ def test_a_class_that_pods_claim_by_goes_once_they_are_bound() -> None:
     assert objects_of(*parse("dra")).late_removals == []
 
 
+@pytest.mark.test_all
 def test_a_scenario_that_is_too_large_for_real_processes_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"^scenario 'fleet' has 3,\d+ objects, and real processes are given 2,500 at most: take fewer"):
         LocalCluster.start(None, "fleet:nodes=250", tmp_path)

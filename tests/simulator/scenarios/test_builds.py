@@ -140,6 +140,7 @@ def test_a_fleet_has_the_nodes_and_pods_that_were_asked_for() -> None:
     assert 3500 < sum(sizes) / len(sizes) < 8000
 
 
+@pytest.mark.test_all
 def test_names_of_pods_never_collide_in_a_large_fleet() -> None:
     scenario, _ = parse_simulate("fleet:nodes=1000")
     built = build(scenario, now=NOW)
