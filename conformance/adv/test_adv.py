@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.adv.enumerated import check_enumerated, check_unknown
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
+from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
@@ -45,3 +47,9 @@ def test_devices_are_offered_by_one_route(judge: Evidence, scope: Scope) -> None
 def test_the_plugin_config_exists_and_predicts_the_node(judge: Evidence, scope: Scope) -> None:
     """The device-plugin configuration that a node names exists, parses, and matches what the node advertises."""
     judge(unless_settling(scope, check_configs(scope)))
+
+
+@requirement("ADV-08")
+def test_the_driver_enumerates_what_the_node_advertises(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
+    """The driver of a node enumerates the devices that the node advertises."""
+    judge(judged(scope, documents, check_enumerated, check_unknown))

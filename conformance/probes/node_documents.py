@@ -6,6 +6,7 @@ requirement with access ``hardware`` judges them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -22,19 +23,26 @@ from fixtures.text.sentences import cut
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, undecided
 
 SOURCE = "node probe (gpu-conformance probe) in a pod with the node's free devices"
-SCRIPT = "gpu-conformance probe --json 2>/dev/null"
+_GRANTED = "## granted "
+_SCRIPT = f'echo "{_GRANTED}$NVIDIA_VISIBLE_DEVICES"; gpu-conformance probe --json 2>/dev/null'
 _ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 _LIMITS = {"cpu": "500m", "memory": "192Mi"}
 """Python and the driver's library: three times what a document of eight devices takes."""
 
+_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _WORDS = 300
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of one node. ``places`` are what its pod asked for, all free units of each."""
+    """The document of one node. ``places`` are what its pod asked for, all free units of each.
+
+    ``granted`` are UUIDs of what the pod was given, by the variable that NVIDIA's plugin sets or by what a DRA driver publishes; empty
+    where neither says.
+    """
 
     places: tuple[Place, ...]
     document: Document
+    granted: frozenset[str] = frozenset()
 
     @property
     def node(self) -> Node:
@@ -155,7 +163,15 @@ def _asked_of(scope: Scope, node: Node) -> tuple[Place, ...]:
 def _pod(scope: Scope, name: str, places: Sequence[Place]) -> Json:
     resources = {place.resource: units(place) for place in places}
     image = scope.policy.probes.suite_image
-    return pinned_pod(scope, places[0].node, name, SCRIPT, resources=resources, env=_ENVIRONMENT, image=image, limits=_LIMITS)
+    return pinned_pod(scope, places[0].node, name, _SCRIPT, resources=resources, env=_ENVIRONMENT, image=image, limits=_LIMITS)
+
+
+def _granted(places: Sequence[Place], variable: str) -> frozenset[str]:
+    """UUIDs of what a pod was given. Variables of CDI and of images (``void``, ``all``) name none."""
+    named = frozenset(_UUID.findall(variable))
+    published = [device.body.attribute("uuid") for place in places if place.driver for device in place.devices]
+    whole = all(place.driver and place.free == place.capacity for place in places)
+    return named or (frozenset(published) - {""} if whole else frozenset())
 
 
 def _read(ran: ProbeResult, places: tuple[Place, ...]) -> NodeDocument | Unread:
@@ -163,9 +179,10 @@ def _read(ran: ProbeResult, places: tuple[Place, ...]) -> NodeDocument | Unread:
     trouble, cause = ran.trouble, "ProbeDidNotRun"
     if not trouble:
         try:
-            document = decode(ran.logs.get("probe", "").encode())
+            granted, _, text = ran.logs.get("probe", "").removeprefix(_GRANTED).partition("\n")
+            document = decode(text.encode())
             if document.schema_version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]:
-                return NodeDocument(places=places, document=document)
+                return NodeDocument(places=places, document=document, granted=_granted(places, granted))
             trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"
         except NotJson as error:
             trouble = f"its log is no document ({error})"

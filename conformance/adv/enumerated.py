@@ -1,0 +1,81 @@
+"""ADV-08: what a node's driver enumerates is what the node gave to a pod that took all that was free. Pure.
+
+Facts: docs/facts/device-health.md#devices-that-a-runtime-cannot-give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
+from conformance.scope.scope import subject
+from fixtures.nodeprobe.document import Driver
+from fixtures.text.sentences import cut, listed
+from fixtures.verdict.findings import Finding, bad, ok, undecided
+
+_UNKNOWN = ("unknown device",)
+_KINDS = ("accelerator", "display")
+_NVIDIA = "10de"
+_EXPECTED = "the devices that the node advertises, each by its UUID"
+
+
+def check_enumerated(one: NodeDocument) -> Iterator[Finding]:
+    """One finding for the driver of a node: its devices are those that the node gave, and no others are on its bus."""
+    node = subject(one.node)
+    for driver in one.drivers:
+        if driver.problem or "devices" in driver.unread:
+            reason = driver.problem or driver.unread["devices"]
+            yield undecided(node, message=f"what the driver enumerates is not known: {reason}", source=SOURCE)
+            continue
+        names, count = _leaves(driver)
+        observed = f"{count} devices enumerated, {one.asked} given"
+        if problem := _missing(one, names, count):
+            yield bad(node, cause="AdvertisedDeviceNotThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=problem)
+        elif one.granted and (others := sorted(names - one.granted)):
+            message = f"the driver has {listed(others, 3)}, which the node did not give to the pod: another pod may hold it"
+            yield bad(node, cause="AnotherDeviceThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
+        elif (on_bus := _on_bus(one)) > (advertised := _whole(one, driver)) > 0:
+            observed = f"{on_bus} devices have the driver, {advertised} are advertised"
+            message = f"{on_bus - advertised} of the node's devices are on the bus with their driver, and no pod can ask for them"
+            yield bad(node, cause="DeviceNotAdvertised", observed=observed, expected=_EXPECTED, source="/sys/bus/pci", message=message)
+        else:
+            yield ok(node, observed=f"{observed}{', equal by UUID' if one.granted else ''}", expected=_EXPECTED, source=SOURCE)
+
+
+def check_unknown(gone: Unread) -> Finding | None:
+    """The runtime says that a device which the plugin promised is not there."""
+    if not any(words in gone.trouble.lower() for words in _UNKNOWN):
+        return None
+    message = "the node promised a device that its driver does not have: no pod that gets it can start"
+    node, said = subject(gone.places[0].node), cut(gone.trouble, 300)
+    return bad(node, cause="AdvertisedDeviceNotThere", observed=said, expected=_EXPECTED, source="pod status", message=message)
+
+
+def _leaves(driver: Driver) -> tuple[set[str], int]:
+    """UUIDs of what pods use (MIG devices in place of a device that is cut), and how many there are, with those that have none."""
+    found: list[str] = []
+    for device in driver.devices:
+        mig = device.mig
+        found += [part.uuid for part in mig.devices] if mig is not None and mig.enabled else [device.uuid]
+    return {uuid for uuid in found if uuid}, len(found)
+
+
+def _missing(one: NodeDocument, names: set[str], count: int) -> str:
+    """What was given and is not enumerated, in a clause. A device without a UUID may be any of them."""
+    gone = sorted(one.granted - names)
+    if len(gone) > count - len(names):
+        return f"the node gave {listed(gone, 3)} to the pod, and its driver does not have it: no job that gets it can start"
+    if count < one.asked:
+        return f"the node gave {one.asked} devices to the pod, and its driver has {count}: a job that gets the others cannot start"
+    return ""
+
+
+def _on_bus(one: NodeDocument) -> int:
+    """Devices of the machine that have the driver, whoever holds them. 0 where a sandbox hides the bus."""
+    return sum(function.vendor == _NVIDIA and function.driver == "nvidia" and function.kind in _KINDS for function in one.document.host.pci)
+
+
+def _whole(one: NodeDocument, driver: Driver) -> int:
+    """How many whole devices the node advertises; 0 where units are parts or shares, which no bus shows."""
+    cut_up = any(device.mig is not None and device.mig.enabled for device in driver.devices)
+    return 0 if cut_up or len(one.places) != 1 or one.places[0].shared else one.places[0].capacity

@@ -1,0 +1,74 @@
+"""ADV-08: devices of the driver and of the node, on four products."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from conformance.adv.enumerated import check_enumerated, check_unknown
+from conformance.probes.node_documents import NodeDocument, Unread
+from conformance.scope.scope import subject
+from fixtures.nodeprobe.document import Host, PciFunction
+from fixtures.verdict.findings import undecided
+from tests.hw.documents import a_document
+from tests.nodeprobe.tables import MACHINES, Table
+
+UUID = "GPU-00000001-1111-2222-3333-444444444444"
+
+
+def given(one: NodeDocument, *, more: int = 0, uuids: bool = True, on_bus: int = 0) -> NodeDocument:
+    """The document of a pod that was given what the driver has, and ``more`` units; ``on_bus`` devices are in sysfs."""
+    leaves = [uuid for _, device in one.devices() for uuid in ([p.uuid for p in device.mig.devices] if device.mig else []) or [device.uuid]]
+    places = [msgspec.structs.replace(place, free=len(leaves) + more, capacity=len(leaves) + more) for place in one.places]
+    pci = [
+        PciFunction(address=f"0000:{n:02x}:00.0", vendor="10de", device="2330", kind="accelerator", driver="nvidia") for n in range(on_bus)
+    ]
+    document = msgspec.structs.replace(one.document, host=Host(pci=pci))
+    return msgspec.structs.replace(one, places=tuple(places), document=document, granted=frozenset(leaves if uuids else ()))
+
+
+def seen(one: NodeDocument) -> tuple[str, str]:
+    [finding] = check_enumerated(one)
+    return str(finding.outcome), finding.cause
+
+
+@pytest.mark.parametrize("uuids", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_devices_of_driver_and_node_are_compared_by_uuid_or_else_counted(machine: str, uuids: bool) -> None:
+    whole, count = a_document(machine), int(MACHINES[machine]["count"])
+    assert seen(given(whole, uuids=uuids, on_bus=0 if machine == "a100-mig" else count)) == ("ok", "")
+    assert seen(given(whole, uuids=uuids, more=1)) == ("bad", "AdvertisedDeviceNotThere"), "one more was given than the driver has"
+    assert seen(given(whole, uuids=uuids, on_bus=count + 1)) == (("ok", "") if machine == "a100-mig" else ("bad", "DeviceNotAdvertised"))
+
+
+@pytest.mark.parametrize(
+    ("faults", "outcome", "cause"),
+    [
+        ({"1.uuid": "GPU-ffffffff-1111-2222-3333-444444444444"}, "bad", "AdvertisedDeviceNotThere"),
+        ({"1.lost": 1}, "ok", ""),  # it is enumerated: HW-03 says that it does not answer
+        ({"nvmlInitWithFlags": 18}, "undecided", "NotUnderstood"),
+        ({"nvmlDeviceGetCount_v2": 999}, "undecided", "NotUnderstood"),
+    ],
+)
+def test_another_device_is_none_of_those_given(faults: Table, outcome: str, cause: str) -> None:
+    granted = given(a_document()).granted
+    assert seen(msgspec.structs.replace(given(a_document("h100", faults)), places=a_document().places, granted=granted)) == (outcome, cause)
+
+
+def test_a_device_of_another_pod_is_named() -> None:
+    one = given(a_document())
+    [finding] = check_enumerated(msgspec.structs.replace(one, granted=one.granted - {UUID}))
+    assert (finding.cause, UUID in finding.message) == ("AnotherDeviceThere", True)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cause"),
+    [
+        (f"nvidia-container-cli: device error: {UUID}: unknown device: unknown", "AdvertisedDeviceNotThere"),  # HAMi#411
+        ("it did not finish within 180 s: Pending", ""),
+    ],
+)
+def test_a_runtime_that_does_not_know_the_device_tells_it(trouble: str, cause: str) -> None:
+    places = a_document().places
+    found = check_unknown(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))
+    assert (found.cause if found else "") == cause
