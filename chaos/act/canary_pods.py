@@ -37,6 +37,12 @@ def worker_script(beat: float) -> str:
     )
 
 
+HOLD = 'for device in /dev/nvidia[0-9]*; do if [ -c "$device" ]; then exec 9<"$device"; fi; done; '
+"""Keeps the granted device's file open: nothing else makes the driver know of a worker that computes nothing.
+
+Facts: docs/facts/device-health.md#gpu-reset.
+"""
+
 PROBE_SCRIPT = "nvidia-smi -L"
 
 
@@ -50,9 +56,14 @@ def worker(
     labels: dict[str, str] | None = None,
     claim: str = "",
     role: str = WORKER,
+    hold: bool = False,
 ) -> Json:
-    """A pod that holds devices until it is deleted, or its time is over. ``claim`` is the one that it uses, if it has another name."""
-    pod = _pod(plan, facts, name, worker_script(beat_seconds(plan)), role=role, devices=devices, node=node, labels=labels or {})
+    """A pod that holds devices until it is deleted, or its time is over. ``claim`` is the one that it uses, if it has another name.
+
+    With ``hold`` it keeps a real device's file open.
+    """
+    script = HOLD * (hold and plan.target_kind is TargetKind.LIVE) + worker_script(beat_seconds(plan))
+    pod = _pod(plan, facts, name, script, role=role, devices=devices, node=node, labels=labels or {})
     if claim:
         pod["spec"]["resourceClaims"] = [{"name": CLAIM, "resourceClaimName": claim}]
     return pod

@@ -20,17 +20,20 @@ from chaos.observe.view import View, is_ready, labels_of, name_of, node_of, phas
 from fixtures.kubernetes.models import Json
 
 
-def start_workers(count: int = 1, devices: int = 1, node: str = "target", within: str = "start") -> list[dict[str, Any]]:
+def start_workers(
+    count: int = 1, devices: int = 1, node: str = "target", within: str = "start", hold: bool = False
+) -> list[dict[str, Any]]:
     """Start worker pods that hold devices, and wait until each of them runs, beats and lists its devices.
 
-    ``node``: ``target`` (the plan's node), ``untouched`` or ``any``. Raises ActivityFailed when they do not start: without them
-    the experiment would not show whether anybody was disturbed.
+    ``node``: ``target`` (the plan's node), ``untouched`` or ``any``. ``hold``: they keep a real device open. Raises ActivityFailed
+    when they do not start: without them the experiment would not show whether anybody was disturbed.
     """
     namespace = own_namespace()
     place = _place(node)
     for index in range(count):
         _claim_for(f"worker-{index}", devices, namespace)
-        create("pods", canary_pods.worker(current().plan, plan_facts(), f"worker-{index}", devices=devices, node=place), namespace, grace=0)
+        body = canary_pods.worker(current().plan, plan_facts(), f"worker-{index}", devices=devices, node=place, hold=hold)
+        create("pods", body, namespace, grace=0)
     return await_workers(count, within)
 
 

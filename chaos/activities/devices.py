@@ -28,6 +28,7 @@ from chaos.activities.base import (
     target_record,
 )
 from chaos.activities.hosts import run
+from chaos.cluster.host_programs import never_resets, nvidia_smi, open_files, says_in_use
 from chaos.cluster.requests import read
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.environment import EnvArgs, value_of, with_value
@@ -159,7 +160,7 @@ def reset_gpu() -> dict[str, Any]:
         raise ActivityFailed(f"{target} is not cordoned: somebody could be given the device during its reset")
     must_be_alone(target.name)  # a pod may hold the device and have no process on it yet
     _open_persistence(uuid)
-    quiet = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader", "-i", uuid)
+    quiet = nvidia_smi("--query-compute-apps=pid", "--format=csv,noheader", "-i", uuid)
     if not poll(lambda: not _pids(run(quiet).output), seconds("clients"), 1.0):
         raise ActivityFailed(f"processes still hold {uuid} after {seconds('clients'):g} s")
     with acting.fault("host.reset", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
@@ -172,10 +173,13 @@ def _open_persistence(uuid: str) -> None:
     """Switch the persistence mode off, which by itself makes the driver refuse a reset even with no process there."""
     args = DeviceArgs(**identity(read_target(node_target())), uuid=uuid)
     programs = HostPersistence().programs(args)
-    if programs.read(run(programs.check).output).strip() != programs.expected:
+    mode = programs.read(run(programs.check, good=()).output).strip()
+    if mode == programs.ours:
         return
+    if mode != programs.expected:
+        raise ActivityFailed(f"nobody knows the persistence mode of {uuid}: {mode[-300:]}")
     with current().fault("host.persistence", args) as fault:
-        run(("nvidia-smi", "-i", uuid, "-pm", "0"))
+        run(nvidia_smi("-i", uuid, "-pm", "0"))
         fault.applied({"node": node_target().name, "uuid": uuid, "persistence": "off", PREPARATION: True})
 
 
@@ -194,14 +198,14 @@ def _pids(output: str) -> list[str]:
 def _reset_when_free(uuid: str) -> str:
     """The reset's words once it was not refused as in use, which agents that are still ending make it.
 
-    A refusal because of NVLink is final: its peers are nobody's to reset here.
+    One because of NVLink is final: its peers are nobody's to reset here.
     """
     said: list[str] = []
 
     def attempt() -> bool:
-        result = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
+        result = run(nvidia_smi("--gpu-reset", "-i", uuid), good=())
         said.append(result.output.strip())
-        if result.exit_code != 0 and "nvlink" in result.output.lower():
+        if result.exit_code != 0 and never_resets(result.output):
             raise ActivityFailed(f"{uuid} is not reset without its peers: {said[-1][-300:]}")
         return result.exit_code == 0
 
@@ -211,23 +215,28 @@ def _reset_when_free(uuid: str) -> str:
 
 
 def reset_in_use() -> dict[str, Any]:
-    """Ask for the reset of a GPU that a worker holds. On hardware it is asked for only while a process is on the GPU: the driver
+    """Ask for the reset of a GPU that a worker holds. On hardware it is asked for only while somebody has the GPU open: the driver
     resets one that is free, and a worker without a process there does not keep it.
 
-    Whether it was refused is returned and not judged here: what happened to the worker is for the samples to show.
+    Whether it was refused is returned and not judged here: what happened to the worker is for the samples to show. Raises
+    ActivityFailed for an answer that is about something else than the use of the GPU.
     """
     acting = current()
     target = node_target()
     uuid = worker_device()
-    listing = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
+    listing = nvidia_smi("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader", "-i", uuid)
     clients = [line for line in run(listing).output.splitlines() if uuid in line]
+    if acting.plan.target_kind is TargetKind.LIVE:
+        clients += run(open_files(uuid), good=()).output.splitlines()
     with acting.fault("host.device", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
         if acting.plan.target_kind is TargetKind.LIVE and not clients:
             result: dict[str, Any] = {"attempted": False, "clients": 0, "refused": False}
         else:
-            done = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
-            refused = done.exit_code != 0 and "in use" in done.output.lower()
-            result = {"attempted": True, "clients": len(clients), "refused": refused, "said": " ".join(done.output.split())[:300]}
+            done = run(nvidia_smi("--gpu-reset", "-i", uuid), good=())
+            said = " ".join(done.output.split())[:300]
+            if done.exit_code != 0 and not says_in_use(done.output):
+                raise ActivityFailed(f"whether {uuid} is in use was not asked: {said or f'exit {done.exit_code}'}")
+            result = {"attempted": True, "clients": len(clients), "refused": done.exit_code != 0, "said": said}
         fault.applied({"node": target.name, "uuid": uuid, **result})
     return {**target_record(target), "uuid": uuid, **result}
 

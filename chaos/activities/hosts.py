@@ -20,17 +20,14 @@ from chaos.activities.base import (
     seconds,
     target_record,
 )
+from chaos.cluster.host_programs import FIND_KUBELET, kubelet_units
 from chaos.cluster.injector import HostResult, run_on_host
-from chaos.ledger.undos.host import KubeletArgs
+from chaos.ledger.undos.host import KUBELET_UNIT, KubeletArgs
 from chaos.ledger.undos.nodes import identity
 from fixtures.cluster.trouble import ApiTrouble
 
 PROMPT = "--timer-property=AccuracySec=100ms"
 """Without it systemd lets a timer be up to a minute late (its default AccuracySec): the fault would come after its undo."""
-
-
-SINCE = ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "kubelet")
-"""Asks systemd when the kubelet was last started (systemctl(1), show)."""
 
 
 def restart_kubelet() -> dict[str, Any]:
@@ -39,38 +36,52 @@ def restart_kubelet() -> dict[str, Any]:
     It has landed when systemd says that the kubelet was started since: a timer that was armed is no restart.
     """
     must_be_alone(node_target().name)
-    unit = unit_name("kubelet-restart")
-    before = run(SINCE).output.strip()
-    with current().fault("host.kubelet", kubelet_args(unit)) as fault:
-        done = run(("systemd-run", "--on-active=1", PROMPT, f"--unit={unit}", "systemctl", "restart", "kubelet"))
-        if not poll(lambda: run(SINCE).output.strip() not in ("", before), SHORT):
-            raise ActivityFailed(f"the kubelet of {node_target().name} was not restarted within {SHORT:g} s ({before})")
-        fault.applied({"node": node_target().name, "unit": unit, "said": done.output[-300:]})
-    return {**target_record(node_target()), "unit": unit}
+    kubelet, pending = kubelet_unit(), unit_name("kubelet-restart")
+    started = ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", kubelet)
+    before = run(started).output.strip()
+    with current().fault("host.kubelet", kubelet_args(kubelet, pending)) as fault:
+        done = run(("systemd-run", "--on-active=1", PROMPT, f"--unit={pending}", "systemctl", "restart", kubelet))
+        if not poll(lambda: run(started).output.strip() not in ("", before), SHORT):
+            raise ActivityFailed(f"{kubelet} of {node_target().name} was not restarted within {SHORT:g} s ({before})")
+        fault.applied({"node": node_target().name, "kubelet": kubelet, "unit": pending, "said": done.output[-300:]})
+    return {**target_record(node_target()), "kubelet": kubelet, "unit": pending}
 
 
 def stop_kubelet(outage: str) -> dict[str, Any]:
     """Stop the node's kubelet. Its start, after the duration of that name, is armed on the host and seen to be armed before."""
     must_be_alone(node_target().name)
     length = seconds(outage)
-    start, stop = unit_name("kubelet-start"), unit_name("kubelet-stop")
+    kubelet, start, stop = kubelet_unit(), unit_name("kubelet-start"), unit_name("kubelet-stop")
     script = (
-        f"systemd-run --on-active={length:g} {PROMPT} --unit={start} systemctl start kubelet && systemctl is-active {start}.timer && "
-        f"systemd-run --on-active=1 {PROMPT} --unit={stop} systemctl stop kubelet"
+        f"systemd-run --on-active={length:g} {PROMPT} --unit={start} systemctl start {kubelet} && systemctl is-active {start}.timer && "
+        f"systemd-run --on-active=1 {PROMPT} --unit={stop} systemctl stop {kubelet}"
     )
-    run(SINCE)  # where no injector pod runs, nothing could be read back: found out before anything is armed
-    with current().fault("host.kubelet", kubelet_args(stop, start)) as fault:
+    with current().fault("host.kubelet", kubelet_args(kubelet, stop, start)) as fault:
         done = run(("sh", "-c", script))
-        fault.applied({"node": node_target().name, "starts_after": length, "unit": start, "said": done.output[-300:]})
-    return {**target_record(node_target()), "starts_after": length}
+        fault.applied({"node": node_target().name, "kubelet": kubelet, "starts_after": length, "unit": start, "said": done.output[-300:]})
+    return {**target_record(node_target()), "kubelet": kubelet, "starts_after": length}
 
 
-def kubelet_args(pending: str, returning: str = "") -> KubeletArgs:
+def kubelet_unit() -> str:
+    """The unit of systemd that runs the kubelet of the plan's node, by what runs. Raises ActivityFailed unless there is one.
+
+    Where no injector pod runs, nothing could be read back: this finds it out before anything is armed.
+    """
+    node = node_target().name
+    found = kubelet_units(run(FIND_KUBELET).output)
+    if len(found) != 1:
+        raise ActivityFailed(f"expected one unit of systemd that runs the kubelet of {node}, found {', '.join(found) or 'none'}")
+    if not KUBELET_UNIT.fullmatch(found[0]):
+        raise ActivityFailed(f"{found[0]} runs the kubelet of {node}, and nothing in its name shows that: it is left alone")
+    return found[0]
+
+
+def kubelet_args(kubelet: str, pending: str, returning: str = "") -> KubeletArgs:
     """Arguments of the kubelet's undo on the plan's node. ``pending`` is the unit whose timer is about to stop it, ``returning`` the one
 
     whose timer would start it again.
     """
-    return KubeletArgs(**identity(read_target(node_target())), pending=pending, returning=returning)
+    return KubeletArgs(**identity(read_target(node_target())), kubelet=kubelet, pending=pending, returning=returning)
 
 
 def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:
@@ -91,7 +102,7 @@ def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:
     except ApiTrouble as trouble:
         raise ActivityFailed(f"{argv[0]} on {target.name}: {trouble.message}") from trouble
     if good and result.exit_code not in good:
-        raise ActivityFailed(f"{' '.join(argv)} on {target.name}: exit {result.exit_code}: {result.output.strip()[-400:]}")
+        raise ActivityFailed(f"{' '.join(argv)[:400]} on {target.name}: exit {result.exit_code}: {result.output.strip()[-400:]}")
     return result
 
 

@@ -5,6 +5,7 @@ Facts: docs/facts/telemetry.md#fault-injection, docs/facts/device-health.md#kern
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
@@ -12,7 +13,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities.base import SHORT, create, current, host_namespace, node_target, plan_facts, poll, target_record
 from chaos.activities.devices import restarted
 from chaos.activities.hosts import run
-from chaos.cluster.gpu_names import names_of
+from chaos.cluster.gpu_names import kernel_address, names_of
 from chaos.cluster.injector import COMPONENT, LIMITS
 from chaos.ledger.undos.remediation import ClearedArgs, cleared_args
 from chaos.observe.view import View, phase_of
@@ -58,23 +59,26 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
 
 
 def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
-    """Write lines to the host's kernel log. ``{pci}`` is the plan's GPU; the run's id is added: a line cannot be taken back.
+    """Write lines to the host's kernel log, each with the run's id. ``{pci}`` is the plan's GPU as its driver names it.
 
+    A line cannot be taken back.
     The undo is the clear path of whoever reacted: cordon, state label and conditions of the node are put back as they were. A line
     counts as landed when the log gives it back.
     """
     acting = current()
     target = node_target()
-    pci = str(target.facts.get("pci") or "")
+    pci = kernel_address(str(target.facts.get("pci") or ""))
+    if not pci and any("{pci}" in line for line in lines):
+        raise ActivityFailed(f"nobody tells the PCI address of {target.facts.get('uuid')}: a line about it cannot be written")
     stamp = f"gpu-conformance-{acting.plan.run_id}-{acting.plan.experiment}"
     texts = [f"{line.replace('{pci}', pci)} ({stamp})" for line in lines]
-    if any("'" in text or "\n" in text for text in texts):
-        raise ActivityFailed("a kernel line with a quote or a line break is not written")
+    if any("\\" in text or "\n" in text for text in texts):
+        raise ActivityFailed("a kernel line with a backslash or a line break is not written")
     names = names_of(target.facts) if all("{pci}" in line for line in lines) else ()  # else they are about other devices
     args: ClearedArgs = cleared_args(acting.cluster, target.name, names)
     with acting.fault("node.cleared", args) as fault:
         for text in texts:
-            run(("sh", "-c", f"echo '{text}' > /dev/kmsg"))
+            run(("sh", "-c", f"echo {shlex.quote(text)} > /dev/kmsg"))
         back = run(("sh", "-c", f"dmesg | grep -c {stamp}"), good=(0, 1)).output.strip()
         if not back.isdigit() or int(back) < len(texts):
             raise ActivityFailed(f"the kernel log of {target.name} shows {back or 'none'} of {len(texts)} lines")

@@ -20,6 +20,17 @@ def pci_forms(address: str) -> list[str]:
     return [address, short, short.rpartition(".")[0] or short]
 
 
+def kernel_address(address: str) -> str:
+    """A PCI address as the driver writes it in a line about an Xid: domain, bus and device in small hexadecimal digits, no function.
+
+    Empty for what is no address. Facts: docs/facts/device-health.md#kernel-log.
+    """
+    if not _PCI.fullmatch(address):
+        return ""
+    domain, bus, device = address.lower().split(":")
+    return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}"
+
+
 def names_of(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the GPU that a target's facts are about; none where they name none."""
     if not facts.get("uuid"):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from chaos.cluster.host_programs import PATH
 from chaos.cluster.requests import accepted, await_object, field, uid_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -60,6 +61,7 @@ def injector_pod(
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": [*HOST, *argv],
+        "env": [{"name": "PATH", "value": PATH}],
         "securityContext": {"privileged": True, "runAsUser": 0},
         "resources": {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")},  # asks for nothing: a full node must take it
     }

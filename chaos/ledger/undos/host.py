@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from chaos.cluster import injector, namespaces
+from chaos.cluster.host_programs import nvidia_smi
 from chaos.cluster.requests import kubectl
 from chaos.ledger.undos.nodes import NodeArgs, changed, same_node
 from fixtures.cluster.client import Cluster
@@ -24,11 +25,13 @@ MOCK = "nvml-mock-ctl"
 STATE = ("sh", "-c", f'{MOCK} status | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
 """Prints what the mocked NVML overrides, and nothing that only counts up."""
 
-UUIDS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
+KUBELET_UNIT = re.compile(r"(?=[\w@.-]{1,100}$)[\w@.-]*(?:kubelet|kubelite|k3s|rke2|k0s|kubernetes)[\w@.-]*\.service", re.ASCII)
+"""Units that may run a kubelet: no entry of a ledger makes the suite start another one."""
 
 _UNIT = re.compile(r"gpu-conformance-[a-z0-9][a-z0-9-]{0,80}-kubelet-(restart|start|stop)")
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 _MODE = re.compile(r"(\S+), (Enabled|Disabled)")
+_ALL = "all devices"
 _STATE_LINE = re.compile(r'"(mode|eventWait)": ?"[a-z_]+"')
 _IMAGE = "busybox"
 """Shown in commands for people; an image that is run comes from the policy."""
@@ -133,15 +136,21 @@ class HostAction(ABC):
 
 
 class KubeletArgs(NodeArgs, frozen=True, kw_only=True):
-    """Units of the run on the host: ``pending`` is about to restart or stop the kubelet, ``returning`` would start it."""
+    """Units of the run on the host: ``pending`` is about to restart or stop the kubelet, ``returning`` would start it.
+
+    ``kubelet`` is the unit that runs the kubelet.
+    """
 
     pending: str
     returning: str = ""
+    kubelet: str = "kubelet.service"  # ledgers of earlier versions do not name it
 
     def __post_init__(self) -> None:
         for unit in (self.pending, self.returning):
             if unit and not _UNIT.fullmatch(unit):
                 raise ValueError(f"host.kubelet: {unit!r} is no unit of a run")
+        if not KUBELET_UNIT.fullmatch(self.kubelet):
+            raise ValueError(f"host.kubelet: {self.kubelet!r} is no unit of a kubelet")
         if not self.pending:
             raise ValueError("host.kubelet: a unit is missing")
 
@@ -157,10 +166,10 @@ class HostKubelet(HostAction):
 
     def programs(self, args: KubeletArgs) -> Programs:
         """``systemctl``, for the timers of the units and the kubelet."""
-        script = f"systemctl stop {args.pending}.timer; systemctl start kubelet || exit 1"
+        script = f"systemctl stop {args.pending}.timer; systemctl start {args.kubelet} || exit 1"
         if args.returning:
             script += f"; systemctl stop {args.returning}.timer; true"
-        check = ("systemctl", "is-active", "kubelet", f"{args.pending}.timer")
+        check = ("systemctl", "is-active", args.kubelet, f"{args.pending}.timer")
         return Programs(undo=("sh", "-c", script), check=check, expected="active\ninactive")
 
 
@@ -202,17 +211,25 @@ class HostPersistence(HostAction):
     Args = DeviceArgs
 
     def programs(self, args: DeviceArgs) -> Programs:
-        """``nvidia-smi``, for all devices."""
-        check = ("nvidia-smi", "--query-gpu=uuid,persistence_mode", "--format=csv,noheader")
-        undo = ("nvidia-smi", "-i", args.uuid, "-pm", "1")
-        return Programs(undo=undo, check=check, expected="Enabled", ours="Disabled", read=lambda output: _mode_of(args.uuid, output))
+        """``nvidia-smi``, for the device and then for all: older ones list nothing while any device is lost."""
+        query = ("--query-gpu=uuid,persistence_mode", "--format=csv,noheader")
+        check = f"{nvidia_smi(*query, '-i', args.uuid)[-1]}; echo {_ALL}; {nvidia_smi(*query)[-1]}"
+        return Programs(
+            undo=nvidia_smi("-i", args.uuid, "-pm", "1"),
+            check=("sh", "-c", check),
+            expected="Enabled",
+            ours="Disabled",
+            read=lambda output: _mode_of(args.uuid, output),
+        )
 
 
 def _mode_of(uuid: str, output: str) -> str:
-    """A device's mode in a list of all. One that the list does not show is gone and has none to put back; no list says nothing."""
+    """A device's mode. One that a whole list does not show is gone and has none to put back; a list with anything else says nothing."""
     rows = [_MODE.fullmatch(line.strip()) for line in output.strip().splitlines()]
     modes = {row[1]: row[2] for row in rows if row}
-    return modes.get(uuid, "Enabled") if modes and all(rows) else output
+    listed = output.partition(f"{_ALL}\n")[2].strip().splitlines()
+    whole = bool(listed) and all(_MODE.fullmatch(line.strip()) for line in listed)
+    return modes.get(uuid, "Enabled" if whole else output)
 
 
 class HostReset(HostAction):
@@ -234,7 +251,7 @@ class HostDevice(HostAction):
 
     def programs(self, args: DeviceArgs) -> Programs:
         """The vendor's list of devices."""
-        return Programs(check=(*UUIDS, "-i", args.uuid), expected=args.uuid)
+        return Programs(check=nvidia_smi("--query-gpu=uuid", "--format=csv,noheader", "-i", args.uuid), expected=args.uuid)
 
 
 HOST_ACTIONS: tuple[type[HostAction], ...] = (HostKubelet, HostMock, HostPersistence, HostReset, HostDevice)

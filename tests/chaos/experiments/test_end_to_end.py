@@ -12,15 +12,20 @@ import msgspec
 import pytest
 
 from chaos.cluster import namespaces
+from chaos.cluster.injector import run_on_host
+from chaos.cluster.requests import await_object
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
+from chaos.observe.view import View, name_of, node_of
 from chaos.safety.settings import settings_of
 from chaos.verdict.artefacts import Conformance
 from conformance.plugin.opening import SIMULATED_PACE
 from conformance.policy.policy_file import build_policy
 from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Target, TargetKind, Verdict
+from tests.chaos.ledger.simulated_cluster import soon
 from tests.chaos.shipped import EXPERIMENTS
 
 SCENARIO = "resilience"
@@ -97,6 +102,27 @@ def test_of_two_rules_the_contender_claims_the_free_device_whatever_their_names_
         opened._setup = msgspec.structs.replace(opened._setup, mark=marks[0])
         monkeypatch.setattr(namespaces, "new_mark", lambda: marks[1])
         passes(opened, "D8")
+
+
+@pytest.mark.test_all
+def test_a_gpu_is_reset_beside_one_that_is_lost(tmp_path: Path) -> None:
+    with campaign_on(SCENARIO, tmp_path) as opened:
+        where, node = opened._setup, "h100-1"
+        lose = ("nvml-mock-ctl", "fail", "--gpu", "0", "--mode", "lost")
+        own = namespaces.ensure_run(where.cluster, where.run_id)
+        assert not run_on_host(
+            where.cluster, namespace=own, node=node, image="i", argv=lose, run_id=where.run_id, deadline=soon()
+        ).exit_code
+        for pod in View.of(where.cluster).select("pods", "gpu-operator"):
+            if node_of(pod) == node and "device-plugin" in name_of(pod):  # which notices when it starts
+                assert where.cluster.delete("pods", name_of(pod), "gpu-operator", grace_seconds=0).ok
+        assert not await_object(where.cluster, "nodes", node, "", soon(), seven)
+        opened._setup = msgspec.structs.replace(where, node=node)
+        passes(opened, "D18")
+
+
+def seven(node: Json | None) -> str:
+    return "" if node and node["status"]["allocatable"].get("nvidia.com/gpu") == "7" else "all its devices are there"
 
 
 @pytest.mark.parametrize("id_", ELSEWHERE)

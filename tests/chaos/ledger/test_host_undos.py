@@ -1,4 +1,4 @@
-"""Undos on a host: a timer that is still to come is called off, and only a list of devices tells their mode of persistence."""
+"""Undos on a host: a timer that is still to come is called off, and a kubelet that is stopped is started."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import shlex
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from chaos.activities.hosts import PROMPT, kubelet_args
-from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, Programs
+from chaos.ledger.undos.host import HostKubelet, Programs
 from chaos.model.plan import Target
 from tests.chaos.ledger.simulated_cluster import acting, ledger, plan, world
 from tests.simulator.host.injector import on_host
@@ -25,14 +24,14 @@ def arguments(folder: Path) -> Programs:
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
         made.plan = msgspec.structs.replace(made.plan, targets=(target,), facts={**plan().facts, "injector_image": "injector"})
         with made.as_current():
-            return HostKubelet().programs(kubelet_args(STOP, START))
+            return HostKubelet().programs(kubelet_args("kubelet.service", STOP, START))
 
 
 def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
     args = arguments(tmp_path)
     armed = [
-        f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet",
-        f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet",
+        f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet.service",
+        f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet.service",
     ]
 
     async def scenario() -> None:
@@ -61,32 +60,3 @@ def test_a_stopped_kubelet_is_started(tmp_path: Path) -> None:
             assert host.kubelet_running
 
     asyncio.run(scenario())
-
-
-UUID, OTHER = "GPU-1234", "GPU-5678"
-
-
-def restored(output: str) -> bool:
-    """Whether the prior state is there, on a host whose ``nvidia-smi`` prints this."""
-    programs = HostPersistence().programs(DeviceArgs(name="n", uid="u", machine="m", uuid=UUID))
-    return programs.read(output).strip() == programs.expected
-
-
-@pytest.mark.parametrize(("mode", "there"), [("Enabled", True), ("Disabled", False), ("[Unknown Error]", False), ("", False)])
-def test_a_device_that_is_there_says_its_mode(mode: str, there: bool) -> None:
-    assert restored(f"{OTHER}, Enabled\n{UUID}, {mode}\n") is there
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        "Failed to initialize NVML: Driver/library version mismatch",
-        "Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU",
-        "No devices were found",
-        f"{OTHER}, Enabled\nUnable to determine the device handle for GPU0000:1B:00.0: Unknown Error",
-        "",
-    ],
-)
-def test_a_driver_that_does_not_answer_says_nothing(output: str) -> None:
-    """The undo was taken for done without having been run, exactly when the driver was ill."""
-    assert not restored(output)

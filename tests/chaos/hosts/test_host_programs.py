@@ -1,0 +1,339 @@
+"""Every program that experiments run on a host, in a real shell: what it does, and how answers of vendors' tools are read.
+
+The answers are what the tools printed on real machines: refusals in logs of MIG managers and of cloud users, lists of hosts with a lost
+device, systemd's own words.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.act.canary_pods import HOLD
+from chaos.activities import devices, hosts, telemetry
+from chaos.cluster.gpu_names import kernel_address
+from chaos.cluster.host_programs import FIND_KUBELET, KUBELETS, nvidia_smi
+from chaos.cluster.injector import HostResult
+from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, KubeletArgs
+from chaos.model.plan import Target
+from fixtures.cluster.client import Cluster
+from tests.chaos.hosts.throw_away_root import Root
+from tests.chaos.ledger.simulated_cluster import RUN, acting, ledger, world
+
+UUID, LOST = "GPU-31b7f2c0-55c3-0a4b-9f0e-6a1f5b7c8d9e", "GPU-8dbb5e94-1c6f-7d68-2a9d-0e3c3d6d4f1a"
+IN_USE = """The following GPUs could not be reset:
+  GPU 00000000:0B:00.0: In use by another client
+
+1 device is currently being used by one or more other processes (e.g., Fabric Manager, CUDA application, graphics application such as an X server, or a monitoring application such as another instance of nvidia-smi). Please first kill all processes using this device and all compute applications running in the system."""  # noqa: E501
+USED = """Unable to reset GPU 00000000:18:00.0 because it's being used by some other process (e.g. CUDA application). Please first kill all processes using this GPU.
+Some GPUs could not be reset."""  # noqa: E501
+NOT_ALONE = "The following GPUs could not be reset:\n  GPU 00000000:8B:00.0: Not Supported"
+RESET = "GPU 00000000:18:00.0 was successfully reset.\nAll done."
+OFF = "Disabled persistence mode for GPU 00000000:55:00.0.\nAll done."
+NO_HANDLE = "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path / "root")
+
+
+@contextmanager
+def experiment(folder: Path, root: Root, monkeypatch: pytest.MonkeyPatch, *, cordoned: bool = False) -> Iterator[Cluster]:
+    """Activities on a live plan whose one node is the throw-away root."""
+
+    def run_on_host(*_: Any, argv: Sequence[str], **__: Any) -> HostResult:
+        return root.run(argv)
+
+    monkeypatch.setattr(hosts, "run_on_host", run_on_host)
+    with world(folder) as (cluster, _):
+        if cordoned:
+            assert cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}}).ok
+        made = acting(folder, cluster, ledger(folder))
+        facts = {"uuid": UUID, "index": 1, "pci": "00000000:CB:00.0"}
+        target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts=facts)
+        seconds = {"outage": 60.0, "clients": 3.0, "sample": 0.05}
+        made.plan = msgspec.structs.replace(made.plan, targets=(target,), seconds=seconds, facts={"injector_image": "i"})
+        with made.as_current():
+            yield cluster
+
+
+def calls_of(root: Root, *programs: str) -> list[str]:
+    return [call for call in root.calls if call.split()[0].rpartition("/")[2] in programs]
+
+
+# -- the kubelet's unit ----------------------------------------------------------------------------------------------------
+
+GROUPS = {
+    "kubeadm": ("0::/system.slice/kubelet.service", "kubelet.service"),
+    "EKS": ("0::/runtime.slice/kubelet.service", "kubelet.service"),
+    "k3s agent": ("0::/system.slice/k3s-agent.service", "k3s-agent.service"),
+    "RKE2, control groups of version 1": (
+        "4:memory:/system.slice/rke2-agent.service\n1:name=systemd:/system.slice/rke2-agent.service\n0::/",
+        "rke2-agent.service",
+    ),
+    "MicroK8s": ("0::/system.slice/snap.microk8s.daemon-kubelite.service", "snap.microk8s.daemon-kubelite.service"),
+    "Ubuntu on EKS": ("0::/system.slice/snap.kubelet-eks.daemon.service", "snap.kubelet-eks.daemon.service"),
+    "as a container's own group shows it": ("0::/../../../system.slice/kubelet.service", "kubelet.service"),
+}
+
+
+@pytest.mark.parametrize(("groups", "unit"), GROUPS.values(), ids=GROUPS)
+def test_the_unit_that_runs_a_kubelet_is_restarted(
+    groups: str, unit: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.program("pgrep", "812\n4711")
+    root.file("/proc/812/cgroup", f"{groups}\n")
+    root.file("/proc/4711/cgroup", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope/system.slice/kubelet.service\n")
+    since = "ActiveEnterTimestampMonotonic="
+    root.program("systemctl", f"{since}5141718", f"{since}5141718", f"{since}9223372")
+    root.program("systemd-run", "Running timer as unit: x.timer\nWill run service as unit: x.service")
+    with experiment(tmp_path, root, monkeypatch):
+        assert hosts.restart_kubelet()["kubelet"] == unit
+    (armed,) = calls_of(root, "systemd-run")
+    assert armed.endswith(f"-a1-kubelet-restart systemctl restart {unit}")
+    assert len(calls_of(root, "systemctl")) == 3  # before, after a restart that was not through, after it
+
+
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [
+        (["0::/kubepods/burstable/pod1/c1/system.slice/kubelet.service"], "found none"),
+        (["0::/podruntime/kubelet"], "found none"),
+        ([], "found none"),
+        (["0::/system.slice/kubelet.service", "0::/system.slice/k3s.service"], "found k3s.service, kubelet.service"),
+        (["0::/system.slice/sshd.service"], "nothing in its name shows that"),
+    ],
+)
+def test_a_host_without_one_unit_of_a_kubelet_is_left_alone(
+    groups: list[str], why: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.program("pgrep", ("\n".join(str(number) for number in range(len(groups))), 0 if groups else 1))
+    for number, text in enumerate(groups):
+        root.file(f"/proc/{number}/cgroup", f"{text}\n")
+    with experiment(tmp_path, root, monkeypatch):
+        for act in (hosts.restart_kubelet, lambda: hosts.stop_kubelet("outage")):
+            with pytest.raises(ActivityFailed, match=why):
+                act()
+    assert not calls_of(root, "systemd-run", "systemctl")
+
+
+@pytest.mark.parametrize("name", KUBELETS)
+def test_a_process_of_that_name_is_found(name: str, tmp_path: Path) -> None:
+    """By the real ``pgrep``: a script that sleeps, which never ran a kubelet."""
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\nread x\n")
+    program.chmod(0o755)
+    with subprocess.Popen([str(program)], stdin=subprocess.PIPE) as process:
+        pattern = shlex.split(FIND_KUBELET[-1].partition("$(")[2].partition(")")[0])
+        found = subprocess.run([*pattern, "-P", str(os.getpid())], capture_output=True, text=True, check=False).stdout.split()
+        assert process.stdin is not None
+        process.stdin.close()
+    assert found == [str(process.pid)]
+
+
+def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.program("pgrep", "812")
+    root.file("/proc/812/cgroup", "0::/system.slice/k3s-agent.service\n")
+    root.program("systemctl", "active")
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    with experiment(tmp_path, root, monkeypatch):
+        hosts.stop_kubelet("outage")
+    start, asked, stop = calls_of(root, "systemd-run", "systemctl")
+    unit = f"gpu-conformance-{RUN}-a1-kubelet-"
+    assert start == f"systemd-run --on-active=60 {hosts.PROMPT} --unit={unit}start systemctl start k3s-agent.service"
+    assert asked == f"systemctl is-active {unit}start.timer"
+    assert stop == f"systemd-run --on-active=1 {hosts.PROMPT} --unit={unit}stop systemctl stop k3s-agent.service"
+
+    args = KubeletArgs(name="n", uid="u", machine="m", pending=f"{unit}stop", returning=f"{unit}start", kubelet="k3s-agent.service")
+    undo = HostKubelet().programs(args)
+    assert root.run(undo.undo).exit_code == 0
+    assert calls_of(root, "systemctl")[1:] == [
+        f"systemctl stop {unit}stop.timer",
+        "systemctl start k3s-agent.service",
+        f"systemctl stop {unit}start.timer",
+    ]
+    root.program("systemctl", ("active\ninactive", 3))
+    assert root.run(undo.check).output.strip() == undo.expected
+
+
+def test_a_kubelet_whose_start_could_not_be_armed_is_not_stopped(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.program("pgrep", "812")
+    root.file("/proc/812/cgroup", "0::/system.slice/kubelet.service\n")
+    root.program("systemctl", ("inactive", 3))
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    with experiment(tmp_path, root, monkeypatch), pytest.raises(ActivityFailed, match="exit 3: Running timer"):
+        hosts.stop_kubelet("outage")
+    assert len(calls_of(root, "systemd-run")) == 1
+
+
+@pytest.mark.parametrize("unit", ["sshd.service", "kubelet.service; reboot", "kubelet", "../kubelet.service", "kubelet.service\n"])
+def test_an_entry_starts_no_other_unit(unit: str) -> None:
+    with pytest.raises(ValueError, match="is no unit of a kubelet"):
+        KubeletArgs(name="n", uid="u", machine="m", pending=f"gpu-conformance-{RUN}-n1-kubelet-restart", kubelet=unit)
+
+
+# -- nvidia-smi ------------------------------------------------------------------------------------------------------------
+
+
+def test_nvidia_smi_is_found_where_the_platform_puts_it(root: Root) -> None:
+    root.program("nvidia-smi", "on the path")
+    said = [root.run(nvidia_smi("-L")).output]
+    root.program("/home/kubernetes/bin/nvidia/bin/nvidia-smi", "GKE's")
+    said.append(root.run(nvidia_smi("-L")).output)
+    root.driver(("of the driver's container", 9))
+    inside = root.run(nvidia_smi("-i", "GPU-1; reboot", "-pm", "1"))
+    assert [*said, inside.output] == ["on the path\n", "GKE's\n", "of the driver's container\n"]
+    assert inside.exit_code == 9
+    assert root.calls[-1] == "/run/nvidia/driver/usr/bin/nvidia-smi -i GPU-1; reboot -pm 1"
+
+
+def test_a_gpu_is_reset_beside_a_lost_one(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.program(
+        "nvidia-smi",
+        f"{UUID}, Enabled",  # asked for by name
+        (NO_HANDLE, 255),  # all of them, by an older release
+        OFF,
+        "4242",  # a process that is about to end
+        "No running processes found",
+        (IN_USE, 255),  # an agent that is about to end
+        RESET,
+    )
+    with experiment(tmp_path, root, monkeypatch, cordoned=True):
+        devices.reset_gpu()
+    asked = [call.partition(" ")[2] for call in root.calls]
+    query, apps = "--query-gpu=uuid,persistence_mode --format=csv,noheader", "--query-compute-apps=pid --format=csv,noheader"
+    reset = f"--gpu-reset -i {UUID}"
+    assert asked == [f"{query} -i {UUID}", query, f"-i {UUID} -pm 0", *[f"{apps} -i {UUID}"] * 2, reset, reset]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([f"{UUID}, Disabled", f"{UUID}, Disabled", "", (NOT_ALONE, 255)], "is not reset without its peers"),
+        ([f"{UUID}, Disabled", f"{UUID}, Disabled", NO_HANDLE], "nobody knows which processes hold the device"),
+        ([(NO_HANDLE, 255)], "nobody knows the persistence mode"),
+        ([("Failed to initialize NVML: Driver/library version mismatch", 18)], "nobody knows the persistence mode"),
+    ],
+    ids=["joined by NVLink", "clients not known", "lost itself", "driver replaced"],
+)
+def test_a_reset_that_may_hit_others_is_not_forced(
+    answers: list[Any], why: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.program("nvidia-smi", *answers)
+    with experiment(tmp_path, root, monkeypatch, cordoned=True), pytest.raises(ActivityFailed, match=why):
+        devices.reset_gpu()
+    assert sum("--gpu-reset" in call for call in root.calls) == (why.startswith("is not reset"))
+
+
+@pytest.mark.parametrize(
+    ("one", "every", "mode"),
+    [
+        (f"{UUID}, Disabled", (NO_HANDLE, 255), "Disabled"),
+        (f"{UUID}, Enabled", f"{NO_HANDLE}\n{UUID}, Enabled", "Enabled"),
+        (("No devices were found", 6), f"{LOST}, Enabled", "Enabled"),  # gone: it has no mode to put back
+        (f"{UUID}, [Unknown Error]", f"{UUID}, [Unknown Error]", ""),
+        ("", "", ""),
+        (("No devices were found", 6), ("No devices were found", 6), ""),
+        ((NO_HANDLE, 255), f"{LOST}, Enabled\n{NO_HANDLE}", ""),  # which one is lost, the list does not say
+    ],
+)
+def test_the_persistence_mode_of_a_device_is_told_or_not_known(one: Any, every: Any, mode: str, root: Root) -> None:
+    programs = HostPersistence().programs(DeviceArgs(name="n", uid="u", machine="m", uuid=UUID))
+    root.program("nvidia-smi", one, every)
+    read = programs.read(root.run(programs.check).output).strip()
+    assert read == mode or (not mode and read not in (programs.expected, programs.ours))
+
+
+# -- a reset that is to be refused -----------------------------------------------------------------------------------------
+
+
+def opened(root: Root, minor: int = 3, opened_minor: int | None = 3) -> None:
+    """The driver's account of two GPUs, and a process that has a device's file open."""
+    for number, (uuid, other) in enumerate(((LOST, 0), (UUID, minor))):
+        text = f"Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Location: \t 0000:1{number}:00.0\nDevice Minor: \t {other}\n"
+        root.file(f"/proc/driver/nvidia/gpus/0000:1{number}:00.0/information", text)
+    (root.folder / "proc/4242/fd").mkdir(parents=True)
+    if opened_minor is not None:
+        (root.folder / "proc/4242/fd/9").symlink_to(f"/dev/nvidia{opened_minor}")
+
+
+@pytest.mark.parametrize(
+    ("holder", "answer", "expected"),
+    [
+        (3, (IN_USE, 255), {"attempted": True, "refused": True, "clients": 1}),
+        (3, (USED, 255), {"attempted": True, "refused": True, "clients": 1}),
+        (3, RESET, {"attempted": True, "refused": False, "clients": 1}),
+        (None, RESET, {"attempted": False, "refused": False, "clients": 0}),
+        (0, RESET, {"attempted": False, "refused": False, "clients": 0}),
+    ],
+    ids=["refused", "refused in other words", "not refused", "nobody has it open", "another GPU is open"],
+)
+def test_a_reset_is_asked_for_while_somebody_has_the_gpu_open(
+    holder: int | None, answer: Any, expected: dict[str, Any], root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(root, opened_minor=holder)
+    root.program("nvidia-smi", "", answer)
+    monkeypatch.setattr(devices, "worker_device", lambda: UUID)
+    with experiment(tmp_path, root, monkeypatch):
+        result = devices.reset_in_use()
+    assert result.items() >= expected.items()
+    assert any("--gpu-reset" in call for call in root.calls) is expected["attempted"]
+
+
+def test_an_answer_about_something_else_is_no_refusal(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(root)
+    root.program("nvidia-smi", "", ("Unable to reset this GPU: Insufficient Permissions", 4))
+    monkeypatch.setattr(devices, "worker_device", lambda: UUID)
+    with experiment(tmp_path, root, monkeypatch), pytest.raises(ActivityFailed, match=r"was not asked: .*Insufficient Permissions"):
+        devices.reset_in_use()
+
+
+def test_a_worker_keeps_its_device_open(root: Root) -> None:
+    script = HOLD + "if cat <&9; then echo held; fi"
+    assert "held" not in root.run(("sh", "-c", script)).output
+    (root.folder / "dev/nvidia0").symlink_to("null")
+    (root.folder / "dev/nvidia-uvm").touch()
+    assert root.run(("sh", "-c", script)).output == "held\n"
+
+
+# -- the kernel log --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("00000000:3B:00.0", "0000:3b:00"),
+        ("0002:00:00.0", "0002:00:00"),
+        ("0000:3b:1f", "0000:3b:1f"),
+        ("00010000:01:00.0", "10000:01:00"),
+        ("", ""),
+        ("0000:3b", ""),
+    ],
+)
+def test_an_address_is_written_as_the_driver_writes_it(address: str, expected: str) -> None:
+    assert kernel_address(address) == expected
+
+
+def test_a_line_in_the_kernel_log_has_the_drivers_form(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.file("/stand-ins/dmesg", '#!/bin/sh\necho "[  12.345678] $(cat /dev/kmsg)"\n')
+    (root.folder / "stand-ins/dmesg").chmod(0o755)
+    line = "NVRM: Xid (PCI:{pci}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    with experiment(tmp_path, root, monkeypatch):
+        telemetry.write_kernel_lines([line])
+        stamp = f"gpu-conformance-{RUN}-A1"
+        assert (root.folder / "dev/kmsg").read_text() == f"{line.format(pci='0000:cb:00')} ({stamp})\n"
+        root.program("dmesg", "[  12.345678] something else")
+        with pytest.raises(ActivityFailed, match="shows 0 of 1 lines"):
+            telemetry.write_kernel_lines([line])
