@@ -6,21 +6,22 @@ import datetime
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 import yaml
 
-from conformance.hw.judging import Documents, devices_of
+from conformance.probes.node_documents import SOURCE, NodeDocument
+from conformance.scope.scope import subject
+from fixtures.kubernetes.models import Node
 from fixtures.nodeprobe.document import Document
 from fixtures.text import typed
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import Finding, bad, not_judged, ok
 
 _FILE = Path(__file__).with_name("firmware_parity.yaml")
-_SOURCE = "node probe: VBIOS and InfoROM of devices, firmware of adapters"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +34,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     pattern: str
     date: datetime.date
     source: str
+
+
+Counts = dict[str, Counter[str]]
+"""How many parts of each kind have which version."""
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -49,35 +54,47 @@ def rules() -> tuple[Rule, ...]:
     return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[Rule]))
 
 
-def check_firmware(documents: Documents, pools: Iterable[Sequence[str]]) -> Iterator[Finding]:
-    """One finding for every node that was probed: its firmware is what most parts of the kind have. ``pools`` are names of nodes."""
+def firmware_judge(documents: Iterable[NodeDocument], pools: Iterable[Iterable[Node]]) -> Callable[[NodeDocument], Iterator[Finding]]:
+    """What judges a document against those of its pool: a finding for the node, by what most parts of each kind have."""
+    found = {one.node.name: list(_versions(one.document)) for one in documents}
+    counts: dict[str, Counts] = {}
     for pool in pools:
-        found = {node: list(_versions(node, documents[node])) for node in pool if node in documents}
-        counts: dict[str, Counter[str]] = {}
-        for version in (version for versions in found.values() for version in versions):
-            counts.setdefault(version.kind, Counter())[version.version] += 1
-        for node, versions in found.items():
-            yield _judge(node, versions, counts)
+        names = [node.name for node in pool if node.name in found]
+        counts |= dict.fromkeys(names, _counts(version for name in names for version in found[name]))
+
+    def judge(one: NodeDocument) -> Iterator[Finding]:
+        versions = found[one.node.name]
+        yield _judge(one.node, versions, counts.get(one.node.name) or _counts(versions))
+
+    return judge
 
 
-def _judge(node: str, versions: Sequence[Version], counts: dict[str, Counter[str]]) -> Finding:
-    place = Subject("Node", node)
+def _counts(versions: Iterable[Version]) -> Counts:
+    counts: Counts = {}
+    for version in versions:
+        counts.setdefault(version.kind, Counter())[version.version] += 1
+    return counts
+
+
+def _judge(node: Node, versions: Sequence[Version], counts: Counts) -> Finding:
+    place = subject(node)
     compared = [version for version in versions if counts[version.kind].total() > 1]
     if not compared:
-        return not_judged(place, message="no other part of its kind in its pool was asked for its firmware", source=_SOURCE)
+        return not_judged(place, message="no other part of its kind in its pool was asked for its firmware", source=SOURCE)
     expected = "the firmware that most parts of its kind have in its pool"
     unlike = [(version, usual) for version in compared if (usual := _usual(counts[version.kind])) != version.version]
     if not unlike:
         return ok(
-            place, observed=listed(dict.fromkeys(f"{one.kind} {one.version}" for one in compared), 4), expected=expected, source=_SOURCE
+            place, observed=listed(dict.fromkeys(f"{one.kind} {one.version}" for one in compared), 4), expected=expected, source=SOURCE
         )
-    words = [
-        f"{one.part} has {one.kind} {one.version}, {counts[one.kind][usual]} of {counts[one.kind].total()} have {usual}"
-        for one, usual in unlike
-    ]
-    return bad(
-        place, cause="FirmwareDiffers", observed=listed(words, 3), expected=expected, source=_SOURCE, message=f"{node}: {listed(words, 3)}"
+    words = listed(
+        [
+            f"{one.part} has {one.kind} {one.version}, {counts[one.kind][usual]} of {counts[one.kind].total()} have {usual}"
+            for one, usual in unlike
+        ],
+        3,
     )
+    return bad(place, cause="FirmwareDiffers", observed=words, expected=expected, source=SOURCE, message=words)
 
 
 def _usual(counted: Counter[str]) -> str:
@@ -85,8 +102,10 @@ def _usual(counted: Counter[str]) -> str:
     return max(counted, key=lambda version: (counted[version], version))
 
 
-def _versions(node: str, document: Document) -> Iterator[Version]:
-    devices = [("device", f"{seen.label}", seen.device.name, seen.device) for seen in devices_of(node, document)]
+def _versions(document: Document) -> Iterator[Version]:
+    devices = [
+        ("device", f"device {one.index} {one.uuid}".rstrip(), one.name, one) for driver in document.drivers for one in driver.devices
+    ]
     adapters = [("adapter", port.adapter, "adapter", port) for port in document.host.rdma]
     for rule in rules():
         for kind, label, name, part in (*devices, *adapters):

@@ -1,4 +1,4 @@
-"""What the documents of nodes say of the health of each device. Pure: documents in, one finding for every device out.
+"""What the document of a node says of the health of each device. Pure: a document in, one finding for every device out.
 
 A device that lacks a measure by design (the driver says so) is not judged; one whose measure could not be read is undecided.
 Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device.
@@ -7,17 +7,17 @@ Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from conformance.hw.product_links import ProductLinks, links_of
 from conformance.outputs.nvidia_smi import RETIRED_PAGES_LIMIT
-from fixtures.nodeprobe.document import Device, Document, Driver, Fabric, Pcie, Way
-from fixtures.verdict.findings import Finding, Subject, advised, bad, not_judged, ok, undecided
-
-Documents = Mapping[str, Document]
-"""Documents by the names of their nodes."""
+from conformance.probes.node_documents import SOURCE, NodeDocument, device_subject
+from conformance.scope.scope import subject
+from fixtures.nodeprobe.document import Device, Driver, Fabric, Pcie, Way
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
 
 _LACKS = re.compile(r"not supported|function not found|deprecated|not printed|not available|^\[?n/a\]?$", re.I)
 _UNDER_LOAD = 0.5
@@ -28,27 +28,15 @@ _SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One device, the driver that enumerates it and the node that it is in."""
+    """One device, the driver that enumerates it and the document that both stand in."""
 
-    node: str
-    document: Document
+    one: NodeDocument
     driver: Driver
     device: Device
 
     @property
-    def label(self) -> str:
-        """How people call it: by its index, and by its vendor where the node has devices of two."""
-        several = sum(bool(driver.devices) for driver in self.document.drivers) > 1
-        return f"{self.driver.vendor} GPU {self.device.index}" if several else f"GPU {self.device.index}"
-
-    @property
-    def subject(self) -> Subject:
-        """The device as a part of its node."""
-        return Subject("Node", f"{self.node} {self.label}")
-
-    @property
     def peers(self) -> list[Device]:
-        """All devices of its product in its node."""
+        """All devices of its product that the document has, itself among them."""
         return [device for device in self.driver.devices if device.name == self.device.name]
 
 
@@ -75,50 +63,35 @@ class Answer(msgspec.Struct, frozen=True):
 Judge = Callable[[Seen], Answer]
 
 
-def per_device(documents: Documents, judge: Judge, *, expected: str, source: str) -> Iterator[Finding]:
-    """One finding for every device of every node; one for a node whose drivers enumerate none."""
-    for node, document in documents.items():
-        found = devices_of(node, document)
-        if not found:
-            problems = "; ".join(driver.problem for driver in document.drivers if driver.problem) or "no driver enumerates a device"
-            yield undecided(Subject("Node", node), message=f"no device could be asked: {problems}", source=source)
-        for seen in found:
-            yield _finding(seen, judge, expected, source)
+def per_device(judge: Judge, expected: str) -> Callable[[NodeDocument], Iterator[Finding]]:
+    """What judges a document: one finding for every device; one for a node whose drivers enumerate none."""
+
+    def of_document(one: NodeDocument) -> Iterator[Finding]:
+        for driver in one.drivers:
+            if not driver.devices:
+                message = f"no device could be asked: {driver.problem or 'the driver enumerates none'}"
+                yield undecided(subject(one.node), message=message, source=SOURCE, cause="DeviceDoesNotAnswer")
+            yield from (_finding(Seen(one, driver, device), judge, expected) for device in driver.devices)
+
+    return of_document
 
 
-def devices_of(node: str, document: Document) -> list[Seen]:
-    """All devices of a document."""
-    return [Seen(node, document, driver, device) for driver in document.drivers for device in driver.devices]
-
-
-def _finding(seen: Seen, judge: Judge, expected: str, source: str) -> Finding:
-    device = seen.device
+def _finding(seen: Seen, judge: Judge, expected: str) -> Finding:
+    device, place = seen.device, device_subject(seen.one.node, seen.device)
     if device.lost:
-        message = f"{_named(seen)} is enumerated and does not answer: {next(iter(device.unread.values()), 'it is lost')}"
-        return undecided(seen.subject, message=message, source=source)
-    answer = judge(seen)
+        message = f"it does not answer ({next(iter(device.unread.values()), 'it is lost')}), so nothing is known of it"
+        return undecided(place, message=message, source=SOURCE, cause="DeviceDoesNotAnswer")
+    answer, name = judge(seen), " at ".join(text for text in (device.name, device.pci_address) if text)
     if answer.faults:
         words = "; ".join(fault.words for fault in answer.faults)
         say = bad if any(fault.grave for fault in answer.faults) else advised
-        return say(
-            seen.subject,
-            cause=answer.faults[0].cause,
-            observed=words,
-            expected=expected,
-            source=source,
-            message=f"{_named(seen)}: {words}",
-        )
+        cause = answer.faults[0].cause
+        return say(place, cause=cause, observed=words, expected=expected, source=SOURCE, message=f"{name}: {words}")
     if answer.unknown:
-        return undecided(seen.subject, message=f"{_named(seen)}: {answer.unknown}", source=source)
+        return undecided(place, message=f"{name}: {answer.unknown}", source=SOURCE)
     if answer.absent:
-        return not_judged(seen.subject, message=f"{_named(seen)}: {answer.absent}", source=source)
-    return ok(seen.subject, observed=answer.observed, expected=expected, source=source)
-
-
-def _named(seen: Seen) -> str:
-    device = seen.device
-    known = ", ".join(text for text in (device.name, device.uuid, device.pci_address) if text)
-    return f"{seen.label} ({known})" if known else seen.label
+        return not_judged(place, message=f"{name}: {answer.absent}", source=SOURCE)
+    return ok(place, observed=answer.observed, expected=expected, source=SOURCE)
 
 
 def _unread(seen: Seen, what: str, *fields: str) -> Answer:
@@ -195,7 +168,7 @@ def _link(seen: Seen) -> Pcie:
     if own.width is not None and own.max_width is not None:
         return own
     at = short_address(seen.device.pci_address)
-    function = next((one for one in seen.document.host.pci if at and short_address(one.address) == at), None)
+    function = next((one for one in seen.one.document.host.pci if at and short_address(one.address) == at), None)
     now, most = _of_sysfs(function.link if function else ""), _of_sysfs(function.max_link if function else "")
     return Pcie(generation=now[0], width=now[1], max_generation=most[0], max_width=most[1])
 
@@ -323,33 +296,31 @@ def _unwell(found: Fabric) -> Iterator[Fault]:
             yield Fault("FabricDegraded", f"fabric: {name} is {word}")
 
 
-def use(held: Callable[[str], str], persistence: bool | None) -> Judge:
-    """HW-07: the persistence mode is the policy's, and nothing computes on a device of a node whose devices no pod holds.
+def use(persistence: bool | None) -> Judge:
+    """HW-07: the persistence mode is the policy's, and nothing computes on a device that was just given to the probe's own pod.
 
-    ``held`` says which pods hold devices of a node; empty where none does. Which of them holds which device is not asked.
+    Shared units and MIG devices are parts of a device on which others may compute.
     """
 
     def judge(seen: Seen) -> Answer:
-        device, faults = seen.device, []
+        device = seen.device
+        faults: list[Fault] = []
         if persistence is not None and device.persistence is not None and device.persistence != persistence:
             words = f"persistence mode is {_on(device.persistence)}, the policy wants it {_on(persistence)}"
             faults.append(Fault("PersistenceUnlike", words))
-        computing = [process for process in device.processes if process.kind == "compute"]
-        pods = held(seen.node)
-        if computing and not pods:
-            pids = ", ".join(str(process.pid) for process in computing[:5])
-            faults.append(
-                Fault("ProcessWithoutPod", f"{len(computing)} processes compute on it and no pod holds a device of the node: {pids}")
-            )
+        pids = [str(process.pid) for process in device.processes if process.kind == "compute"]
+        shared = (device.mig and device.mig.enabled) or any(place.shared for place in seen.one.places)
+        if pids and not shared:
+            words = f"{len(pids)} processes compute on it, and the only pod that holds it is the probe's own: {listed(pids)}"
+            faults.append(Fault("ProcessWithoutPod", words))
         if faults:
             return Answer(faults=faults)
         if persistence is not None and device.persistence is None:
             return _unread(seen, "persistence mode", "persistence")
-        if any(field.startswith("processes") for field in device.unread):
+        if any(field.startswith("processes") for field in device.unread) and not shared:
             return _unread(seen, "list of processes", "processes")
-        if computing:
-            return Answer(absent=f"{len(computing)} processes compute on it, and pods hold devices of the node: {pods}")
-        return Answer(f"no process; persistence mode {'not known' if device.persistence is None else _on(device.persistence)}")
+        mode = "not known" if device.persistence is None else _on(device.persistence)
+        return Answer(f"persistence mode {mode}, {'shared with others' if shared else 'no process'}")
 
     return judge
 

@@ -355,6 +355,13 @@ class Metrics(Section, frozen=True, kw_only=True):
     """How long a device's samples may stand still although they have to move, in seconds: more than two collections of the exporter."""
 
 
+class Hardware(Section, frozen=True, kw_only=True):
+    """Health of devices (HW)."""
+
+    persistence: bool | None = None
+    """Whether persistence mode must be on (true) or off (false); None: it is not judged."""
+
+
 class Probes(Section, frozen=True, kw_only=True):
     """Pods that the suite creates."""
 
@@ -467,6 +474,7 @@ class Policy(Section, frozen=True, kw_only=True):
     gang: Gang = Gang()
     network: Network = Network()
     metrics: Metrics = Metrics()
+    hardware: Hardware = Hardware()
     probes: Probes = Probes()
     chaos: Chaos = Chaos()
     gate: Gate = Gate()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.hw import product_links
-from conformance.hw.firmware import check_firmware
-from conformance.hw.judging import Documents, fabric, host_link, memory, per_device, recovery, slowdown, use
-from conformance.hw.kernel_errors import check_kernel_errors
+from conformance.hw.firmware import firmware_judge
+from conformance.hw.judging import fabric, host_link, memory, per_device, recovery, slowdown, use
+from conformance.probes.node_documents import NodeDocument
 from fixtures.nodeprobe.document import (
     Clocks,
     Device,
-    Document,
     Driver,
     Ecc,
     Fabric,
@@ -30,6 +29,7 @@ from fixtures.nodeprobe.document import (
     Way,
 )
 from fixtures.verdict.findings import Finding, Outcome
+from tests.hw.documents import of_driver
 from tests.nodeprobe.tables import MACHINES, Table
 from tests.nodeprobe.test_nvml import COMPILER, each, library
 
@@ -44,16 +44,13 @@ PROFILES["h100"] = {**PROFILES["h100"], **{f"{index}.fabric.state": 3 for index 
 SOUND = {Outcome.OK, Outcome.NOT_JUDGED}
 
 
-def judged(documents: Documents, *, pods: str = "", persistence: bool | None = True, hours: float = 24) -> Iterator[Finding]:
-    for judge in (memory, host_link, slowdown, fabric, recovery, use(lambda _: pods, persistence)):
-        yield from per_device(documents, judge, expected="", source="")
-    yield from check_kernel_errors(documents, hours)
-    yield from check_firmware(documents, [list(documents)])
-
-
-def a_document(*drivers: Driver, log: Sequence[str] | None = (), uptime: float = 1e6, **host: object) -> Document:
-    kernel = None if log is None else list(log)
-    return Document(suite="", taken_at="", drivers=list(drivers), host=Host(kernel_log=kernel, uptime=uptime, **host))  # type: ignore[arg-type]
+def judged(*documents: NodeDocument) -> Iterator[Finding]:
+    """What every requirement says of documents of one pool."""
+    for judge in (memory, host_link, slowdown, fabric, recovery, use(persistence=True)):
+        for one in documents:
+            yield from per_device(judge, "")(one)
+    compare = firmware_judge(documents, [[one.node for one in documents]])
+    yield from (finding for one in documents for finding in compare(one))
 
 
 def a_driver(name: str, count: int = 2, vendor: str = "nvidia", way: Way = Way.NVML, **fields: object) -> Driver:
@@ -96,13 +93,14 @@ FAULTS: list[tuple[Table, str]] = [
 @pytest.mark.parametrize("name", PROFILES)
 def test_each_fault_is_found_by_its_cause_on_its_device(library: Path, tmp_path: Path, name: str) -> None:
     without = {key for key, told in (("1.link.5", "1.links"), ("1.fabric.state", "1.fabric.state")) if told not in PROFILES[name]}
+    without |= {"1.processes"} if "mig" in name else set()  # processes of others may be on a part of a device
     able = [(fault, cause) for fault, cause in FAULTS if not without & fault.keys()]
     drivers = each(library, tmp_path, [{**PROFILES[name], **fault} for fault, _ in able])
     assert len(able) >= 12
     for driver, (fault, cause) in zip(drivers, able, strict=True):
-        found = [finding for finding in judged({"node-0": a_document(driver)}) if finding.outcome not in SOUND]
+        found = [finding for finding in judged(of_driver(driver)) if finding.outcome not in SOUND]
         assert {(finding.outcome, finding.cause) for finding in found} == {(Outcome.BAD, cause)}, (fault, found)
-        assert all("GPU 1" in finding.subject.name or "GPU 1 has" in finding.message for finding in found), found
+        assert all("device 1 GPU-00000001-" in f"{finding.subject} {finding.message}" for finding in found), found
 
 
 @with_driver
@@ -113,18 +111,9 @@ def test_no_healthy_machine_is_blamed_however_often_it_is_asked(library: Path, t
     for poll in range(POLLS):
         for device in driver.devices:
             wobble(device, dice)
-        found = list(judged({"node-0": a_document(driver, log=HARMLESS), "node-1": a_document(driver)}))
+        found = list(judged(of_driver(driver), of_driver(driver, name="gpu-1")))
         assert not [finding for finding in found if finding.outcome not in SOUND], poll
         assert sum(finding.outcome is Outcome.OK for finding in found) > 8 * len(driver.devices)
-
-
-HARMLESS = (
-    "[999990.1] NVRM: Xid (PCI:0000:10:00): 31, pid=7, name=python, Ch 00000008, MMU Fault",
-    "[999991.1] NVRM: Xid (PCI:0000:10:00): 45, pid=7, name=python, Ch 00000008",
-    "[999992.1] NVRM: Xid (PCI:0000:11:00 GPU-I:05): 43, pid=8, name=python, Ch 00000010",
-    "[1.5] NVRM: Xid (PCI:0000:12:00): 119, pid=9, Timeout after 6s of waiting for RPC response from GPU0 GSP!",
-    "[999993.1] mlx5_core 0000:1a:00.0 ens1: Link up",
-)
 
 
 def wobble(device: Device, dice: random.Random) -> None:
@@ -206,89 +195,48 @@ REPORTS = [
     (memory, a_driver(H100, unread={**NOT_SUPPORTED, "ecc": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
     (memory, a_driver(H100, unread={}), Outcome.UNDECIDED, "NotUnderstood"),
     (recovery, a_driver(H100, unread={"recoveryAction": "Not Supported"}), Outcome.NOT_JUDGED, ""),
-    (recovery, a_driver(H100, lost=True), Outcome.UNDECIDED, "NotUnderstood"),
-    (use(lambda _: "team-a/train", None), a_driver(H100, processes=[Process(pid=7, kind="compute")]), Outcome.NOT_JUDGED, ""),
-    (use(lambda _: "", None), a_driver(H100, processes=[Process(pid=7, kind="graphics")]), Outcome.OK, ""),
-    (use(lambda _: "", True), a_driver(H100, unread={"persistence": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
+    (recovery, a_driver(H100, lost=True), Outcome.UNDECIDED, "DeviceDoesNotAnswer"),
+    (use(None), a_driver(H100, processes=[Process(pid=7, kind="compute")], mig=Mig(enabled=True, pending=True)), Outcome.OK, ""),
+    (use(None), a_driver(H100, processes=[Process(pid=7, kind="graphics")]), Outcome.OK, ""),
+    (use(True), a_driver(H100, unread={"persistence": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
 ]
 
 
 @pytest.mark.parametrize("row", REPORTS, ids=range(len(REPORTS)))
 def test_what_others_reported_is_judged_as_they_found_it(row: tuple) -> None:  # type: ignore[type-arg]
     judge, driver, outcome, cause = row
-    first = next(per_device({"node-0": a_document(driver)}, judge, expected="", source=""))
+    first = next(per_device(judge, "")(of_driver(driver)))
     assert (first.outcome, first.cause) == (outcome, cause), first.message
 
 
 def test_a_link_that_the_driver_does_not_know_is_read_from_sysfs() -> None:
     function = PciFunction(address="0000:10:00.0", vendor="1002", device="74a1", kind="accelerator", link="32.0 GT/s PCIe x8")
     function.max_link = "32.0 GT/s PCIe x16"
-    driver = a_driver("AMD Instinct MI300X", 1, vendor="amd")
-    [found] = per_device({"node-0": a_document(driver, pci=[function])}, host_link, expected="", source="")
+    driver = a_driver("AMD Instinct MI300X", 1)
+    [found] = per_device(host_link, "")(of_driver(driver, host=Host(pci=[function])))
     assert (found.cause, "8 of 16 lanes" in found.message) == ("HostLinkBelowMaximum", True)
 
 
-LOGS = [
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."], "NodeNeedsReboot"),
-    (["[999000.0] NVRM: GPU 0000:10:00.0: GPU has fallen off the bus."], "NodeNeedsReboot"),
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 119, pid=1, Timeout after 6s of waiting for RPC response"], "DeviceNeedsReset"),
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 48, pid=1, DBE"], "DeviceNeedsReset"),
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 142, unrecoverable"], "DeviceNeedsReplacement"),
-    (
-        ["[999000.0] NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"],
-        "NodeNeedsReboot",
-    ),
-    (
-        ["[999000.0] NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"],
-        "DeviceNeedsReset",
-    ),
-    (["[999000.0] nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"], "RecoveryAsked"),
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 999, something new"], "NotUnderstood"),
-    (["[10.0] NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."], ""),  # 11 days ago: the device answers since
-    (
-        [
-            "[999000.0] NVRM: Xid (PCI:0000:10:00): 119, Timeout",
-            "[999500.0] NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
-        ],
-        "",
-    ),
-    # https://github.com/NVIDIA/NVSentinel/pull/1629: one crashed job raised Xid 45 on 77 healthy nodes
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 45, pid=1, Ch 00000001"] * 40, ""),
-    (["[999000.0] NVRM: Xid (PCI:0000:10:00): 63, Row Remapper: New row marked for remapping"], ""),
-]
-
-
-@pytest.mark.parametrize(("log", "cause"), LOGS)
-def test_the_kernel_log_is_judged_by_the_catalogue_of_xids(log: list[str], cause: str) -> None:
-    found = list(check_kernel_errors({"node-0": a_document(a_driver(H100), log=log)}, 24))
-    assert {finding.cause for finding in found} - {""} == ({cause} if cause else set())
-    assert found[1].outcome is Outcome.OK, "its neighbour is well"
-
-
-def test_a_log_that_nobody_may_read_and_a_machine_of_another_vendor_have_no_xids() -> None:
-    hidden, amd = a_document(a_driver(H100), log=None), a_document(a_driver("AMD Instinct MI300X", vendor="amd"))
-    assert {finding.outcome for finding in check_kernel_errors({"a": hidden, "b": amd}, 24)} == {Outcome.NOT_JUDGED}
-
-
 def test_firmware_is_compared_among_parts_of_one_board() -> None:
-    def node(vbios: str, inforom: str, adapter: str, board: str = "MT_0838") -> Document:
+    def node(name: str, vbios: str, inforom: str, adapter: str, board: str = "MT_0838") -> NodeDocument:
         port = RdmaPort(adapter="mlx5_0", port=1, firmware=adapter, board=board)
-        return a_document(a_driver(H100, 1, vbios=vbios, inforom=inforom), rdma=[port])
+        return of_driver(a_driver(H100, 1, vbios=vbios, inforom=inforom), host=Host(rdma=[port]), name=name)
 
     usual = ("96.00.74.00.01", "G520.0200.00.05", "28.43.1014")
-    documents = {
-        "same-0": node(*usual),
-        "same-1": node(*usual),
-        "old": node("96.00.30.00.01", "G520.0200.00.03", "28.39.1002"),
-        "another-board": node("96.00.A5.00.01", "G525.0225.00.05", "20.1", "DEL_0001"),
-    }
-    found = {finding.subject.name: finding for finding in check_firmware(documents, [list(documents)])}
+    documents = [
+        node("same-0", *usual),
+        node("same-1", *usual),
+        node("old", "96.00.30.00.01", "G520.0200.00.03", "28.39.1002"),
+        node("another-board", "96.00.A5.00.01", "G525.0225.00.05", "20.1", "DEL_0001"),
+    ]
+    compare = firmware_judge(documents, [[one.node for one in documents]])
+    found = {finding.subject.name: finding for one in documents for finding in compare(one)}
     assert {name: finding.outcome for name, finding in found.items()} == {
         **dict.fromkeys(("same-0", "same-1"), Outcome.OK),
         "old": Outcome.BAD,
         "another-board": Outcome.NOT_JUDGED,
     }
-    assert "GPU 0 has VBIOS" in found["old"].message
+    assert "device 0 has VBIOS" in found["old"].message
     assert "mlx5_0 has firmware" in found["old"].message
 
 
