@@ -68,6 +68,15 @@ COMMANDS = {
         examples=("gpu-conformance owners --kubeconfig FILE", "gpu-conformance owners --in-cluster --node gpu-0 --json"),
         details="exit codes: 0 they agree, 1 somewhere they do not, 4 usage, 10 no page of metrics or no answer",
     ),
+    "compute": Command(
+        module="conformance.cli.compute",
+        about="do the devices of this machine or container compute? Copies, kernels and a matrix multiply, all compared",
+        examples=("gpu-conformance compute", "gpu-conformance compute --json --seconds 10"),
+        details="""exit codes: 0 every device computes, 1 one does not, 4 usage, 10 no device to ask, or stopped
+
+Figures are those of the check's own kernels: FP32 without tensor cores, and copies in one stream.
+SIGTERM ends it within two seconds.""",
+    ),
     "simulate": Command(
         module="conformance.cli.simulate",
         about="serve the simulated cluster and print a kubeconfig",

@@ -4,63 +4,20 @@
  * that a call answers, for all devices or for one. A value that is not there is not supported. With "random.seed" and "random.percent"
  * every call fails so often with an error of its own choice, and "random.answers" fills its answers with noise.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "mocked_table.h"
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, VERSION_MISMATCH = 25 };
 static const int ERRORS[] = {1, 2, 3, 4, 6, 7, 10, 13, 14, 15, 16, 17, 18, 20, 25, 26, 27, 28, 999, 12345};
 
 typedef struct { int device, part; } Handle;
 static Handle handles[64][65];
-static char *table;
-static unsigned long long noise;
-
-static void load(void) {
-    const char *path = getenv("MOCKED_NVML");
-    FILE *file = path ? fopen(path, "rb") : NULL;
-    if (table || !file) return;
-    fseek(file, 0, SEEK_END);
-    long size = ftell(file);
-    rewind(file);
-    table = calloc(1, size + 1);
-    if (fread(table, 1, size, file) != (size_t)size) table[0] = 0;
-    fclose(file);
-}
-
-void mocked_forget(void) { free(table); table = NULL; noise = 0; } /* the next start reads the table again */
-
-static const char *find(const char *key) {
-    char quoted[160];
-    snprintf(quoted, sizeof quoted, "\"%s\":", key);
-    const char *at = table ? strstr(table, quoted) : NULL;
-    if (!at) return NULL;
-    at += strlen(quoted);
-    while (*at == ' ') at++;
-    return at;
-}
-
-static long long number(const char *key, long long otherwise) {
-    const char *at = find(key);
-    return at ? strtoll(at, NULL, 10) : otherwise;
-}
 
 static int text(const char *key, char *out, unsigned length) {
-    const char *at = find(key);
-    if (!at || *at != '"') return NOT_SUPPORTED;
-    const char *end = strchr(++at, '"');
-    unsigned size = end ? (unsigned)(end - at) : 0;
-    if (size + 1 > length) return INSUFFICIENT_SIZE;
-    memcpy(out, at, size);
-    out[size] = 0;
-    return SUCCESS;
+    int code = table_text(key, out, length);
+    return code == -1 ? NOT_SUPPORTED : code == -2 ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
-static unsigned draw(void) {
-    if (!noise) noise = (unsigned long long)number("random.seed", 1) * 2654435761ULL + 88172645463325252ULL;
-    noise ^= noise << 13, noise ^= noise >> 7, noise ^= noise << 17;
-    return (unsigned)(noise >> 16);
-}
+void mocked_forget(void) { table_forget(); }
 
 static int fault(const char *call, const Handle *handle) {
     char key[120];

@@ -1,0 +1,150 @@
+/* A libcuda.so.1, and a libamdhip64.so with its libhiprtc.so, that compute on the host what the kernels of the check compute on a device.
+ *
+ * The table is that of the mocked libnvidia-ml.so.1. "CALL" or "1.CALL" is the error that a call answers, -1 hangs and -2 crashes. "1.after"
+ * is after how many calls on that device each one answers "1.after.code". "1.wrong.every": 1000000 alters each millionth value that is
+ * computed, "1.wrong.copy" one byte of each copy to the host, and "1.idle" makes kernels do nothing. "1.flops", "1.rate" and "1.bus" are
+ * what the device does in a second; its clock is moved by its work.
+ */
+#include <stdint.h>
+#include <unistd.h>
+#include "../nodeprobe/mocked_table.h"
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500 };
+static const int ERRORS[] = {1, 2, 3, 34, 46, 100, 101, 201, 214, 218, 222, 700, 719, 802, 803, 999, -7, 123456};
+static int current = -1;
+static long long calls[64];
+static unsigned long long computed[64], held[64];
+static double clock_of[64];
+static const char *key_of(int device, const char *name) {
+    static char key[4][120];
+    static int next;
+    char *at = key[next++ & 3];
+    snprintf(at, sizeof key[0], "%d.%s", device, name);
+    return at;
+}
+
+static long long of(const char *name, long long otherwise) { return number(key_of(current, name), otherwise); }
+
+static int fault(const char *call, int device) {
+    load();
+    if (number("random.percent", 0) > (long long)(draw() % 100)) return ERRORS[draw() % (sizeof ERRORS / sizeof *ERRORS)];
+    long long code = number(call, 0);
+    if (device >= 0 && device < 64) {
+        if (!code) code = number(key_of(device, call), 0);
+        if (!code && ++calls[device] > number(key_of(device, "after"), 1LL << 60)) code = number(key_of(device, "after.code"), 214);
+    }
+    while (code == -1) pause();
+    if (code == -2) abort();
+    return (int)code;
+}
+#define ASK(DEVICE) { int c = fault(__func__, DEVICE); if (c) return c; }
+#define NOISE(OUT) if (number("random.answers", 0)) { *(OUT) = draw(); return SUCCESS; }
+
+static void advance(double seconds) { if (current >= 0) clock_of[current] += seconds; }
+static uint32_t spoil(unsigned long long every, uint32_t value) { return every && ++computed[current & 63] % every == 0 ? value ^ 1 : value; }
+
+static void fill(uint32_t *p, uint64_t n, uint32_t period, uint32_t seed) {
+    unsigned long long every = (unsigned long long)of("wrong.every", 0);
+    for (uint64_t i = 0; i < n; i++) p[i] = spoil(every, (uint32_t)(i % period) * 2654435761u + seed);
+    advance(4.0 * n / of("rate", 2000000000000));
+}
+static void differ(const uint32_t *a, const uint32_t *b, uint64_t n, uint64_t *found) {
+    for (uint64_t i = 0; i < n; i++) if (a[i] != b[i]) { found[0]++; if (i < found[1]) found[1] = i; }
+    advance(8.0 * n / of("rate", 2000000000000));
+}
+static void multiply(const float *at, const float *b, float *c, uint32_t n) {
+    memset(c, 0, 4ul * n * n);
+    for (uint32_t k = 0; k < n; k++) for (uint32_t i = 0; i < n; i++) for (uint32_t j = 0; j < n; j++)
+        c[i * n + j] += at[k * n + i] * b[k * n + j];
+    unsigned long long every = (unsigned long long)of("wrong.every", 0);
+    for (uint32_t i = 0; every && i < n * n; i++) ((uint32_t *)c)[i] = spoil(every, ((uint32_t *)c)[i]);
+    advance(2.0 * n * n * n / of("flops", 50000000000000));
+}
+
+static int make(void **address, size_t size) {
+    if (!address || held[current & 63] + size > (unsigned long long)of("memory.total", 0) - of("memory.used", 0)) return OUT_OF_MEMORY;
+    size_t *block = calloc(1, size + 16);
+    if (!block) return OUT_OF_MEMORY;
+    *block = size;
+    held[current & 63] += size;
+    *address = (char *)block + 16;
+    return SUCCESS;
+}
+static int drop(void *address) {
+    size_t *block = (size_t *)((char *)address - 16);
+    held[current & 63] -= *block;
+    free(block);
+    return SUCCESS;
+}
+static int copied(void *target, const void *source, size_t size, const char *rate, long long otherwise) {
+    memcpy(target, source, size);
+    advance((double)size / of(rate, otherwise));
+    return SUCCESS;
+}
+static int unlike(void *target, size_t size) { if (of("wrong.copy", 0) && size > 100) ((char *)target)[size / 2] ^= 4; return SUCCESS; }
+
+int both_init(const char *call) { int c = fault(call, -1); return c ? c : number("count", 0) ? SUCCESS : NO_DEVICE; }
+int cuInit(unsigned flags) { (void)flags; return both_init(__func__); }
+int hipInit(unsigned flags) { (void)flags; return both_init(__func__); }
+int cuGetErrorName(int code, const char **name) { *name = code == 802 ? "CUDA_ERROR_SYSTEM_NOT_READY" : NULL; return *name ? SUCCESS : INVALID_VALUE; }
+const char *hipGetErrorName(int code) { return code == 2 ? "hipErrorOutOfMemory" : NULL; }
+int cuDeviceGetUuid_v2(unsigned char *out, int device) {
+    char text[64];
+    ASK(device)
+    const char *key = find(key_of(device, "cuda.uuid")) ? key_of(device, "cuda.uuid") : key_of(device, "uuid");
+    if (table_text(key, text, sizeof text)) return INVALID_VALUE;
+    int at = 0;
+    for (char *p = strchr(text, '-'); p && *p && at < 32; p++) if (*p != '-') {
+        unsigned digit = (unsigned)(*p <= '9' ? *p - '0' : (*p | 32) - 'a' + 10);
+        out[at / 2] = (unsigned char)(at % 2 ? out[at / 2] | digit : digit << 4);
+        at++;
+    }
+    return SUCCESS;
+}
+int hipDeviceGetUuid(char *out, int device) { ASK(device) memcpy(out, "0123456789abcde", 15); out[15] = (char)('0' + device); return SUCCESS; }
+int hiprtcCreateProgram(const char **program, const char *source, const char *name, int n, void *a, void *b) {
+    (void)name, (void)n, (void)a, (void)b; ASK(-1) *program = strdup(source); return SUCCESS;
+}
+int hiprtcCompileProgram(const char *program, int n, void *options) { (void)n, (void)options; ASK(-1) return strstr(program, "__global__") ? SUCCESS : 6; }
+int hiprtcGetCodeSize(const char *program, size_t *size) { ASK(-1) *size = strlen(program) + 1; return SUCCESS; }
+int hiprtcGetCode(const char *program, char *out) { ASK(-1) strcpy(out, program); return SUCCESS; }
+int hiprtcDestroyProgram(const char **program) { (void)program; return SUCCESS; }
+int cuCtxSetCurrent(int *context) { ASK(*context) current = *context; return SUCCESS; }
+int hipSetDevice(int device) { ASK(device) current = device; return SUCCESS; }
+
+/* what both libraries have, under their own names */
+#define BOTH(CUDA, HIP, SIGNATURE, BODY) int CUDA SIGNATURE BODY int HIP SIGNATURE BODY
+BOTH(cuDriverGetVersion, hipDriverGetVersion, (int *out), { ASK(-1) NOISE(out) *out = (int)number("cuda", 0); return SUCCESS; })
+BOTH(cuDeviceGetCount, hipGetDeviceCount, (int *out), { ASK(-1) *out = number("random.answers", 0) ? (int)(draw() % 9) - 1 : (int)number("count", 0); return SUCCESS; })
+BOTH(cuDeviceGet, hipDeviceGet, (int *out, int index), { ASK(index) *out = index; return SUCCESS; })
+BOTH(cuDeviceGetName, hipDeviceGetName, (char *out, int n, int device), { ASK(device) return table_text(key_of(device, "name"), out, (unsigned)n) ? INVALID_VALUE : SUCCESS; })
+BOTH(cuDeviceTotalMem_v2, hipDeviceTotalMem, (size_t *out, int device), { ASK(device) NOISE(out) *out = (size_t)number(key_of(device, "memory.total"), 0); return SUCCESS; })
+BOTH(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId, (char *out, int n, int device), { ASK(device) return table_text(key_of(device, "pci"), out, (unsigned)n) ? INVALID_VALUE : SUCCESS; })
+BOTH(cuDevicePrimaryCtxRetain, hipDevicePrimaryCtxRetain, (int **out, int device), { static int contexts[64]; ASK(device) contexts[device & 63] = device; *out = &contexts[device & 63]; return SUCCESS; })
+BOTH(cuDevicePrimaryCtxRelease_v2, hipDevicePrimaryCtxRelease, (int device), { ASK(device) return held[device & 63] ? 709 : SUCCESS; }) /* somebody forgot to free */
+BOTH(cuMemGetInfo_v2, hipMemGetInfo, (size_t *out, size_t *total), { ASK(current) NOISE(out) *total = (size_t)of("memory.total", 0); *out = *total - held[current & 63] - of("memory.used", 0); return SUCCESS; })
+BOTH(cuMemAlloc_v2, hipMalloc, (void **out, size_t size), { ASK(current) return make(out, size); })
+BOTH(cuMemFree_v2, hipFree, (void *address), { ASK(current) return drop(address); })
+BOTH(cuMemHostAlloc, hipHostMalloc, (void **out, size_t size, unsigned flags), { (void)flags; ASK(current) *out = malloc(size); return *out ? SUCCESS : OUT_OF_MEMORY; })
+BOTH(cuMemFreeHost, hipHostFree, (void *address), { ASK(current) free(address); return SUCCESS; })
+BOTH(cuMemcpyHtoD_v2, hipMemcpyHtoD, (void *target, void *source, size_t size), { ASK(current) return copied(target, source, size, "bus", 50000000000); })
+BOTH(cuMemcpyDtoH_v2, hipMemcpyDtoH, (void *target, void *source, size_t size), { ASK(current) copied(target, source, size, "bus", 50000000000); return unlike(target, size); })
+BOTH(cuMemcpyDtoD_v2, hipMemcpyDtoD, (void *target, void *source, size_t size), { ASK(current) return copied(target, source, size, "rate", 1000000000000); })
+BOTH(cuModuleLoadData, hipModuleLoadData, (void **out, const char *image), { ASK(current) *out = (void *)image; return strstr(image, ".version 6.0") || strstr(image, "__global__") ? SUCCESS : 218; })
+BOTH(cuModuleUnload, hipModuleUnload, (void *module), { (void)module; ASK(current) return SUCCESS; })
+BOTH(cuModuleGetFunction, hipModuleGetFunction, (char **out, void *module, const char *name), { (void)module; ASK(current) *out = strcmp(name, "fill") && strcmp(name, "differ") && strcmp(name, "multiply") ? NULL : strdup(name); return *out ? SUCCESS : NOT_FOUND; })
+BOTH(cuLaunchKernel, hipModuleLaunchKernel, (const char *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **p, void **extra), {
+    (void)gx; (void)gy; (void)gz; (void)bx; (void)by; (void)bz; (void)shared; (void)stream; (void)extra;
+    ASK(current)
+    if (of("idle", 0)) return SUCCESS;
+    if (*kernel == 'f') fill(*(uint32_t **)p[0], *(uint64_t *)p[1], *(uint32_t *)p[2], *(uint32_t *)p[3]);
+    else if (*kernel == 'd') differ(*(uint32_t **)p[0], *(uint32_t **)p[1], *(uint64_t *)p[2], *(uint64_t **)p[3]);
+    else multiply(*(float **)p[0], *(float **)p[1], *(float **)p[2], *(uint32_t *)p[3]);
+    return SUCCESS; })
+BOTH(cuEventCreate, hipEventCreateWithFlags, (double **out, unsigned flags), { (void)flags; ASK(current) *out = calloc(1, sizeof(double)); return SUCCESS; })
+BOTH(cuEventRecord, hipEventRecord, (double *event, void *stream), { (void)stream; ASK(current) *event = clock_of[current & 63]; return SUCCESS; })
+BOTH(cuEventSynchronize, hipEventSynchronize, (double *event), { (void)event; ASK(current) return SUCCESS; })
+BOTH(cuEventElapsedTime, hipEventElapsedTime, (float *out, double *a, double *b), { ASK(current) NOISE(out) *out = (float)((*b - *a) * 1000); return SUCCESS; })
+BOTH(cuEventDestroy_v2, hipEventDestroy, (double *event), { ASK(current) free(event); return SUCCESS; })
+
+void mocked_forget_compute(void) { table_forget(); memset(calls, 0, sizeof calls); memset(held, 0, sizeof held); memset(computed, 0, sizeof computed); current = -1; }
