@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -11,10 +13,11 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from fixtures.nodeprobe import smi
-from fixtures.nodeprobe.document import Device, Document, encode
+from fixtures.nodeprobe.document import Device, Document, decode, encode
+from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.simulator.nodes.programs import nvidia_smi_query
 from tests.nodeprobe.tables import MACHINES, Table
-from tests.nodeprobe.test_nvml import COMPILER, FAULTS, each, library
+from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library
 
 __all__ = ["library"]
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
@@ -101,3 +104,126 @@ def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Ta
         result = inspect("node-probe", captured)
         assert (result.verdict, result.reason_code) == expected
     assert inspect("nvidia-smi", "\n".join(nvidia_smi_query.query({**MACHINES["gb200"], **fault}))).verdict == expected[0]
+
+
+RELEASES: dict[str, tuple[str, dict[str, object]]] = {
+    "470": (
+        "<mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode>"
+        "<ecc_mode><current_ecc>Enabled</current_ecc><pending_ecc>Enabled</pending_ecc></ecc_mode>"
+        "<ecc_errors><volatile><single_bit><device_memory>3</device_memory><total>3</total></single_bit>"
+        "<double_bit><device_memory>1</device_memory><total>1</total></double_bit></volatile></ecc_errors>"
+        "<retired_pages><multiple_single_bit_retirement><retired_count>7</retired_count></multiple_single_bit_retirement>"
+        "<double_bit_retirement><retired_count>2</retired_count></double_bit_retirement>"
+        "<pending_blacklist>Yes</pending_blacklist><pending_retirement>Yes</pending_retirement></retired_pages>"
+        "<remapped_rows>N/A</remapped_rows>"
+        "<clocks_throttle_reasons><clocks_throttle_reason_hw_slowdown>Active</clocks_throttle_reason_hw_slowdown></clocks_throttle_reasons>"
+        "<power_readings><power_draw>26.78 W</power_draw><power_limit>70.00 W</power_limit>"
+        "<enforced_power_limit>65.00 W</enforced_power_limit></power_readings>",
+        {
+            "mig": None,
+            "ecc.corrected": 3,
+            "ecc.uncorrected": 1,
+            "retired_pages.single_bit": 7,
+            "retired_pages.double_bit": 2,
+            "retired_pages.pending": True,
+            "remapping": None,
+            "clocks.slowdowns": ["hardware slowdown"],
+            "power": 26.78,
+            "power_limit": 65.0,
+            "recovery_action": None,
+            "fabric": None,
+        },
+    ),
+    "535": (
+        "<mig_mode><current_mig>Enabled</current_mig><pending_mig>Disabled</pending_mig></mig_mode><mig_devices><mig_device>"
+        "<index>0</index><gpu_instance_id>3</gpu_instance_id><compute_instance_id>0</compute_instance_id>"
+        "<device_attributes><shared><copy_engine_count>1</copy_engine_count></shared></device_attributes></mig_device></mig_devices>"
+        "<ecc_errors><volatile><sram_correctable>1</sram_correctable><sram_uncorrectable>0</sram_uncorrectable>"
+        "<dram_correctable>2</dram_correctable><dram_uncorrectable>4</dram_uncorrectable></volatile></ecc_errors>"
+        "<gpu_reset_status><reset_required>Yes</reset_required><drain_and_reset_recommended>No</drain_and_reset_recommended></gpu_reset_status>"
+        "<gpu_power_readings><power_draw>67.03 W</power_draw><current_power_limit>500.00 W</current_power_limit></gpu_power_readings>"
+        "<fabric><state>N/A</state><status>N/A</status></fabric>",
+        {
+            "mig.enabled": True,
+            "mig.pending": False,
+            "ecc.corrected": 3,
+            "ecc.uncorrected": 4,
+            "ecc.threshold_exceeded": None,
+            "recovery_action": "reset",
+            "power": 67.03,
+            "power_limit": 500.0,
+            "fabric": None,
+        },
+    ),
+    "580": (
+        "<ecc_errors><volatile><sram_correctable>0</sram_correctable><sram_uncorrectable_parity>1</sram_uncorrectable_parity>"
+        "<sram_uncorrectable_secded>2</sram_uncorrectable_secded><dram_uncorrectable>0</dram_uncorrectable></volatile>"
+        "<aggregate><sram_threshold_exceeded>Yes</sram_threshold_exceeded></aggregate>"
+        "<aggregate_uncorrectable_sram_sources><sram_l2>9</sram_l2></aggregate_uncorrectable_sram_sources></ecc_errors>"
+        "<gpu_recovery_action>Drain P2P</gpu_recovery_action>"
+        "<gpu_power_readings><average_power_draw>11.15 W</average_power_draw>"
+        "<instant_power_draw>99.00 W</instant_power_draw></gpu_power_readings>"
+        "<fabric><state>Completed</state><status>Success</status><cliqueId>2</cliqueId><health><summary>Unhealthy</summary>"
+        "<bandwidth>Degraded</bandwidth><route_unhealthy>N/A</route_unhealthy></health></fabric>",
+        {
+            "ecc.uncorrected": 3,
+            "ecc.threshold_exceeded": True,
+            "recovery_action": "drain peer-to-peer",
+            "power": 11.15,
+            "fabric.clique": 2,
+            "fabric.summary": "unhealthy",
+            "fabric.health": {"bandwidth degraded": "yes"},
+        },
+    ),
+}
+"""What each generation of drivers prints of a GPU, after captures in Telegraf's tests and in CNCF's results."""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_names_of_every_release_are_read(release: str) -> None:
+    body, shown = RELEASES[release]
+    [device] = smi.document(f'<nvidia_smi_log><gpu id="00000000:01:00.0">{body}</gpu></nvidia_smi_log>').drivers[0].devices
+    assert {path: _at(device, path) for path in shown} == shown
+
+
+BOMB = '<!DOCTYPE l [<!ENTITY a "AAAA">]>\n<nvidia_smi_log><gpu id="0"><uuid>&a;</uuid></gpu></nvidia_smi_log>'
+HOSTILE = (
+    BOMB,
+    "<nvidia_smi_log>" + "<gpu>" * 100_000,
+    "<nvidia_smi_log>" + "<gpu></gpu>" * 100_000 + "</nvidia_smi_log>",
+    "<nvidia_smi_log><gpu>" + "".join(f"<a{number}>1</a{number}>" for number in range(50_000)) + "</gpu></nvidia_smi_log>",
+    "<nvidia_smi_log><gpu>" + "<process_info><pid>1</pid></process_info>" * 10_000 + "</gpu></nvidia_smi_log>",
+    f"<nvidia_smi_log><gpu><uuid>{'A' * 1_000_000}</uuid></gpu></nvidia_smi_log>",
+    "<nvidia_smi_log><gpu><fb_memory_usage><total>" + "9" * 15 + " MiB</total></fb_memory_usage></gpu></nvidia_smi_log>",
+    "## node probe\n## smi\n## smi\n",
+    "## node probe\n",
+    "",
+)
+
+
+def test_hostile_text_is_bounded() -> None:
+    for text in HOSTILE:
+        try:
+            size = len(encode(smi.document(text)))
+        except NotSmi:
+            continue
+        assert size < 1_000_000, text[:60]
+    assert "AAAA" not in encode(smi.document(BOMB)).decode()
+
+
+def test_broken_text_is_a_document_or_none() -> None:
+    noise = random.Random(33)
+    for run in range(RUNS):
+        text = printed({**MACHINES[noise.choice(list(MACHINES))], **noise.choice(FAULTS)[0]})
+        raw = "\n".join(nvidia_smi_query.query(MACHINES["gb200"])) if run % 2 else text
+        for _ in range(noise.randint(1, 5)):
+            start, end = sorted(noise.randrange(len(raw)) for _ in range(2))
+            piece = raw[start : min(end, start + 2_000)]
+            changed = (raw[:start], raw[:start] + raw[start + len(piece) :], raw[:start] + piece + raw[start:], _swapped(raw, start, noise))
+            raw = noise.choice(changed)[:200_000] or "x"
+        with suppress(NotSmi):
+            assert decode(encode(smi.document(raw)))
+
+
+def _swapped(text: str, at: int, noise: random.Random) -> str:
+    return text[:at] + chr(noise.randrange(0x110000) & ~0x800) + text[at + 1 :]
