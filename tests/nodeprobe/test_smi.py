@@ -18,6 +18,7 @@ from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.simulator.nodes.programs import nvidia_smi_query
 from tests.nodeprobe.tables import MACHINES, Table
 from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library
+from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 
 __all__ = ["library"]
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
@@ -28,7 +29,7 @@ def printed(table: Table) -> str:
     """What the script prints on a machine, without facts of the host."""
     lines = ["## node probe"]
     for name, output in zip(("smi", "list", "links"), OUTPUTS.values(), strict=True):
-        text = "\n".join(output(table)).split("\n")
+        text = "\n".join([*nvidia_smi_query.lost(table), *output(table)]).split("\n")
         lines += [f"## {name}", *(f"{number}:{line}" for number, line in enumerate(text, 1)), f"## end {name} 0"]
     return "\n".join(lines)
 
@@ -103,7 +104,8 @@ def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Ta
     for captured in (text, encode(smi.document(text)).decode()):
         result = inspect("node-probe", captured)
         assert (result.verdict, result.reason_code) == expected
-    assert inspect("nvidia-smi", "\n".join(nvidia_smi_query.query({**MACHINES["gb200"], **fault}))).verdict == expected[0]
+    table = {**MACHINES["gb200"], **fault}
+    assert inspect("nvidia-smi", "\n".join([*nvidia_smi_query.lost(table), *nvidia_smi_query.query(table)])).verdict == expected[0]
 
 
 RELEASES: dict[str, tuple[str, dict[str, object]]] = {
@@ -227,3 +229,21 @@ def test_broken_text_is_a_document_or_none() -> None:
 
 def _swapped(text: str, at: int, noise: random.Random) -> str:
     return text[:at] + chr(noise.randrange(0x110000) & ~0x800) + text[at + 1 :]
+
+
+@in_cluster(hardware("a"))
+async def test_pods_of_any_image_and_of_the_suite_s_give_one_document(cluster: SmallCluster) -> None:
+    await cluster.start(
+        pod("smi", smi.SCRIPT, {"nvidia.com/gpu": 2}),
+        pod("suite", "gpu-conformance probe --json", {"nvidia.com/gpu": 2}, container={"image": "registry.example/gpu-conformance:1"}),
+    )
+    for name in ("smi", "suite"):
+        await cluster.phase(name, "Succeeded", "Failed")
+    by_smi, by_suite = smi.document(await cluster.log("smi")), decode((await cluster.log("suite")).encode())
+    assert [device.index for device in by_smi.drivers[0].devices] == [0, 1]
+    unlike = {"uuid": "", "serial": "", "pci_address": ""}  # each pod has devices of its own
+    for one, other in zip(by_smi.drivers[0].devices, by_suite.drivers[0].devices, strict=True):
+        one, other = (msgspec.structs.replace(device, **unlike) for device in (one, other))
+        assert compared(one, other) == compared(other, one)
+    assert msgspec.structs.replace(by_smi.host, device_files=[]) == msgspec.structs.replace(by_suite.host, device_files=[])
+    assert "nvidia-uvm" in by_smi.host.device_files
