@@ -15,7 +15,7 @@ from fixtures.system import private_files
 from fixtures.text import users_files, yaml_text
 from fixtures.verdict.record import Report
 from reports import phrases
-from reports.cncf.programme import ITEMS
+from reports.cncf.programme import ITEMS, RELEASES
 from reports.cncf.statuses import CncfError, Shown, release_of, shown
 from reports.formats import junit
 from reports.safe_text import markdown_plain, one_line, visible
@@ -78,7 +78,7 @@ def _part(report: Report, entries: list[Shown], release: str) -> Json:
 
 def _answer(one: Shown, release: str) -> Json:
     evidence = [f"evidence/{one.item.id}.md"] if one.status else []
-    if one.status and release == "1.37":
+    if one.status and release in RELEASES[RELEASES.index("1.37") :]:
         evidence += [f"file://{JUNIT}#{one_line(f'{result.id} {result.title}')}" for result in one.results]
     return {"status": one.status, "evidence": evidence, "notes": visible(one.notes)}
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-RELEASES = ("1.35", "1.36", "1.37")
-_MUST, _SHOULD, _NOT_YET = "MUST", "SHOULD", ""
+RELEASES = ("1.35", "1.36", "1.37", "1.38")
+_MUST, _SHOULD, _ABSENT = "MUST", "SHOULD", ""
+_MUSTS = (_MUST,) * 4
+_SHOULDS = (_SHOULD,) * 4
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +22,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     section: str
     id: str
-    levels: tuple[str, str, str]
+    levels: tuple[str, str, str, str]
     ways: tuple[tuple[str, ...], ...] = ()
     beyond: str = ""
 
@@ -30,92 +32,92 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ITEMS = (
-    Item(section="accelerators", id="dra_support", levels=(_MUST, _NOT_YET, _NOT_YET), ways=(("DRA-01", "DRA-05"),)),
+    Item(section="accelerators", id="dra_support", levels=(_MUST, _ABSENT, _ABSENT, _ABSENT), ways=(("DRA-01", "DRA-05"),)),
     Item(
         section="accelerators",
         id="driver_runtime_management",
-        levels=(_SHOULD, _SHOULD, _SHOULD),
+        levels=(_SHOULD, _SHOULD, _SHOULD, _MUST),
         ways=(("INV-05", "ADV-04", "OPS-01", "OPS-02", "FENCE-06"),),
         beyond="versions are read from labels and from the GPU stack's own objects, not from DRA attributes",
     ),
     Item(
         section="accelerators",
         id="gpu_sharing",
-        levels=(_SHOULD, _SHOULD, _SHOULD),
+        levels=_SHOULDS,
         ways=(("MIG-02", "MIG-07"), ("MIG-03", "MIG-07"), ("SHARE-01", "SHARE-03")),
     ),
     Item(
         section="accelerators",
         id="virtualized_accelerator",
-        levels=(_SHOULD, _SHOULD, _SHOULD),
+        levels=_SHOULDS,
         beyond="the suite does not judge vGPU nodes",
     ),
-    Item(section="networking", id="ai_inference", levels=(_MUST, _MUST, _MUST), beyond="the suite does not judge the Gateway API"),
+    Item(section="networking", id="ai_inference", levels=_MUSTS, beyond="the suite does not judge the Gateway API"),
     Item(
         section="networking",
         id="advanced_inference_ingress",
-        levels=(_NOT_YET, _SHOULD, _SHOULD),
+        levels=(_ABSENT, _SHOULD, _SHOULD, _SHOULD),
         beyond="the suite does not judge the Gateway API Inference Extension",
     ),
     Item(
         section="networking",
         id="high_performance_networking",
-        levels=(_NOT_YET, _SHOULD, _SHOULD),
+        levels=(_ABSENT, _SHOULD, _SHOULD, _SHOULD),
         ways=(("NET-02", "NET-03", "NET-04"),),
         beyond="network devices are judged as extended resources, not as DRA devices",
     ),
     Item(
         section="networking",
         id="disaggregated_inference",
-        levels=(_NOT_YET, _SHOULD, _SHOULD),
+        levels=(_ABSENT, _SHOULD, _SHOULD, _SHOULD),
         beyond="the suite starts no inference service",
     ),
     Item(
         section="schedulingOrchestration",
         id="gang_scheduling",
-        levels=(_MUST, _MUST, _MUST),
+        levels=_MUSTS,
         ways=(("GANG-01", "GANG-02", "GANG-03", "GANG-04"),),
     ),
     Item(
         section="schedulingOrchestration",
         id="cluster_autoscaling",
-        levels=(_MUST, _MUST, _MUST),
+        levels=_MUSTS,
         beyond="the suite does not make a cluster autoscaler add or remove nodes",
     ),
     Item(
         section="schedulingOrchestration",
         id="pod_autoscaling",
-        levels=(_MUST, _MUST, _MUST),
+        levels=_MUSTS,
         beyond="the suite does not judge HorizontalPodAutoscalers",
     ),
     Item(
         section="observability",
         id="accelerator_metrics",
-        levels=(_MUST, _MUST, _MUST),
-        beyond="the suite does not judge which metrics of each device a monitoring system gets",
+        levels=_MUSTS,
+        ways=(("OBS-01", "OBS-03"),),
     ),
     Item(
         section="observability",
         id="ai_service_metrics",
-        levels=(_MUST, _MUST, _MUST),
+        levels=_MUSTS,
         beyond="the suite does not judge how metrics of workloads are collected",
     ),
     Item(
         section="security",
         id="secure_accelerator_access",
-        levels=(_MUST, _MUST, _MUST),
+        levels=_MUSTS,
         ways=(("ISO-01", "ISO-02", "ISO-03", "PSA-05"),),
     ),
     Item(
         section="security",
         id="workload_sandboxing",
-        levels=(_NOT_YET, _NOT_YET, _SHOULD),
+        levels=(_ABSENT, _ABSENT, _SHOULD, _SHOULD),
         beyond="the suite does not judge whether a workload has a kernel of its own",
     ),
     Item(
         section="operator",
         id="robust_controller",
-        levels=(_MUST, _MUST, _MUST),
+        levels=_MUSTS,
         beyond="the suite judges the operators of the GPU stack, and installs no AI operator with webhooks",
     ),
 )

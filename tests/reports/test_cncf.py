@@ -76,13 +76,13 @@ def test_only_a_whole_run_on_a_live_cluster_of_real_nodes_shows_anything(made: R
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("version", ["v1.34.9", "v1.38.0", "", "one", "v1.36", "1.36.2-eks-1", "v1.35.0-rc.1"])
+@pytest.mark.parametrize("version", ["v1.34.9", "v1.39.0", "", "one", "v1.36", "1.36.2-eks-1", "v1.35.0-rc.1"])
 def test_only_releases_with_a_checklist_are_known(version: str) -> None:
     made = live(passing(*GANG), version)
     if version.startswith(("v1.36", "1.36", "v1.35")):
         assert release_of(made) in RELEASES
     else:
-        with pytest.raises(CncfError, match=r"known checklists are of 1\.35, 1\.36, 1\.37"):
+        with pytest.raises(CncfError, match=r"known checklists are of 1\.35, 1\.36, 1\.37, 1\.38"):
             release_of(made)
 
 
@@ -133,8 +133,16 @@ def test_the_part_has_the_shape_of_the_programme(release: str, tmp_path: Path) -
             assert (tmp_path / path.removeprefix("file://").partition("#")[0]).is_file()
 
 
-def test_evidence_of_1_37_names_cases_that_are_in_the_file(tmp_path: Path) -> None:
-    write(live(passing(*GANG), "v1.37.0"), tmp_path)
+def test_the_levels_are_those_of_the_facts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "facts" / "cncf-ai-conformance.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
+    assert rows[0][2:] == list(RELEASES)
+    assert [(section, id_, tuple(levels)) for section, id_, *levels in rows[1:]] == [(item.section, item.id, item.levels) for item in ITEMS]
+
+
+@pytest.mark.parametrize("release", ["1.37", "1.38"])
+def test_evidence_since_1_37_names_cases_that_are_in_the_file(release: str, tmp_path: Path) -> None:
+    write(live(passing(*GANG), f"v{release}.0"), tmp_path)
     named = [path.partition("#")[2] for path in entries(product(tmp_path))["gang_scheduling"]["evidence"] if "#" in path]
     junit = (tmp_path / "results" / "junit.xml").read_text()
     assert len(named) == 4
