@@ -125,7 +125,8 @@ def _job(*, main: Json | None = None, conditions: Sequence[Json] = (), **more: A
 
 
 _discovered, _deployed = gfd, deployed
-BUILDERS: dict[str, Callable[..., Json | list[Json]]] = {
+Builders = Mapping[str, Callable[..., Json | list[Json]]]
+BUILDERS: Builders = {
     "base": base,
     "daemonset": daemonset,
     "definition": definition,
@@ -137,25 +138,37 @@ BUILDERS: dict[str, Callable[..., Json | list[Json]]] = {
 }
 
 
-def _built(entry: Json) -> Iterator[Json]:
-    """The objects of an entry: an object as it is, or what a builder makes of arguments, and of each row of ``each``."""
+def _built(entry: Json, builders: Builders) -> Iterator[Json]:
+    """The objects of an entry: an object as it is, or what a builder makes of arguments, and of each row of ``each``.
+
+    ``items`` are changes of each of the objects that it makes.
+    """
     if "kind" in entry:
         yield entry
         return
+    changes: list[Json] = entry.pop("items", [])
     [(name, asked)] = entry.items()
     each = asked.pop("each", None)
     rows = [dict(zip(each, values, strict=True)) for values in zip(*each.values(), strict=True)] if each else [{}]
     for row in rows:
-        made = BUILDERS[name](**asked, **row)
-        yield from made if isinstance(made, list) else [made]
+        made = builders[name](**asked, **row)
+        for number, item in enumerate(made if isinstance(made, list) else [made]):
+            yield merged(item, changes[number] if number < len(changes) else {})
 
 
-def _cluster(path: Path) -> Cluster:
+def merged(item: Json, change: Json) -> Json:
+    """An object with changes, mappings into mappings."""
+    for key, value in change.items():
+        item[key] = merged(item[key], value) if isinstance(value, dict) and isinstance(item.get(key), dict) else value
+    return item
+
+
+def cluster_of(path: Path, builders: Builders = BUILDERS) -> Cluster:
+    """The cluster that a file describes."""
     document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    objects = [item for entry in document.pop("objects") for item in _built(entry)]
+    objects = [item for entry in document.pop("objects") for item in _built(entry, builders)]
     return Cluster(objects=objects, **document)
 
 
-CLUSTERS: dict[str, Callable[[], Cluster]] = {
-    path.stem: partial(_cluster, path) for path in sorted((Path(__file__).parent / "healthy").glob("*.yaml"))
-}
+HERE = Path(__file__).parent
+CLUSTERS: dict[str, Callable[[], Cluster]] = {path.stem: partial(cluster_of, path) for path in sorted((HERE / "healthy").glob("*.yaml"))}
