@@ -13,6 +13,7 @@ import msgspec
 from conformance.devices.products import product_of
 from conformance.net.advertising import MACHINE_TYPE
 from conformance.net.device_probe import attached
+from conformance.net.port_counters import with_ports_read
 from conformance.net.two_node_run import FabricRun, RankPod
 from conformance.net.two_nodes import Plan
 from conformance.policy.model import Network
@@ -157,7 +158,7 @@ def _pod(scope: Scope, job: Job, namespace: str, rank: int) -> Json:
         PodShape(
             name=name,
             image=_image(network, plan),
-            script=network.command or COMMAND,
+            script=with_ports_read(network.command or COMMAND),
             resources={plan.device: plan.per_node, **({plan.fabric: 1} if plan.fabric else {})},
             node=node.name,
             tolerations=[*scope.tolerations_for(node), *probes.tolerations],

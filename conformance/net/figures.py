@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from conformance.net.port_counters import speeds
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log
 from conformance.outputs.nccl_log import NcclCode, NcclLog
@@ -123,13 +124,16 @@ def fabric_of(run: FabricRun) -> Fabric:
     names = (*(line.network for line in log.net_channels), *log.networks)
     if kind := next((kind for name in names for start, kind in _PLUGINS if name.startswith(start)), ""):
         return Fabric(kind)
-    return _by_adapters(log)
+    return _by_adapters(run, log)
 
 
-def _by_adapters(log: NcclLog) -> Fabric:
-    """The link type, if all adapters have one, and the speed of the host with the most: one that lost an adapter is no other machine."""
-    hosts = [list(adapters.values()) for adapters in log.adapters.values()]
-    links = {adapter.link for adapters in hosts for adapter in adapters}
-    known = all(adapter.gbits for adapters in hosts for adapter in adapters)
+def _by_adapters(run: FabricRun, log: NcclLog) -> Fabric:
+    """The link type, if all adapters have one, and the speed of the host with the most: one that lost an adapter is no other machine.
+
+    A speed is NCCL's or, as older releases print none, sysfs's.
+    """
+    read = {pod.name: speeds(pod.log) for pod in run.pods}
+    hosts = [[one.gbits or read.get(host, {}).get(one.name, 0.0) for one in found.values()] for host, found in log.adapters.items()]
+    links = {adapter.link for found in log.adapters.values() for adapter in found.values()}
     kind = _LINKS.get(next(iter(links)), "") if len(links) == 1 else ""
-    return Fabric(kind, max((sum(adapter.gbits for adapter in adapters) for adapters in hosts), default=None) if known else None)
+    return Fabric(kind, max(map(sum, hosts), default=None) if all(map(all, hosts)) else None)

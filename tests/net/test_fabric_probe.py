@@ -8,6 +8,7 @@ import pytest
 from conformance.net import fabric_probe, shared_runs
 from conformance.net.fabric_probe import COMMAND, NAME, Job, objects, pods
 from conformance.net.judging import of_each
+from conformance.net.port_counters import with_ports_read
 from conformance.net.shared_runs import SharedRuns
 from conformance.net.two_node_run import FabricRun
 from conformance.net.two_nodes import Plan, make_plan
@@ -75,7 +76,7 @@ def test_the_script_travels_in_a_config_map_and_is_python() -> None:
     config = dict(objects(Network(), [NAME]))["configmaps"]
     compile(config["data"]["allreduce.py"], "allreduce.py", "exec")
     pod = pods_of()[0]
-    assert pod["spec"]["containers"][0]["command"] == ["/bin/sh", "-c", COMMAND]
+    assert pod["spec"]["containers"][0]["command"] == ["/bin/sh", "-c", with_ports_read(COMMAND)]
     assert {volume["name"] for volume in pod["spec"]["volumes"]} == {"shm", "script"}
     assert "/opt/gpu-conformance/allreduce.py" in COMMAND
 
@@ -83,7 +84,7 @@ def test_the_script_travels_in_a_config_map_and_is_python() -> None:
 def test_a_command_of_the_owner_replaces_the_script() -> None:
     network = {"command": "/usr/local/bin/all_reduce_perf_mpi -b 8 -e 8G -f 2"}
     pod = pods_of(**network)[0]
-    assert pod["spec"]["containers"][0]["command"][-1] == network["command"]
+    assert pod["spec"]["containers"][0]["command"][-1] == with_ports_read(network["command"])
     assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["shm"]
     assert [key for key, _ in objects(scope_of(**network).policy.network, [NAME])] == ["services"]
 
