@@ -43,6 +43,14 @@ READ_GROUPS: Mapping[str, tuple[str, ...]] = {
         "scheduling.k8s.io/workloads",
         "kueue.x-k8s.io/workloads",
     ),
+    # What the node probe goes by, beside nodes and pods: free devices, and how a pod without any sees them.
+    "node-documents": (
+        "node.k8s.io/runtimeclasses",
+        "resource.k8s.io/resourceslices",
+        "resource.k8s.io/deviceclasses",
+        "resource.k8s.io/resourceclaims",
+        "resource.k8s.io/devicetaintrules",
+    ),
     # What tells which devices a new claim may still get.
     "claimable": (
         "resource.k8s.io/resourceslices",

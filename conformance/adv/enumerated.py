@@ -28,7 +28,7 @@ def check_enumerated(one: NodeDocument) -> Iterator[Finding]:
             yield undecided(node, message=f"what the driver enumerates is not known: {reason}", source=SOURCE)
             continue
         names, count = _leaves(driver)
-        observed = f"{count} devices enumerated, {one.asked} given"
+        observed = f"{count} devices enumerated in {one.pod}"
         if problem := _missing(one, names, count):
             yield bad(node, cause="AdvertisedDeviceNotThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=problem)
         elif one.granted and (others := sorted(names - one.granted)):

@@ -54,14 +54,14 @@ def _of_driver(one: NodeDocument, driver: Driver) -> list[Finding]:
         if cause:
             message = f"no new process on the node reaches a device: {driver.problem}"
             return [bad(node, cause=cause, observed=driver.problem, expected=_EXPECTED, source=SOURCE, message=message)]
-        message = f"the driver enumerates nothing in a pod that holds {one.asked} devices: {driver.problem}"
+        message = f"the driver enumerates nothing in {one.pod}: {driver.problem}"
         return [undecided(node, message=message, source=SOURCE)]
     if driver.version and driver.library and not driver.library.endswith(driver.version):
         observed = f"driver {driver.version}, library {driver.library}"
         message = "the library is of another version than the driver that is loaded: calls that one of them lacks fail"
         return [bad(node, cause="DriverLibraryMismatch", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)]
     if not driver.devices:
-        return [undecided(node, message=f"the driver enumerates no device in a pod that holds {one.asked}", source=SOURCE)]
+        return [undecided(node, message=f"the driver enumerates no device in {one.pod}", source=SOURCE)]
     return []
 
 

@@ -373,7 +373,11 @@ class Probes(Section, frozen=True, kw_only=True):
     """Image of pods that hold no device."""
     suite_image: str = ""
     """Image of this suite: pods in it run ``gpu-conformance probe``, which reads what the drivers of nodes say (``--access hardware``).
-    Without one these requirements are not judged."""
+    Without one, pods in ``image`` read what ``nvidia-smi -q -x`` says."""
+    whole_nodes: Literal["no", "runtime", "privileged"] = "no"
+    """How a pod that asks for no device may read all devices of a node, busy ones too, and with ``privileged`` the kernel log: it sets
+    NVIDIA_VISIBLE_DEVICES to ``all``, which some runtimes honour (``runtime``), or is privileged as well. The roles of deploy/ let the
+    account create no privileged pod. With ``no``, only free devices are read."""
     mirror: str = ""
     """Registry and path that go before the name of every image of the suite, chaos included: ``registry.example.com/mirror``."""
     start_seconds: Duration = 180

@@ -1,6 +1,7 @@
-"""Documents of the node probe: one device pod on each chosen node reads what the node's drivers say of their devices.
+"""Documents of the node probe: one pod on each chosen node reads what the node's drivers say of their devices.
 
-The pod takes every free device of its node, so that the document has all that a pod can get. They are read once in a run, and every
+An ordinary pod takes every free device of its node, so that the document has all that a pod can get. Where the policy allows it
+(``probes.wholeNodes``), a pod that asks for no device sees the whole node, busy or not. The documents are read once in a run, and every
 requirement with access ``hardware`` judges them.
 """
 
@@ -11,20 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.free_devices import Place, listable_places, places_of, why_unlistable
+from conformance.devices.free_devices import Place, listable_places, places_of, runtime_classes, why_unlistable
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Json, Node
+from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
 from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, undecided
+from fixtures.verdict.findings import Finding, Subject, undecided
 
-SOURCE = "node probe (gpu-conformance probe) in a pod with the node's free devices"
+SOURCE = "node probe in a pod on the node"
 _GRANTED = "## granted "
-_SCRIPT = f'echo "{_GRANTED}$NVIDIA_VISIBLE_DEVICES"; gpu-conformance probe --json 2>/dev/null'
+_IN_THE_SUITE = "gpu-conformance probe --json 2>/dev/null"
+_ALL = {"NVIDIA_VISIBLE_DEVICES": "all"}
 _ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 _LIMITS = {"cpu": "500m", "memory": "192Mi"}
 """Python and the driver's library: three times what a document of eight devices takes."""
@@ -34,7 +37,7 @@ _WORDS = 300
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of one node. ``places`` are what its pod asked for, all free units of each.
+    """The document of one node. ``places`` are what its pod could reach: all free units of each, or the whole node.
 
     ``granted`` are UUIDs of what the pod was given, by the variable that NVIDIA's plugin sets or by what a DRA driver publishes; empty
     where neither says.
@@ -43,6 +46,7 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     document: Document
     granted: frozenset[str] = frozenset()
+    whole: bool = False
 
     @property
     def node(self) -> Node:
@@ -51,8 +55,13 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> int:
-        """How many units its pod holds."""
-        return sum(units(place) for place in self.places)
+        """How many units its pod reaches; units that are no devices do not count on a whole node."""
+        return sum(0 if place.shared else place.capacity for place in self.places) if self.whole else sum(map(units, self.places))
+
+    @property
+    def pod(self) -> str:
+        """Its pod, in words."""
+        return f"a pod that {'may see' if self.whole else 'holds'} {self.asked} devices"
 
     @property
     def drivers(self) -> Sequence[Driver]:
@@ -112,20 +121,25 @@ def units(place: Place) -> int:
 
 
 def collect(scope: Scope, workspace: Workspace) -> NodeDocuments:
-    """Read the documents of one node of each product, or with ``probes.everyNode`` of every node with free devices.
+    """Read the documents of one node of each product, or with ``probes.everyNode`` of every node.
 
-    Raises :class:`NotApplicable` without devices that a probe can read, :class:`Inconclusive` where all are held.
+    Raises :class:`NotApplicable` without devices that a probe can read, :class:`Inconclusive` where all are held and the policy lets no
+    pod without a device look.
     """
-    if not scope.policy.probes.suite_image:
-        raise NotApplicable("NoSuiteImage", "the policy names no image of the suite (probes.suiteImage), in which the node probe runs")
-    chosen = {place.node.name: _asked_of(scope, place.node) for place in choose_places(scope, listable_places(scope))}
+    whole = scope.policy.probes.whole_nodes != "no"
+    chosen = {
+        place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not why_unlistable(one))
+        for place in choose_places(scope, listable_places(scope), free=0 if whole else 1)
+    }
+    namespace = workspace.namespace("privileged") if scope.policy.probes.whole_nodes == "privileged" else workspace.namespace()
     by_node: dict[str, NodeDocument] = {}
     unread: dict[str, Unread] = {}
     for batch in batches(scope, workspace, list(chosen.items()), 1):
         pods = {f"node-probe-{number}": item for number, item in batch}
-        ran = run_pods(workspace, [_pod(scope, name, places) for name, (_, places) in pods.items()], scope.policy.probes.start_seconds)
+        wanted = [_pod(scope, name, places) for name, (_, places) in pods.items()]
+        ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
         for pod, (node, places) in pods.items():
-            found = _read(ran[pod], places)
+            found = _read(ran[pod], places, whole)
             if isinstance(found, NodeDocument):
                 by_node[node] = found
             else:
@@ -156,36 +170,48 @@ def judged(
     yield from per_node(scope, asked(), why_unlistable)
 
 
-def _asked_of(scope: Scope, node: Node) -> tuple[Place, ...]:
-    return tuple(place for place in places_of(scope, node) if place.free and not why_unlistable(place))
-
-
 def _pod(scope: Scope, name: str, places: Sequence[Place]) -> Json:
-    resources = {place.resource: units(place) for place in places}
-    image = scope.policy.probes.suite_image
-    return pinned_pod(scope, places[0].node, name, _SCRIPT, resources=resources, env=_ENVIRONMENT, image=image, limits=_LIMITS)
+    """The pod that reads one node: in the suite's image, where the policy names it, by the collector, else by nvidia-smi."""
+    probes = scope.policy.probes
+    way = probes.whole_nodes
+    script = f'echo "{_GRANTED}$NVIDIA_VISIBLE_DEVICES"; {_IN_THE_SUITE if probes.suite_image else smi.SCRIPT}'
+    pod = pinned_pod(
+        scope,
+        places[0].node,
+        name,
+        script,
+        resources={place.resource: units(place) for place in places} if way == "no" else {},
+        env={**_ENVIRONMENT, **({} if way == "no" else _ALL)},
+        image=probes.suite_image or probes.image_for(place.resource for place in places),
+        runtime_class="" if way == "no" else next((name for name, handler in runtime_classes(scope).items() if handler == "nvidia"), ""),
+        limits=_LIMITS,
+    )
+    if way == "privileged":
+        pod["spec"]["securityContext"] = {"runAsUser": 0}
+        pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    return pod
 
 
-def _granted(places: Sequence[Place], variable: str) -> frozenset[str]:
-    """UUIDs of what a pod was given. Variables of CDI and of images (``void``, ``all``) name none."""
-    named = frozenset(_UUID.findall(variable))
-    published = [device.body.attribute("uuid") for place in places if place.driver for device in place.devices]
-    whole = all(place.driver and place.free == place.capacity for place in places)
-    return named or (frozenset(published) - {""} if whole else frozenset())
-
-
-def _read(ran: ProbeResult, places: tuple[Place, ...]) -> NodeDocument | Unread:
+def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool) -> NodeDocument | Unread:
     """The document in a pod's log; a text that is none, or of another version, says nothing of the node."""
     trouble, cause = ran.trouble, "ProbeDidNotRun"
     if not trouble:
         try:
             granted, _, text = ran.logs.get("probe", "").removeprefix(_GRANTED).partition("\n")
-            document = decode(text.encode())
+            document = decode(text.encode()) if text.startswith("{") else smi.document(text)
             if document.schema_version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]:
-                return NodeDocument(places=places, document=document, granted=_granted(places, granted))
+                return NodeDocument(places=places, document=document, granted=_granted(places, granted, whole), whole=whole)
             trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"
-        except NotJson as error:
+        except (NotJson, smi.NotSmi) as error:
             trouble = f"its log is no document ({error})"
         cause = "NotUnderstood"
     message = f"the probe pod gave no document: {cut(trouble, _WORDS)}"
     return Unread(places=places, finding=undecided(subject(places[0].node), message=message, source=SOURCE, cause=cause), trouble=trouble)
+
+
+def _granted(places: Sequence[Place], variable: str, whole: bool) -> frozenset[str]:
+    """UUIDs of what a pod was given. Variables of CDI and of images (``void``, ``all``) name none."""
+    named = frozenset(_UUID.findall(variable))
+    published = [device.body.attribute("uuid") for place in places if place.driver for device in place.devices]
+    every = all(place.driver and (whole or place.free == place.capacity) for place in places)
+    return named or (frozenset(published) - {""} if every else frozenset())

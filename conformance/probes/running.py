@@ -70,18 +70,18 @@ def pinned_pod(
     return pod
 
 
-def run_pods(workspace: Workspace, pods: Iterable[Json], seconds: float) -> dict[str, ProbeResult]:
+def run_pods(workspace: Workspace, pods: Iterable[Json], seconds: float, namespace: str = "") -> dict[str, ProbeResult]:
     """Create pods, wait until the containers they were made of have ended, read their logs: by pod name.
 
     What a webhook added to them (a mesh's proxy) may go on for ever.
     """
     wanted = list(pods)
-    names = [workspace.start(pod) for pod in wanted]
+    names = [workspace.start(pod, namespace) for pod in wanted]
     own = {name: _containers(pod) for name, pod in zip(names, wanted, strict=True)}
     workspace.wait(
-        names, lambda seen: True if len(seen) == len(names) and all(ended(pod, own[pod.name]) for pod in seen) else None, seconds
+        names, lambda seen: True if len(seen) == len(names) and all(ended(pod, own[pod.name]) for pod in seen) else None, seconds, namespace
     )
-    return {name: _finished(workspace, name, pod, seconds) for name, pod in zip(names, wanted, strict=True)}
+    return {name: _finished(workspace, name, pod, seconds, namespace) for name, pod in zip(names, wanted, strict=True)}
 
 
 def hold_pods(workspace: Workspace, pods: Sequence[Json], marker: str, seconds: float) -> dict[str, ProbeResult]:
@@ -142,21 +142,21 @@ def _containers(pod: Json) -> list[str]:
     return [str(container["name"]) for container in pod["spec"]["containers"]]
 
 
-def _finished(workspace: Workspace, name: str, pod: Json, seconds: float) -> ProbeResult:
-    state = _read(workspace, name)
-    subject = Subject("Pod", name, workspace.namespace())
+def _finished(workspace: Workspace, name: str, pod: Json, seconds: float, namespace: str) -> ProbeResult:
+    state = _read(workspace, name, namespace)
+    subject = Subject("Pod", name, namespace or workspace.namespace())
     node = state.spec.node_name
     if not ended(state, _containers(pod)):
         return ProbeResult(subject=subject, node=node, trouble=f"it did not finish within {seconds:g} s: {pod_trouble(state)}")
     try:
-        logs = {container: workspace.logs(name, container) for container in _containers(pod)}
+        logs = {container: workspace.logs(name, container, namespace) for container in _containers(pod)}
     except ApiTrouble as trouble:
         return ProbeResult(subject=subject, node=node, trouble=f"{pod_trouble(state)}; {trouble.message}")
     return ProbeResult(subject=subject, node=node, logs=logs)
 
 
-def _read(workspace: Workspace, name: str) -> Pod:
-    answer = workspace.cluster.get("pods", name, workspace.namespace())
+def _read(workspace: Workspace, name: str, namespace: str = "") -> Pod:
+    answer = workspace.cluster.get("pods", name, namespace or workspace.namespace())
     if not answer.ok:
         raise ApiTrouble(answer.reason, f"pod {name} of this run: {answer.status} {answer.message}")
     return decode_pod(answer.json())
