@@ -299,7 +299,7 @@ def _unwell(found: Fabric) -> Iterator[Fault]:
 def use(persistence: bool | None) -> Judge:
     """HW-07: the persistence mode is the policy's, and nothing computes on a device that was just given to the probe's own pod.
 
-    Shared units and MIG devices are parts of a device on which others may compute.
+    Shared units and MIG devices are parts of a device on which others may compute, and so may others on a whole node that is not free.
     """
 
     def judge(seen: Seen) -> Answer:
@@ -309,7 +309,8 @@ def use(persistence: bool | None) -> Judge:
             words = f"persistence mode is {_on(device.persistence)}, the policy wants it {_on(persistence)}"
             faults.append(Fault("PersistenceUnlike", words))
         pids = [str(process.pid) for process in device.processes if process.kind == "compute"]
-        shared = (device.mig and device.mig.enabled) or any(place.shared for place in seen.one.places)
+        held = seen.one.whole and any(place.free < place.capacity for place in seen.one.places)
+        shared = held or (device.mig and device.mig.enabled) or any(place.shared for place in seen.one.places)
         if pids and not shared:
             words = f"{len(pids)} processes compute on it, and the only pod that holds it is the probe's own: {listed(pids)}"
             faults.append(Fault("ProcessWithoutPod", words))

@@ -19,6 +19,7 @@ from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Json, Node
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
+from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut
@@ -202,7 +203,7 @@ def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool) -> NodeDocum
             if document.schema_version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]:
                 return NodeDocument(places=places, document=document, granted=_granted(places, granted, whole), whole=whole)
             trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"
-        except (NotJson, smi.NotSmi) as error:
+        except (NotJson, NotSmi) as error:
             trouble = f"its log is no document ({error})"
         cause = "NotUnderstood"
     message = f"the probe pod gave no document: {cut(trouble, _WORDS)}"
