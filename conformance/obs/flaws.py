@@ -78,7 +78,7 @@ def _identities(page: Page, node: NodeFacts) -> Iterator[Flaw]:
             yield Flaw("DeviceOfOtherNode", f"{part} is labelled with the node {part.host}, and this page is of {node.name}")
         elif part.uuid in node.elsewhere:
             yield Flaw("DeviceOfOtherNode", f"{part} is on the page of {node.elsewhere[part.uuid]} too")
-        elif node.devices is not None and part.uuid and part.uuid not in node.devices:
+        elif node.devices and part.uuid and part.uuid not in node.devices and not node.devices.keys() <= page.devices.keys():
             yield Flaw("DeviceOfOtherNode", f"{part} is no device that a driver publishes for {node.name}")
 
 
@@ -90,7 +90,7 @@ def _pci(address: str) -> str:
 
 def _numbers(page: Page, node: NodeFacts) -> Iterator[Flaw]:
     shown = page.devices
-    if node.devices is not None:
+    if node.devices:
         for uuid in in_order(set(node.devices) - set(shown)):
             yield Flaw("DeviceNotMeasured", f"{uuid} has no series at all")
     elif node.counts and all(count != len(shown) for count, _ in node.counts):

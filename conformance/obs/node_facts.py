@@ -39,7 +39,7 @@ def exporter_of(scope: Scope, node: Node) -> Kind | str:
 def facts_of(scope: Scope, node: Node, places: Mapping[str, Sequence[str]]) -> NodeFacts:
     """What is said of a node. ``places`` are the nodes on whose pages a UUID is."""
     view, inventory = view_of(scope, node), scope.dra_inventory.get(node.name, [])
-    counts = [(one.devices, one.source) for one in physical_counts(node, view, scope.policy, inventory)]
+    counts = [(one.devices, one.source) for one in physical_counts(node, view, scope.policy, inventory, slices=False)]
     if view.strategy == "none" and view.gpu.factor == 1 and (units := view.capacity.get(GPU)):
         counts.append((units, f"capacity {GPU}"))  # a label may be old or wrong, which is no fault of the exporter
     devices = _published(inventory)

@@ -6,9 +6,11 @@ import pytest
 
 from conformance.devices.held_nodes import maybe_held
 from conformance.obs.attribution import probe_attribution, probe_owners
+from conformance.obs.autoscaling import check_served
 from conformance.obs.measured import check_measured, check_moving
 from conformance.obs.node_words import check_heard
 from conformance.obs.probes import probe_unplaced
+from conformance.obs.scraped import check_scraped
 from conformance.obs.scraping import Scraper
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
@@ -42,10 +44,22 @@ def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, reque
     judge(check_moving(scope, request.getfixturevalue("scraper")))
 
 
+@requirement("OBS-05")
+def test_something_scrapes_the_metrics_exporters(judge: Evidence, scope: Scope) -> None:
+    """Something scrapes the metrics exporters."""
+    judge(check_scraped(scope))
+
+
 @requirement("OBS-06", devices=1)
 def test_a_device_pod_that_cannot_be_placed_gets_an_event(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A device pod that cannot be placed gets a FailedScheduling event that names the reason."""
     judge(probe_unplaced(scope, workspace))
+
+
+@requirement("OBS-07")
+def test_autoscalers_that_go_by_custom_metrics_get_them(judge: Evidence, scope: Scope) -> None:
+    """Autoscalers that go by custom metrics get them."""
+    judge(check_served(scope))
 
 
 @requirement("OBS-09")

@@ -349,6 +349,9 @@ class Metrics(Section, frozen=True, kw_only=True):
     families: tuple[str, ...] = ("utilisation", "memory", "temperature", "power")
     """What each device must have a series for: utilisation, memory, temperature, power, xid, or the name of a series. Exporters of DCGM
     4 show no Xid before the first one happens, so ``xid`` suits clusters whose exporter always shows it."""
+    custom: bool = False
+    """Whether metrics for autoscalers must be served (an adapter of ``custom.metrics.k8s.io`` or ``external.metrics.k8s.io``) although no
+    autoscaler asks for any yet."""
     attribution_seconds: Duration = 90
     """How long the exporter may take to name the pod that holds a device, and to forget one that has ended, in seconds."""
     fresh_seconds: Duration = 120

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fixtures.kubernetes.labels import LabelRequirement
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, sequence
 
@@ -76,35 +77,11 @@ class Choice:
 
 class _Term:
     def __init__(self, term: Json) -> None:
-        self._labels = [_Requirement(item) for item in sequence(term.get("matchExpressions"))]
-        self._fields = [_Requirement(item) for item in sequence(term.get("matchFields"))]
+        self._labels = [LabelRequirement(item) for item in sequence(term.get("matchExpressions"))]
+        self._fields = [LabelRequirement(item) for item in sequence(term.get("matchFields"))]
 
     def matches(self, node: Node) -> bool:
         if not self._labels and not self._fields:
             return False  # an empty term matches nothing
         labels, fields = node.metadata.label, {"metadata.name": node.name}
         return all(item.holds(labels) for item in self._labels) and all(item.holds(fields) for item in self._fields)
-
-
-class _Requirement:
-    def __init__(self, requirement: Any) -> None:
-        item = mapping(requirement)
-        self._key, self._operator = str(item.get("key")), item.get("operator")
-        wanted = [str(value) for value in sequence(item.get("values"))]
-        self._wanted, self._only = frozenset(wanted), wanted[0] if len(wanted) == 1 else ""
-
-    def holds(self, values: dict[str, str]) -> bool:
-        value, operator = values.get(self._key), self._operator
-        if operator == "In":
-            return value in self._wanted
-        if operator == "NotIn":
-            return value not in self._wanted
-        if operator in ("Exists", "DoesNotExist"):
-            return (value is not None) is (operator == "Exists")
-        if operator in ("Gt", "Lt") and value is not None and _whole(value) and _whole(self._only):
-            return int(value) > int(self._only) if operator == "Gt" else int(value) < int(self._only)
-        return False
-
-
-def _whole(text: str) -> bool:
-    return text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 19
