@@ -1,5 +1,11 @@
 """A rich report for the tests of the writers: every verdict, every kind of target, and hostile text on demand."""
 
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
 from fixtures.verdict.record import (
     Access,
     AppliedPolicy,
@@ -130,176 +136,16 @@ def report(results: list[Result], *, kind: TargetKind = TargetKind.LIVE, verdict
 
 def sample_report(kind: TargetKind = TargetKind.SIMULATED) -> Report:
     """A failed run with every verdict among 14 requirements of 7 areas."""
-    taint = "a taint of the allowed keys with NoSchedule or NoExecute"
-    results = [
-        result(
-            "INV-01",
-            Verdict.PASSED,
-            [subject(n, observed="3 of 3 sources", expected="all sources agree", source=NFD) for n in NODES[:6]],
-            title="Independent sources agree on which nodes carry accelerators",
-            rationale="A node that one agent has lost sight of is capacity nobody can use and nobody misses.",
-        ),
-        result(
-            "INV-02",
-            Verdict.INCONCLUSIVE,
-            [
-                *[subject(n) for n in NODES[:7]],
-                subject(NODES[7], Verdict.INCONCLUSIVE, message="cordoned, so no pod could be placed on it"),
-            ],
-            title="Every accelerator node was judged",
-            reason_code="Undecided",
-            message="node gpu-007: cordoned, so no pod could be placed on it",
-            remediation="Uncordon gpu-007 or allow cordoned nodes in the policy (scope.allowCordoned).",
-        ),
-        result(
-            "FENCE-01",
-            Verdict.FAILED,
-            [
-                subject(
-                    "gpu-003",
-                    Verdict.FAILED,
-                    observed="no taint",
-                    expected=taint,
-                    source="node.spec.taints",
-                    message="any pod without a device request can be placed here and starve GPU jobs of CPU and memory",
-                ),
-                subject("gpu-005", Verdict.FAILED, observed="nvidia.com/gpu:PreferNoSchedule", expected=taint, source="node.spec.taints"),
-                *[
-                    subject(n, observed="nvidia.com/gpu=present:NoSchedule", expected=taint, source="node.spec.taints")
-                    for n in NODES
-                    if n not in ("gpu-003", "gpu-005")
-                ],
-            ],
-            title="Every accelerator node carries a fencing taint",
-            reason_code="NonConformant",
-            message="node gpu-003: any pod without a device request can be placed here (and 1 more)",
-            rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes.",
-            remediation="kubectl taint nodes gpu-003 gpu-005 nvidia.com/gpu=present:NoSchedule --overwrite",
-            references=[
-                "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/",
-                "Policy section fencing.taintKeys",
-                "javascript:alert(1)",
-            ],
-        ),
-        result(
-            "FENCE-05",
-            Verdict.PASSED,
-            [subject("cpu-probe", kind="pod", namespace="gpu-conformance-7f3a", observed="Pending, Unschedulable", expected="Pending")],
-            title="A CPU-only pod without toleration stays Pending",
-            access=Access.WORKLOAD,
-            duration_seconds=6.2,
-        ),
-        result(
-            "FENCE-10",
-            Verdict.WARNED,
-            [
-                subject(
-                    "gpu-002",
-                    Verdict.FAILED,
-                    observed="nvidia.com/gpu-driver-upgrade since 49 h",
-                    expected="at most 24 h",
-                    source="node.spec.taints[].timeAdded",
-                )
-            ],
-            title="No temporary taint outlives the policy's age",
-            level=Level.SHOULD,
-            message="node gpu-002: startup taint is 49 h old",
-            remediation="Find out why the upgrade of gpu-002 stopped.",
-        ),
-        result(
-            "REQ-02",
-            Verdict.WAIVED,
-            [
-                subject(
-                    "trainer",
-                    Verdict.WAIVED,
-                    kind="Job",
-                    namespace="team-a",
-                    observed="limits 8, requests 4",
-                    expected="requests == limits",
-                )
-            ],
-            title="Every pod template asks for whole devices with request == limit",
-            reason_code="Waived",
-            message="waived until 2026-12-31 by platform@example.com: migration in progress",
-        ),
-        result(
-            "REQ-03",
-            Verdict.PASSED,
-            [subject(n, observed="6 of 8", expected="at most allocatable") for n in NODES],
-            title="Bound pods hold at most what the node can allocate",
-        ),
-        result(
-            "PSA-03",
-            Verdict.PASSED,
-            [subject("team-a", kind="namespace")],
-            title="The API refuses the root CUDA pod",
-            access=Access.DRY_RUN,
-            duration_seconds=0.31,
-        ),
-        result(
-            "PSA-04",
-            Verdict.ERROR,
-            title="The compliant non-root pod runs and sees its device",
-            access=Access.WORKLOAD,
-            reason_code="ApiError",
-            message="create pods: 500 Internal Server Error: etcdserver: request timed out",
-            duration_seconds=31.0,
-        ),
-        result(
-            "GANG-02",
-            Verdict.FAILED,
-            [
-                subject(
-                    "train-0",
-                    Verdict.FAILED,
-                    kind="PodGroup",
-                    namespace="team-a",
-                    observed="2 of 4 pods bound",
-                    expected="all or none",
-                    source="watch pods",
-                    message="half a gang holds 16 devices and trains nothing",
-                )
-            ],
-            title="A gang that does not fit holds no device",
-            access=Access.WORKLOAD,
-            message="PodGroup team-a/train-0: half a gang holds 16 devices and trains nothing",
-            remediation="Set the scheduler name of the template to a gang scheduler and minMember to the number of workers.",
-            duration_seconds=18.9,
-        ),
-        result(
-            "DRA-01",
-            Verdict.NOT_APPLICABLE,
-            title="ResourceSlices cover every device",
-            reason_code="NoDraDriver",
-            message="no DeviceClass exists and the policy does not expect DRA",
-        ),
-        result(
-            "DRA-02",
-            Verdict.NOT_APPLICABLE,
-            title="A claim is allocated and released",
-            access=Access.WORKLOAD,
-            reason_code="NoDraDriver",
-            message="no DeviceClass exists",
-        ),
-        result(
-            "OBS-01",
-            Verdict.PASSED,
-            [subject(n, observed="8 of 8 devices have series") for n in NODES[:6]],
-            title="Every device has its utilisation series",
-            level=Level.SHOULD,
-        ),
-        result(
-            "OBS-04",
-            Verdict.PASSED,
-            [subject("dcgm-exporter", kind="DaemonSet", namespace="gpu-operator")],
-            title="The exporter runs on every accelerator node",
-            subjects_omitted=120,
-            judged=121,
-            total=121,
-        ),
-    ]
-    return report(results, kind=kind, verdict=Verdict.FAILED, exit_code=1)
+    entries = yaml.load((Path(__file__).parent / "sample_results.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return report([_result(entry) for entry in entries], kind=kind, verdict=Verdict.FAILED, exit_code=1)
+
+
+def _result(entry: dict[str, Any]) -> Result:
+    """A result of the file, whose counts follow from its subjects unless given."""
+    alike = entry.pop("subjects", ())
+    subjects = [msgspec.to_builtins(subject(name)) | one for one in alike for name in one.pop("names")]
+    plain = msgspec.to_builtins(result(entry["id"], Verdict.PASSED, msgspec.convert(subjects, list[SubjectResult])))
+    return msgspec.convert(plain | entry, Result)
 
 
 def hostile_report() -> Report:

@@ -11,7 +11,7 @@ from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode_report
 from tests.reports.sample_report import report
-from tests.simulator.localcluster.known import CANNOT_EXIST, NO_GANG_SCHEDULER
+from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN
 from tests.simulator.localcluster.matrix import line, plan
 from tests.simulator.localcluster.packing import MAX_DEFECTS, Pack, packed, single
 from tests.simulator.localcluster.rows import Row, all_names, fill, hides_nothing, judge, record, refusal
@@ -71,7 +71,7 @@ def test_verdicts_are_compared_one_by_one() -> None:
     assert (row.compared, row.equal, row.unknown) == (4, 1, True)
     found = {one.id: (one.embedded, one.real, one.known) for one in row.differing}
     assert found == {
-        "GANG-02": ("not_applicable", "passed", NO_GANG_SCHEDULER),
+        "GANG-02": ("not_applicable", "passed", KNOWN[0].why),
         "REQ-01": ("passed", "failed", ""),
         "OPS-01": ("passed", "absent", ""),
     }
