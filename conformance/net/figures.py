@@ -116,7 +116,7 @@ def _holds(row: Measured, run: FabricRun, fabric: Fabric) -> bool:
 def fabric_of(run: FabricRun) -> Fabric:
     """The fabric of a run, by its log's channels and adapters; unknown where NCCL went over sockets or printed none."""
     try:
-        log = nccl_log.parse(run.text)
+        log = run.log
     except Unreadable:
         return Fabric()
     if nccl_log.judge(log).code is NcclCode.MNNVL:

@@ -6,7 +6,7 @@ Facts: docs/facts/nccl.md#evidence-of-gpudirect, docs/facts/nccl.md#nccl-tests.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from conformance.net.figures import Figure
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
-from conformance.outputs.nccl_tests import NcclTests
+from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
 from conformance.outputs.unreadable import Unreadable
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
@@ -74,8 +74,8 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
     yield _judge_verdict(run, log, accepted)
     verdict = nccl_log.judge(log)
     indirect = verdict.code in _INDIRECT and verdict.code.value not in accepted
-    if verdict.failures or indirect:
-        yield from where_it_went_wrong(run, indirect=indirect)
+    found = list(where_it_went_wrong(run, indirect=indirect)) if verdict.failures or indirect else []
+    yield from found
     if verdict.code is NcclCode.TCPX_GPUDIRECT:
         return  # its plugin prints no channels: the verdict over the whole is all there is
     placement = run.placement(log)
@@ -97,8 +97,9 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
     for rank, lines in sorted(collective.items()):
         yield _judge_ways(run.part("rank", f"{rank} -> switches"), lines, [], accepted)
     if not any(code.value in accepted for code in _NOT_DIRECT):
-        yield from indirect_sides(log, placement)
-    for here, there in _silent_ways(run, pairs, placement):
+        named = {finding.subject for finding in found}
+        yield from (finding for finding in indirect_sides(log, placement) if finding.subject not in named)
+    for there, here in nccl_log.one_way_nodes(log, placement):
         message = f"channels go from {there} to {here} and none back: half of the traffic is unaccounted for"
         yield bad(
             run.part("node pair", f"{here} -> {there}"),
@@ -128,7 +129,7 @@ def _read_log(run: FabricRun) -> NcclLog:
     if (pod := run.unable()) is not None:
         raise Inconclusive("CommandNotFound", f"the image could not run the command: {pod.state}; {_tail(pod.log)}")
     try:
-        log = nccl_log.parse(run.text)
+        log = run.log
     except Unreadable as error:
         raise Inconclusive("NoEvidence", f"the pods printed no NCCL log ({error}); {run.outcome()}") from None
     quiet = [pod.name for pod in run.pods if "NCCL" not in pod.log and pod.name not in log.hosts]  # one launcher may print for all
@@ -217,12 +218,6 @@ def _problem(line: Channel, accepted: Sequence[str]) -> str:
     return f"{where}, which is no transport between nodes"
 
 
-def _silent_ways(run: FabricRun, pairs: Mapping[tuple[int, int], list[Channel]], placement: Mapping[int, str]) -> list[tuple[str, str]]:
-    """Node pairs without a channel whose other direction has one: a ring and a tree use both."""
-    used = {(placement[src], placement[dst]) for src, dst in pairs}
-    return sorted((there, here) for here, there in used if (there, here) not in used)
-
-
 def judge_bandwidth(run: FabricRun, figure: Figure) -> Iterator[Finding]:
     """NET-06: the table's largest size, the number of ranks, and wrong values. A missing measurement fails.
 
@@ -259,7 +254,7 @@ def _measured(run: FabricRun, figure: Figure) -> Iterator[Finding]:
     least = figure.minimum
     expected = "a bandwidth" if least is None else f"at least {least:g} GB/s at the largest size ({figure.words})"
     try:
-        table = nccl_tests.parse(run.text)
+        table = run.table
     except Unreadable as error:
         message = f"no bandwidth was measured ({error}): {run.outcome()}; {_tail(run.pods[0].log)}"
         yield bad(
@@ -282,32 +277,27 @@ def _measured(run: FabricRun, figure: Figure) -> Iterator[Finding]:
 def _judge_largest(run: FabricRun, table: NcclTests, figure: Figure, expected: str) -> Finding:
     subject = run.part("measurement", _BANDWIDTH)
     row = nccl_tests.largest(table)
-    if row is None or row.out_of_place.busbw <= 0:
-        message = f"the run printed no row with a bandwidth: {run.outcome()}"
-        return bad(subject, cause="BandwidthNotMeasured", observed="no row", expected=expected, source=TABLE, message=message)
     average = f"; the average over all sizes, {table.average:g} GB/s, is not judged" if table.average is not None else ""
-    measured = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes"
-    observed, missing = f"{measured}{average}", ""
-    if table.max_bytes is not None and row.size < table.max_bytes:
-        missing = f"the run stopped at {row.size} of {table.max_bytes} bytes, so the largest size was not measured: {run.outcome()}"
-    elif problem := nccl_tests.factor_problem(table, run.ranks):
-        missing = f"the figures contradict each other: {problem}"
-    if missing:
-        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=missing)
+    measured = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes" if row else "no row"
+    problem = nccl_tests.measurement(table, run.ranks)
+    why = f"{problem[1]}: {run.outcome()}" if problem else f"the run failed: {table.failures[0]}" if table.failures else ""
+    if row is None or why:
+        observed = f"{measured}{average}"
+        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=why)
     if figure.minimum is None or row.out_of_place.busbw >= figure.minimum:
-        return ok(subject, observed=observed, expected=expected, source=TABLE)
+        return ok(subject, observed=f"{measured}{average}", expected=expected, source=TABLE)
     if row.size < figure.bytes:
         message = f"{measured}: the figure is one of {figure.bytes} bytes, and smaller sizes are slower ({figure.words})"
         return not_judged(subject, message=message, source=TABLE)
-    cause, why = _why_low(run)
-    message = f"{measured} is less than {figure.minimum:g} ({figure.words}), so training steps wait for gradients: {why}"
-    return bad(subject, cause=cause, observed=observed, expected=expected, source=TABLE, message=message)
+    cause, how = _why_low(run)
+    message = f"{measured} is less than {figure.minimum:g} ({figure.words}), so training steps wait for gradients: {how}"
+    return bad(subject, cause=cause, observed=f"{measured}{average}", expected=expected, source=TABLE, message=message)
 
 
 def _why_low(run: FabricRun) -> tuple[str, str]:
     """The cause of a low figure and a clause, by how the traffic went."""
     try:
-        verdict = nccl_log.judge(nccl_log.parse(run.text))
+        verdict = nccl_log.judge(run.log)
     except Unreadable:
         return "BandwidthLow", "and how the traffic went is not known, as NCCL printed no log"
     if verdict.code in _INDIRECT:
@@ -319,37 +309,25 @@ def _why_low(run: FabricRun) -> tuple[str, str]:
 
 def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
     subject, expected = run.part("measurement", "ranks"), f"{run.ranks} ranks, each once"
-    seen = [rank for rank, _, _ in table.rank_lines]
-    if not seen:
-        return undecided(
-            subject,
-            cause="LogIncomplete",
-            message="the output lists no ranks: how many took part is not known",
-            source=TABLE,
-        )
-    observed = f"{len(set(seen))} ranks in {len(seen)} lines"
-    if sorted(seen) != list(range(run.ranks)):
-        message = f"{observed} took part, {run.ranks} were asked for: this is not the run that was asked for"
+    if not table.rank_lines:
+        message = "the output lists no ranks: how many took part is not known"
+        return undecided(subject, cause="LogIncomplete", message=message, source=TABLE)
+    observed = f"{len({rank for rank, _, _ in table.rank_lines})} ranks in {len(table.rank_lines)} lines"
+    if problem := nccl_tests.participation(table, run.ranks):
+        message = f"{problem[1]}: this is not the run that was asked for"
         return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=message)
     return ok(subject, observed=observed, expected=expected, source=TABLE)
 
 
 def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
     subject, expected = run.part("measurement", "values"), "0 wrong values"
-    if table.wrong or table.out_of_bounds or table.out_of_bounds_failed:
-        count = f"{table.wrong or table.out_of_bounds or 0:g}"
-        message = f"{count} values of the result are wrong: memory, fabric or driver corrupts data, and training goes on with it"
-        return bad(subject, cause="ValuesWrong", observed=f"{count} wrong values", expected=expected, source=TABLE, message=message)
-    if table.wrong is None:
-        return undecided(subject, cause="LogIncomplete", message="values were not checked (#wrong is N/A or absent)", source=TABLE)
-    if table.out_of_bounds is None:
-        return undecided(
-            subject,
-            cause="LogIncomplete",
-            message=f"the run's last lines are missing, so not all values were checked: {run.outcome()}",
-            source=TABLE,
-        )
-    return ok(subject, observed="0 wrong values", expected=expected, source=TABLE)
+    code, why = nccl_tests.values(table) or (NcclTestsCode.OK, "")
+    if code in nccl_tests.UNDECIDABLE_CODES:
+        return undecided(subject, cause="LogIncomplete", message=f"{why}: {run.outcome()}", source=TABLE)
+    if why:
+        message = f"{why} in the result: memory, fabric or driver corrupts data, and training goes on with it"
+        return bad(subject, cause="ValuesWrong", observed=why, expected=expected, source=TABLE, message=message)
+    return ok(subject, observed=expected, expected=expected, source=TABLE)
 
 
 def _tail(log: str, lines: int = 3) -> str:

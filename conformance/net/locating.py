@@ -26,7 +26,7 @@ from fixtures.verdict.findings import Inconclusive
 def is_slow(run: FabricRun, minimum: float | None, accepted: Sequence[str]) -> bool | None:
     """Whether a run failed in NCCL, took another path than those accepted, or missed its figure; None where its output does not tell."""
     try:
-        verdict = nccl_log.judge(nccl_log.parse(run.text))
+        verdict = nccl_log.judge(run.log)
     except Unreadable:
         return None
     if verdict.failures:
@@ -38,7 +38,7 @@ def is_slow(run: FabricRun, minimum: float | None, accepted: Sequence[str]) -> b
     if minimum is None:
         return False
     try:
-        row = nccl_tests.largest(nccl_tests.parse(run.text))
+        row = nccl_tests.largest(run.table)
     except Unreadable:
         return None
     return None if row is None or row.out_of_place.busbw <= 0 else row.out_of_place.busbw < minimum
@@ -78,7 +78,7 @@ class _Locating:
 
     def _adapter(self, run: FabricRun, ends: Group) -> str:
         """The adapter that is slow by itself; empty unless adapters are told apart by NCCL and a figure tells slow ones."""
-        log = nccl_log.parse(run.text)
+        log = run.log
         if self._minimum is None or any(line.network in SOCKET_NETWORKS for line in log.net_channels):
             return ""
         minimum, adapters = self._minimum, list(dict.fromkeys(one.name for host in log.adapters.values() for one in host.values()))

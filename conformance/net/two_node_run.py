@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
 from conformance.net.bisecting import Found
+from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import NcclLog
+from conformance.outputs.nccl_tests import NcclTests
 from fixtures.verdict.findings import Subject
 
 NOT_RUNNABLE = frozenset({126, 127})
@@ -36,7 +39,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[str, ...] = ()
 
 
-class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
+class FabricRun(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first.
 
     ``product`` and ``machine`` (a cloud's type) are those of its nodes, empty where nothing tells them.
@@ -62,6 +65,16 @@ class FabricRun(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """All logs, node rank 0 first."""
         return "\n".join(pod.log for pod in self.pods)
+
+    @cached_property
+    def log(self) -> NcclLog:
+        """What NCCL printed. Raises ``Unreadable`` where it printed nothing."""
+        return nccl_log.parse(self.text)
+
+    @cached_property
+    def table(self) -> NcclTests:
+        """What the all-reduce printed. Raises ``Unreadable`` where it printed nothing."""
+        return nccl_tests.parse(self.text)
 
     @property
     def subject(self) -> Subject:

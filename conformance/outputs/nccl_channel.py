@@ -68,6 +68,11 @@ class Channel(msgspec.Struct, frozen=True):
         return self.kind != UNKNOWN
 
 
+def without_trailer(text: str) -> str:
+    """A line's text without what RCCL and authors of documents put behind it."""
+    return _TRAILER.split(text, maxsplit=1)[0]
+
+
 def channels_in(text: str, host: str, glued: str = "") -> Iterator[Channel]:
     """Every channel in the text of one writer. ``glued`` is the next writer's text, where one follows without a line's end."""
     heads = [match for match in _HEAD.finditer(text) if _is_channel(match)]
@@ -85,7 +90,7 @@ def _is_channel(head: re.Match[str]) -> bool:
 def _channel(head: re.Match[str], rest: str, host: str, glued: str) -> Channel:
     collective = head["collnet"] is not None
     part = "collnet_" if collective else ""
-    via = _TRAILER.split(rest, maxsplit=1)[0].rstrip()[:_MAX_VIA]
+    via = without_trailer(rest).rstrip()[:_MAX_VIA]
     direction = head[f"{part}direction"] or ""
     net, kind, direct = _transport(via, direction, glued)
     if net is not None and kind != UNKNOWN:

@@ -14,18 +14,17 @@ import msgspec
 
 from conformance.outputs.log_text import strip_launcher
 from conformance.outputs.log_wrappers import unwrapped
-from conformance.outputs.nccl_channel import ROOT, Channel, channels_in
+from conformance.outputs.nccl_channel import ROOT, Channel, channels_in, without_trailer
+from conformance.outputs.nccl_tests_rows import parse_rank
 from conformance.outputs.nccl_writers import Segment, segments
 from conformance.outputs.unreadable import Unreadable, readable_text
 
-_TRAILER = re.compile(r"\s(?:comm 0x\S{0,32} nRanks \d|<--|\[cite|#)")
 _COMM = re.compile(
     r"\brank (?P<rank>\d{1,7}) nRanks (?P<ranks>\d{1,7}) nNodes (?P<nodes>\d{1,6})"
     r" localRanks \d{1,6} localRank \d{1,6}(?: MNNVL (?P<mnnvl>\d))?"
 )
 _RANK = re.compile(r"\brank (\d{1,7}) nranks (\d{1,7})\b")
 _RCCL_RANKS = re.compile(r"\bcomm 0x\S{0,32} nRanks (\d{1,7})")
-_TEST_RANK = re.compile(r"#\s{1,8}Rank\s{1,8}(\d{1,7})\s.{0,80}?\bon\s{1,12}(\S{1,253})\s{1,8}device\b")
 _VERSION = re.compile(r"\b((?:NCCL|RCCL) version :?\s?[^\s]{1,64})")
 _USING = re.compile(r"Using network (.{1,64})\Z")
 _ASSIGNED = re.compile(r"Assigned NET plugin (.{1,64}?) to comm")
@@ -150,8 +149,8 @@ class _Reading:
         if channels:
             self.ranks += [int(match[1]) for match in _RCCL_RANKS.finditer(text)]
             return
-        if rank := _TEST_RANK.match(text):
-            self.placement.setdefault(int(rank[1]), rank[2])
+        if rank := parse_rank(text):
+            self.placement.setdefault(rank[0], rank[1])
             self.recognised += 1
         if "NCCL" in line or text.startswith(("Using network ", "NET/", "Connected all ", "# nThread")):
             self.recognised += 1
@@ -179,7 +178,7 @@ class _Reading:
             if host:
                 self.placement.setdefault(int(match[1]), host)
         if match := _USING.match(text) or _ASSIGNED.match(text):
-            self.networks[_TRAILER.split(match[1], maxsplit=1)[0].strip()] = None
+            self.networks[without_trailer(match[1]).strip()] = None
         elif match := _HCA.match(text):
             hca = Hca(match["network"], int(match["index"]), match["name"], match["state"] == "Enabled", host)
             self.hcas[(hca.network, hca.index, hca.name, host)] = hca
@@ -189,7 +188,7 @@ class _Reading:
             found = {int(index): Adapter(name, link, self.speeds.get((host, name), 0.0)) for index, name, link in _DEVICE.findall(text)}
             self.adapters.setdefault(host, {}).update(found)
         elif match := _ENV.match(text):
-            self.environment[match[1]] = _TRAILER.split(match[2], maxsplit=1)[0].strip().removesuffix(".")
+            self.environment[match[1]] = without_trailer(match[2]).strip().removesuffix(".")
         elif match := _PROVIDER.search(text):
             self.provider = match[1]
         elif _MNNVL.match(text):

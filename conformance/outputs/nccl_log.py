@@ -106,13 +106,9 @@ def uncovered(log: NcclLog, placement: Mapping[int, str] | None = None) -> list[
 
 
 def one_way_nodes(log: NcclLog, placement: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
-    """Node pairs (from, to) with network channels from the first to the second and none back, sorted."""
+    """Node pairs (from, to) with channels from the first to the second and none back, sorted: a ring and a tree use both ways."""
     where = log.placement if placement is None else placement
-    pairs = {
-        (where[line.src], where[line.dst])
-        for line in log.net_channels
-        if line.src in where and line.dst in where and where[line.src] != where[line.dst]
-    }
+    pairs = {(where[line.src], where[line.dst]) for line in log.channels if line.src in where and line.dst in where}
     return sorted(pair for pair in pairs if pair[::-1] not in pairs)
 
 

@@ -14,11 +14,12 @@ import msgspec
 
 from conformance.outputs.log_text import log_lines
 from conformance.outputs.nccl_tests_json import as_table
-from conformance.outputs.nccl_tests_rows import Row, RowReader, number, parse_row
+from conformance.outputs.nccl_tests_rows import Row, RowReader, number, parse_rank, parse_row
 from conformance.outputs.unreadable import Unreadable
 
 __all__ = [
     "FACTORS",
+    "UNDECIDABLE_CODES",
     "NcclTests",
     "NcclTestsCode",
     "NcclTestsVerdict",
@@ -27,14 +28,14 @@ __all__ = [
     "factor_problem",
     "judge",
     "largest",
+    "measurement",
     "parse",
     "parse_row",
+    "participation",
+    "values",
 ]
 
 TOLERANCE = 0.02  # of busbw / algbw against the collective's factor (docs/facts/nccl.md#nccl-tests)
-_RANK = re.compile(
-    r"#\s{1,8}Rank\s{1,8}(\d{1,7})\s.{0,120}?\bon\s{1,24}(\S{1,253})\s{1,8}device\s{1,8}\d{1,4}\s(?:\[\S{1,32}\]\s?)?(.{0,120})"
-)
 _RANGE = re.compile(r"#.{0,64}\bminBytes (\d{1,20}) maxBytes (\d{1,20})")
 _BOUNDS = re.compile(r"#\s{0,4}Out of bounds values\s{0,4}:\s{0,4}(\d{1,20})\s{0,4}(OK|FAILED)?")
 _AVERAGE = re.compile(r"#\s{0,4}Avg bus bandwidth\s{0,4}:\s{0,4}(\S{1,32})(?:\s{1,4}(OK|FAILED))?")
@@ -73,6 +74,7 @@ class NcclTestsCode(StrEnum):
     INCOMPLETE = "INCOMPLETE"
 
 
+Problem = tuple[NcclTestsCode, str]
 UNDECIDABLE_CODES = frozenset({NcclTestsCode.CORRECTNESS_NOT_CHECKED, NcclTestsCode.INCOMPLETE})
 
 
@@ -145,8 +147,8 @@ def parse(text: str) -> NcclTests:
         stripped = stripped[start:]
         if "busbw" in stripped and "algbw" in stripped:
             header, error_column = True, "error" in stripped
-        elif rank := _RANK.match(stripped):
-            ranks.append((int(rank[1]), rank[2], rank[3].strip()))
+        elif rank := parse_rank(stripped):
+            ranks.append(rank)
         for name, pattern in (
             ("range", _RANGE),
             ("bounds", _BOUNDS),
@@ -236,32 +238,50 @@ def judge(run: NcclTests, *, minimum_busbw: float | None = None, ranks: int | No
     return NcclTestsVerdict(code, message, facts)
 
 
-def _code(run: NcclTests, row: Row | None, minimum: float | None, ranks: int | None) -> tuple[NcclTestsCode, str]:
+def _code(run: NcclTests, row: Row | None, minimum: float | None, ranks: int | None) -> Problem:
+    found = [problem for problem in (participation(run, ranks), values(run), measurement(run, ranks)) if problem is not None]
     if run.failures:
         return NcclTestsCode.FAILED, f"the run failed: {run.failures[0][:200]}"
-    if row is None or row.out_of_place.busbw <= 0:
-        return NcclTestsCode.NO_MEASUREMENT, "no row with a bandwidth: the run measured nothing"
-    if run.wrong or run.out_of_bounds or run.out_of_bounds_failed:
-        return NcclTestsCode.WRONG_VALUES, f"{run.wrong or run.out_of_bounds or 'some'} wrong values"
-    repeated = len(run.rank_lines) - len({rank for rank, _, _ in run.rank_lines})
-    if repeated and len(run.rank_lines) > 1 and {rank for rank, _, _ in run.rank_lines} == {0}:
-        return (
-            NcclTestsCode.RANKS_MISMATCH,
-            f"{len(run.rank_lines)} independent runs of rank 0: the launcher and the binary do not share MPI",
-        )
-    if ranks is not None and run.rank_lines and run.ranks != ranks:
-        return NcclTestsCode.RANKS_MISMATCH, f"{run.ranks} ranks took part, {ranks} were asked for"
-    if problem := factor_problem(run, ranks):
-        return NcclTestsCode.INCONSISTENT, problem
-    measured = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes"
-    if run.max_bytes is not None and row.size < run.max_bytes:
-        return NcclTestsCode.NO_MEASUREMENT, f"largest row is {row.size} bytes, {run.max_bytes} were asked for: the run stopped early"
+    if failed := next((problem for problem in found if problem[0] not in UNDECIDABLE_CODES), None):
+        return failed
+    measured = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes" if row else ""
     if run.average_failed:
         return NcclTestsCode.BELOW_MINIMUM, f"nccl-tests' own minimum was missed (average {run.average} GB/s)"
-    if minimum is not None and row.out_of_place.busbw < minimum:
+    if minimum is not None and row is not None and row.out_of_place.busbw < minimum:
         return NcclTestsCode.BELOW_MINIMUM, f"{measured}, expected at least {minimum:g} GB/s"
-    if run.wrong is None:
-        return NcclTestsCode.CORRECTNESS_NOT_CHECKED, f"{measured}, but values were not checked (#wrong N/A)"
-    if run.out_of_bounds is None:
-        return NcclTestsCode.INCOMPLETE, f"{measured}, but the run's last lines are missing"
+    if found:
+        return found[0][0], f"{measured}, but {found[0][1]}"
     return NcclTestsCode.OK, f"{measured}, no wrong values"
+
+
+def participation(run: NcclTests, asked: int | None = None) -> Problem | None:
+    """Why other ranks took part than those that were asked for, each once; nothing where the output lists none."""
+    seen = [rank for rank, _, _ in run.rank_lines]
+    if len(seen) > 1 and set(seen) == {0}:
+        return NcclTestsCode.RANKS_MISMATCH, f"{len(seen)} independent runs of rank 0: the launcher and the binary do not share MPI"
+    if asked is None or not seen or sorted(seen) == list(range(asked)):
+        return None
+    return NcclTestsCode.RANKS_MISMATCH, f"{len(set(seen))} ranks in {len(seen)} lines took part, {asked} were asked for"
+
+
+def values(run: NcclTests) -> Problem | None:
+    """Why values are wrong, or are not known to be right."""
+    if run.wrong or run.out_of_bounds or run.out_of_bounds_failed:
+        return NcclTestsCode.WRONG_VALUES, f"{run.wrong or run.out_of_bounds or 'some'} wrong values"
+    if run.wrong is None:
+        return NcclTestsCode.CORRECTNESS_NOT_CHECKED, "values were not checked (#wrong is N/A or absent)"
+    if run.out_of_bounds is None:
+        return NcclTestsCode.INCOMPLETE, "the run's last lines are missing, so not all values were checked"
+    return None
+
+
+def measurement(run: NcclTests, ranks: int | None = None) -> Problem | None:
+    """Why the largest size was not measured."""
+    row = largest(run)
+    if row is None or row.out_of_place.busbw <= 0:
+        return NcclTestsCode.NO_MEASUREMENT, "no row with a bandwidth: the run measured nothing"
+    if run.max_bytes is not None and row.size < run.max_bytes:
+        return NcclTestsCode.NO_MEASUREMENT, f"the run stopped at {row.size} of {run.max_bytes} bytes, so the largest size was not measured"
+    if problem := factor_problem(run, ranks):
+        return NcclTestsCode.INCONSISTENT, f"the figures contradict each other: {problem}"
+    return None

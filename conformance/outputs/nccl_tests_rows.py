@@ -12,6 +12,9 @@ _MAX_PREFIX = 6
 _TYPE = re.compile(r"[a-z][a-z0-9_]{1,31}\Z")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z")
 _TIME = re.compile(r"\d\d:\d\d:\d\d\Z")
+_RANK = re.compile(
+    r"#\s{1,8}Rank\s{1,8}(\d{1,7})\s.{0,120}?\bon\s{1,24}(\S{1,253})\s{1,8}device\s{1,8}\d{1,4}(?:\s(?:\[\S{1,32}\]\s?)?(.{0,120}))?"
+)
 _BEGINNING = re.compile(
     r"(?:\S{1,64}\s{1,24}){0,3}?(?P<row>\d{1,20}\s{1,24}\d{1,20}\s{1,24}[a-z][a-z0-9_]{1,31}"
     r"(?:\s{1,24}[a-z][a-z0-9_]{1,31})?(?:\s{1,24}-?\d{1,7}(?![\d.]))?)"
@@ -55,6 +58,12 @@ def _half(fields: list[str]) -> Half | None:
     if (wrong is None and fields[3] != "N/A") or any(number is None or number < 0 for number in numbers):
         return None
     return Half(numbers[0] or 0.0, numbers[1] or 0.0, numbers[2] or 0.0, wrong)
+
+
+def parse_rank(line: str) -> tuple[int, str, str] | None:
+    """Rank, host and device's name of a ``# Rank`` line; None for any other line."""
+    match = _RANK.match(line)
+    return (int(match[1]), match[2], (match[3] or "").strip()) if match else None
 
 
 def parse_row(line: str) -> Row | None:
