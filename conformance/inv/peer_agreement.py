@@ -17,7 +17,7 @@ from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok
 
-_DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version", "amd.com/gpu.driver-src-version")
+DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version", "amd.com/gpu.driver-src-version")
 _DRIVER_PARTS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
 _FIRMWARE = ("*firmware*", "*vbios*")
 _SOURCE = "status.capacity, ResourceSlices, node labels, status.nodeInfo, pods of agents"
@@ -38,7 +38,7 @@ def check_peers(scope: Scope) -> Iterator[Finding]:
             yield not_judged(subject(pool[0]), message=message, source=_SOURCE)
             continue
         counts = _unlike_counts({node.name: _counts(scope, node) for node in pool})
-        versions = _unlike_versions({node.name: {**_versions(node, firmware), **images.get(node.name, {})} for node in pool})
+        versions = unlike_versions({node.name: {**_versions(node, firmware), **images.get(node.name, {})} for node in pool})
         for node in pool:
             yield _judge(scope, node, len(pool), _refused(scope, counts[node.name]), _refused(scope, versions[node.name]))
 
@@ -66,7 +66,7 @@ def _unlike_counts(table: Mapping[str, Mapping[str, int]]) -> Differences:
     return {name: {what: f"offers {own or 'no'} {what}, {others}" for what, (own, others) in row.items()} for name, row in found.items()}
 
 
-def _unlike_versions(table: Mapping[str, Mapping[str, str]]) -> Differences:
+def unlike_versions(table: Mapping[str, Mapping[str, str]]) -> Differences:
     """Versions that differ from the pool's. A node that tells none differs in none: what it lacks is judged elsewhere."""
     found = _unlike(table, None, lambda counted: max(counted, key=lambda version: (counted[version], version)))
     return {name: {what: f"has {what} {own}, {others}" for what, (own, others) in row.items()} for name, row in found.items()}
@@ -104,13 +104,19 @@ def _counts(scope: Scope, node: Node) -> dict[str, int]:
 def _versions(node: Node, firmware: Iterable[str]) -> dict[str, str]:
     """Versions that a node's labels and its kubelet tell; ``firmware`` are keys of labels about it."""
     labels = node.metadata.label
-    driver = next((labels[key] for key in _DRIVER_LABELS if labels.get(key)), "")
+    driver = next((labels[key] for key in DRIVER_LABELS if labels.get(key)), "")
     found = {
-        "driver": driver or ".".join(labels[key] for key in _DRIVER_PARTS if labels.get(key)),
+        "driver": driver or driver_of_parts(node),
         "kernel": node.status.node_info.kernel_version,
         **{key: labels[key] for key in firmware if key in labels},
     }
     return {name: value for name, value in found.items() if value}
+
+
+def driver_of_parts(node: Node) -> str:
+    """The driver's version by the labels of its parts; empty without any."""
+    labels = node.metadata.label
+    return ".".join(labels[key] for key in _DRIVER_PARTS if labels.get(key))
 
 
 def _images(scope: Scope) -> dict[str, dict[str, str]]:

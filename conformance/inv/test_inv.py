@@ -10,6 +10,8 @@ from conformance.inv.judged_nodes import check_judged
 from conformance.inv.peer_agreement import check_peers
 from conformance.inv.rights import ask_rights, check_custom_kinds, check_rights, rights
 from conformance.inv.skew import check_skew
+from conformance.inv.versions import check_versions
+from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
@@ -37,6 +39,12 @@ def test_the_caller_may_do_what_the_selected_requirements_need(judge: Evidence, 
     """The account that runs the suite has every right that the selected requirements need."""
     judge(check_rights(ask_rights(cluster, rights(needs, snapshot))))
     judge(check_custom_kinds(snapshot, needs))
+
+
+@requirement("INV-04")
+def test_nodes_of_one_product_run_the_same_driver(judge: Evidence, scope: Scope, documents_too: NodeDocuments) -> None:
+    """Nodes of one product run the same driver and programs, and sources of one node agree about them."""
+    judge(unless_settling(scope, check_versions(scope, documents_too)))
 
 
 @requirement("INV-05")

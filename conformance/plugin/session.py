@@ -26,6 +26,7 @@ from conformance.probes.node_documents import DocumentsOnce, NodeDocuments
 from conformance.requirement import Needs, Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.probes.workspace import Output, Workspace
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
@@ -274,6 +275,18 @@ def workspace(request: pytest.FixtureRequest, _workspace: Workspace) -> Iterator
 def documents(request: pytest.FixtureRequest, scope: Scope, workspace: Workspace) -> NodeDocuments:
     """What the drivers of the chosen nodes say, read once in a run."""
     return _state(request).documents.get(scope, workspace)
+
+
+@pytest.fixture
+def documents_too(request: pytest.FixtureRequest, snapshot: Snapshot) -> NodeDocuments:
+    """The same for a requirement that judges without them too: none where the run may not ask drivers, or found no way to."""
+    if _state(request).options.access is not Access.HARDWARE or snapshot.offline:
+        return NodeDocuments()
+    try:
+        found: NodeDocuments = request.getfixturevalue("documents")
+    except (ApiTrouble, Inconclusive, NotApplicable):
+        return NodeDocuments()
+    return found
 
 
 @contextmanager
