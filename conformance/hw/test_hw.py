@@ -6,10 +6,17 @@ from conformance.devices.peers import pools_of_peers
 from conformance.hw.answers import check_answers, check_refused
 from conformance.hw.firmware import firmware_judge
 from conformance.hw.judging import fabric, host_link, memory, per_device, recovery, slowdown, use
+from conformance.hw.kernel_errors import kernel_errors
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from fixtures.verdict.findings import Evidence
+
+
+@requirement("HW-01")
+def test_no_kernel_log_has_a_fatal_xid_of_late(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
+    """No kernel log of a node has a fatal Xid of late."""
+    judge(judged(scope, documents, kernel_errors(scope.policy.hardware.xid_hours)))
 
 
 @requirement("HW-02")

@@ -363,6 +363,8 @@ class Hardware(Section, frozen=True, kw_only=True):
 
     persistence: bool | None = None
     """Whether persistence mode must be on (true) or off (false); None: it is not judged."""
+    xid_hours: Duration = 24
+    """How long ago an Xid in a node's kernel log may be for it to count, in hours."""
 
 
 class Probes(Section, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import pytest
 from conformance.hw import product_links
 from conformance.hw.firmware import firmware_judge
 from conformance.hw.judging import fabric, host_link, memory, per_device, recovery, slowdown, use
+from conformance.hw.kernel_errors import kernel_errors
 from conformance.probes.node_documents import NodeDocument
 from fixtures.nodeprobe.document import (
     Clocks,
@@ -215,6 +216,57 @@ def test_a_link_that_the_driver_does_not_know_is_read_from_sysfs() -> None:
     driver = a_driver("AMD Instinct MI300X", 1)
     [found] = per_device(host_link, "")(of_driver(driver, host=Host(pci=[function])))
     assert (found.cause, "8 of 16 lanes" in found.message) == ("HostLinkBelowMaximum", True)
+
+
+HARMLESS = (
+    "[999990.1] NVRM: Xid (PCI:0000:10:00): 31, pid=7, name=python, Ch 00000008, MMU Fault",
+    "[999991.1] NVRM: Xid (PCI:0000:10:00): 45, pid=7, name=python, Ch 00000008",
+    "[999992.1] NVRM: Xid (PCI:0000:11:00 GPU-I:05): 43, pid=8, name=python, Ch 00000010",
+    "[1.5] NVRM: Xid (PCI:0000:12:00): 119, pid=9, Timeout after 6s of waiting for RPC response from GPU0 GSP!",
+    "[999993.1] mlx5_core 0000:1a:00.0 ens1: Link up",
+)
+
+
+LOGS = [
+    (["NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."], "NodeNeedsReboot"),
+    (["NVRM: GPU 0000:10:00.0: GPU has fallen off the bus."], "NodeNeedsReboot"),
+    (["NVRM: Xid (PCI:0000:10:00): 119, pid=1, Timeout after 6s of waiting for RPC response"], "DeviceNeedsReset"),
+    (["NVRM: Xid (PCI:0000:10:00): 48, pid=1, DBE"], "DeviceNeedsReset"),
+    (["NVRM: Xid (PCI:0000:10:00): 142, unrecoverable"], "DeviceNeedsReplacement"),
+    (
+        ["NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"],
+        "NodeNeedsReboot",
+    ),
+    (
+        ["NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"],
+        "DeviceNeedsReset",
+    ),
+    (["nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"], "RecoveryAsked"),
+    (["NVRM: Xid (PCI:0000:10:00): 999, something new"], "NotUnderstood"),
+    (["[10.0] NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."], ""),  # 11 days ago: the device answers since
+    (
+        [
+            "NVRM: Xid (PCI:0000:10:00): 119, Timeout",
+            "NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+        ],
+        "",
+    ),
+    # https://github.com/NVIDIA/NVSentinel/pull/1629: one crashed job raised Xid 45 on 77 healthy nodes
+    (["NVRM: Xid (PCI:0000:10:00): 45, pid=1, Ch 00000001"] * 40, ""),
+    (["NVRM: Xid (PCI:0000:10:00): 63, Row Remapper: New row marked for remapping"], ""),
+]
+
+
+@pytest.mark.parametrize(("log", "cause"), LOGS)
+def test_the_kernel_log_is_judged_by_the_catalogue_of_xids(log: list[str], cause: str) -> None:
+    lines = [line if line.startswith("[") else f"[999000.0] {line}" for line in (*log, *HARMLESS)]
+    found = list(kernel_errors(24)(of_driver(a_driver(H100, 4), host=Host(kernel_log=lines, uptime=1e6))))
+    assert {finding.cause for finding in found} - {""} == ({cause} if cause else set())
+    assert found[1].outcome is Outcome.OK, "its neighbour is well"
+
+
+def test_a_log_that_nobody_may_read_proves_nothing() -> None:
+    assert [finding.outcome for finding in kernel_errors(24)(of_driver(a_driver(H100)))] == [Outcome.NOT_JUDGED]
 
 
 def test_firmware_is_compared_among_parts_of_one_board() -> None:
