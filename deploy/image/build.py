@@ -25,7 +25,7 @@ from fixtures.kubernetes.pod_resources import PROGRAM
 ROOT = Path(__file__).resolve().parents[2]
 UV = ROOT / ".tools" / "bin" / "uv"
 SUITE = "bookworm"
-PACKAGES = ("python3-minimal", "libpython3-stdlib", "tzdata", "util-linux")
+PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "tzdata", "util-linux")
 PYTHON = (3, 11)
 """The Python of the Debian release."""
 
