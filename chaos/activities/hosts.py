@@ -68,7 +68,7 @@ def kubelet_unit() -> str:
     Where no injector pod runs, nothing could be read back: this finds it out before anything is armed.
     """
     node = node_target().name
-    found = kubelet_units(run(FIND_KUBELET).output)
+    found = kubelet_units(run(FIND_KUBELET, good=(0, 1)).output)
     if len(found) != 1:
         raise ActivityFailed(f"expected one unit of systemd that runs the kubelet of {node}, found {', '.join(found) or 'none'}")
     if not KUBELET_UNIT.fullmatch(found[0]):

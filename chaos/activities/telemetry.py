@@ -35,9 +35,7 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
         raise ActivityFailed("there is no standalone host engine to inject into")
     index = int(target.facts["index"])
     length = int(acting.plan.seconds.get(seconds, 60))
-    once = " && ".join(f"dcgmi test --inject --gpuid {index} -f {field} -v {value} --offset 1" for field, value in sorted(values.items()))
-    script = f"{once} || exit 9; echo injected; n=0; while [ $n -lt {length} ]; do n=$((n+1)); sleep 1; {once} >/dev/null; done"
-    pod = _injecting_pod(target.name, engine.images[0], script, length + 30)
+    pod = _injecting_pod(target.name, engine.images[0], injection(values, index, length), length + 30)
     cleared: ClearedArgs = cleared_args(acting.cluster, target.name, names_of(target.facts))
     with acting.fault("node.cleared", cleared) as reaction, acting.fault("agent.restarted", restarted(restart)) as detector:
         created = create("pods", pod, host_namespace(), preparation=False, grace=0)
@@ -56,6 +54,12 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
         detector.applied(detail)
         reaction.applied(detail)
     return {**target_record(target), **detail}
+
+
+def injection(values: dict[int, str], index: int, length: int) -> str:
+    """A script that writes values for a GPU once, says so or ends with 9, and writes them again each second for so many seconds."""
+    once = " && ".join(f"dcgmi test --inject --gpuid {index} -f {field} -v {value} --offset 1" for field, value in sorted(values.items()))
+    return f"{once} || exit 9; echo injected; n=0; while [ $n -lt {length} ]; do n=$((n+1)); sleep 1; {once} >/dev/null; done"
 
 
 def write_kernel_lines(lines: list[str]) -> dict[str, Any]:

@@ -17,7 +17,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin:/r
 KUBELETS = ("kubelet", "kubelite", "k3s", "k3s-agent", "k3s-server", "hyperkube")
 """Names of processes that are a kubelet, or have one inside."""
 
-FIND_KUBELET = ("sh", "-c", f"for pid in $(pgrep -x '{'|'.join(KUBELETS)}'); do cat /proc/$pid/cgroup; done")
+FIND_KUBELET = (
+    "sh",
+    "-c",
+    f"for name in {' '.join(KUBELETS)}; do for pid in $(pgrep -x $name); do cat /proc/$pid/cgroup; done; done",
+)
 """Prints the control groups of every kubelet of the host, of those in containers too."""
 
 DRIVER_ROOT = "/run/nvidia/driver"

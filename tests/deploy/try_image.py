@@ -14,11 +14,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from chaos.cluster.host_programs import PATH
+from chaos.cluster.injector import HOST
+
+NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--mount-proc")
 MOUNTS = """set -e
 mount --bind {root} {root}
 mount -o remount,bind,ro {root}
 mount -t tmpfs tmpfs {root}/tmp
 mount --rbind /dev {root}/dev
+mount --rbind /proc {root}/proc
 ip link set lo up 2>/dev/null || true
 """
 
@@ -45,7 +50,7 @@ def unpack(archive: Path, root: Path) -> dict[str, Any]:
 
 
 def main(archive: Path) -> int:
-    """Help, a whole run on the simulated cluster, and a write to the root that must fail."""
+    """Help, a whole run on the simulated cluster, what injectors need, and a write to the root that must fail."""
     if os.geteuid() != 0:
         print("not root: the image was built and not tried")
         return 0
@@ -55,17 +60,18 @@ def main(archive: Path) -> int:
         config = unpack(archive, root)
         inside = ["env", "-i", *config["Env"], "chroot", f"--userspec={config['User']}", str(root)]
         entry = [*inside, *config["Entrypoint"]]
+        host = ["env", "-i", f"PATH={PATH}", "chroot", str(root), *HOST]  # as an injector does: root, into namespaces of process 1
         script = MOUNTS.format(root=shlex.quote(str(root)))
         for command in (
             [*entry, "--help"],
             [*entry, "run", "--simulate", "healthy", "--read-only", "--report-dir", "/tmp/report"],
             [*inside, "/usr/bin/kubelet-podresources", "--help"],
-            [*inside, "/usr/bin/nsenter", "--version"],
+            [*host, "sh", "-c", "test -x /bin/sh"],
             [*inside, "/usr/bin/python3", "-c", "import grpc"],
             [*inside, "/usr/bin/python3", "-c", "import os; assert os.getuid() == 65532; assert not os.access('/opt', os.W_OK)"],
         ):
             script += shlex.join(command).replace("chroot", "/usr/sbin/chroot", 1) + " >/dev/null\n"
-        done = subprocess.run(["unshare", "--mount", "--net", "bash", "-c", script], check=False)
+        done = subprocess.run(["unshare", *NAMESPACES, "bash", "-c", script], check=False)
     print("tried: the image runs as its user on a read-only root" if done.returncode == 0 else "the image does not run")
     return done.returncode
 

@@ -7,7 +7,6 @@ device, systemd's own words.
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,16 +17,20 @@ import msgspec
 import pytest
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.act.canary_pods import HOLD
-from chaos.activities import devices, hosts, telemetry
+from chaos.act.canary_pods import HOLD, worker_script
+from chaos.activities import devices, hosts, ranks, telemetry
 from chaos.cluster.gpu_names import kernel_address
 from chaos.cluster.host_programs import FIND_KUBELET, KUBELETS, nvidia_smi
 from chaos.cluster.injector import HostResult
 from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, KubeletArgs
 from chaos.model.plan import Target
+from chaos.observe.signals.pods import beat_in, uuids_in
 from fixtures.cluster.client import Cluster
 from tests.chaos.hosts.throw_away_root import Root
 from tests.chaos.ledger.simulated_cluster import RUN, acting, ledger, world
+from tests.samples import sample
+
+pytestmark = pytest.mark.test_all
 
 UUID, LOST = "GPU-31b7f2c0-55c3-0a4b-9f0e-6a1f5b7c8d9e", "GPU-8dbb5e94-1c6f-7d68-2a9d-0e3c3d6d4f1a"
 IN_USE = """The following GPUs could not be reset:
@@ -91,7 +94,7 @@ GROUPS = {
 def test_the_unit_that_runs_a_kubelet_is_restarted(
     groups: str, unit: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root.program("pgrep", "812\n4711")
+    root.program("pgrep", "812\n4711", ("", 1))
     root.file("/proc/812/cgroup", f"{groups}\n")
     root.file("/proc/4711/cgroup", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope/system.slice/kubelet.service\n")
     since = "ActiveEnterTimestampMonotonic="
@@ -117,13 +120,12 @@ def test_the_unit_that_runs_a_kubelet_is_restarted(
 def test_a_host_without_one_unit_of_a_kubelet_is_left_alone(
     groups: list[str], why: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root.program("pgrep", ("\n".join(str(number) for number in range(len(groups))), 0 if groups else 1))
+    root.program("pgrep", ("\n".join(str(number) for number in range(len(groups))), 0 if groups else 1), ("", 1))
     for number, text in enumerate(groups):
         root.file(f"/proc/{number}/cgroup", f"{text}\n")
     with experiment(tmp_path, root, monkeypatch):
-        for act in (hosts.restart_kubelet, lambda: hosts.stop_kubelet("outage")):
-            with pytest.raises(ActivityFailed, match=why):
-                act()
+        with pytest.raises(ActivityFailed, match=why):
+            hosts.restart_kubelet()
     assert not calls_of(root, "systemd-run", "systemctl")
 
 
@@ -134,8 +136,8 @@ def test_a_process_of_that_name_is_found(name: str, tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nread x\n")
     program.chmod(0o755)
     with subprocess.Popen([str(program)], stdin=subprocess.PIPE) as process:
-        pattern = shlex.split(FIND_KUBELET[-1].partition("$(")[2].partition(")")[0])
-        found = subprocess.run([*pattern, "-P", str(os.getpid())], capture_output=True, text=True, check=False).stdout.split()
+        asked = [word.replace("$name", name) for word in FIND_KUBELET[-1].partition("$(")[2].partition(")")[0].split()]
+        found = subprocess.run([*asked, "-P", str(os.getpid())], capture_output=True, text=True, check=False).stdout.split()
         assert process.stdin is not None
         process.stdin.close()
     assert found == [str(process.pid)]
@@ -144,7 +146,7 @@ def test_a_process_of_that_name_is_found(name: str, tmp_path: Path) -> None:
 def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(
     root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root.program("pgrep", "812")
+    root.program("pgrep", "812", ("", 1))
     root.file("/proc/812/cgroup", "0::/system.slice/k3s-agent.service\n")
     root.program("systemctl", "active")
     root.program("systemd-run", "Running timer as unit: x.timer")
@@ -169,7 +171,7 @@ def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(
 
 
 def test_a_kubelet_whose_start_could_not_be_armed_is_not_stopped(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root.program("pgrep", "812")
+    root.program("pgrep", "812", ("", 1))
     root.file("/proc/812/cgroup", "0::/system.slice/kubelet.service\n")
     root.program("systemctl", ("inactive", 3))
     root.program("systemd-run", "Running timer as unit: x.timer")
@@ -337,3 +339,36 @@ def test_a_line_in_the_kernel_log_has_the_drivers_form(root: Root, tmp_path: Pat
         root.program("dmesg", "[  12.345678] something else")
         with pytest.raises(ActivityFailed, match="shows 0 of 1 lines"):
             telemetry.write_kernel_lines([line])
+
+
+# -- scripts of pods -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_lists_its_devices_and_beats(root: Root) -> None:
+    root.program("nvidia-smi", sample("nvidia-smi-L-1"))
+    said = root.run(("timeout", "2", "sh", "-c", worker_script(0.02))).output
+    assert uuids_in(said) == uuids_in(sample("nvidia-smi-L-1")) != []
+    assert beat_in(said) is not None
+    root.program("nvidia-smi", ("Failed to initialize NVML: Unknown Error", 255))
+    assert root.run(("sh", "-c", worker_script(0.02))).exit_code == 3
+
+
+@pytest.mark.parametrize(("code", "injected"), [(0, True), (239, False)])
+def test_a_value_goes_into_dcgms_cache_again_and_again(code: int, injected: bool, root: Root) -> None:
+    root.program("dcgmi", ("Successfully injected field info." if injected else "Error: unable to establish a connection", code))
+    done = root.run(("sh", "-c", telemetry.injection({84: "0", 230: "79"}, 3, 1)))
+    assert ("injected" in done.output.splitlines(), done.exit_code) == (injected, 0 if injected else 9)
+    once = [f"dcgmi test --inject --gpuid 3 -f {field} --offset 1" for field in ("84 -v 0", "230 -v 79")]
+    assert root.calls == (once * 2 if injected else once[:1])
+
+
+def test_a_rank_is_found_by_its_marker_and_who_asks_is_not(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the real ``pgrep``, which matches as ``pkill`` does."""
+    with experiment(tmp_path, root, monkeypatch):
+        marker, pattern = ranks.marker("0"), ranks.pattern("0")
+    with subprocess.Popen(["sh", "-c", "read x", marker], stdin=subprocess.PIPE) as process:
+        asking = f"pgrep -f '{pattern}' -P {os.getpid()}; true"
+        found = subprocess.run(["sh", "-c", asking], capture_output=True, text=True, check=True).stdout.split()
+        assert process.stdin is not None
+        process.stdin.close()
+    assert found == [str(process.pid)]
