@@ -77,20 +77,6 @@ def test_what_the_command_saves_is_judged_as_the_cluster_is(saved: Saved, tmp_pa
 
 
 @needs_kubectl
-def test_a_kind_that_was_not_saved_is_listed(saved: Saved, tmp_path: Path) -> None:
-    folder = tmp_path / "less"
-    shutil.copytree(saved.folder, folder)
-    for name in ("clusterpolicies.nvidia.com", "podgroups.scheduling.volcano.sh"):
-        (folder / f"{name}.json").unlink()
-    done, results = saved.judged(tmp_path, folder)
-    for id_ in ("OPS-01", "GANG-01", "MIG-05"):
-        assert results[id_].reason_code == "NotInSnapshot"
-    said = "the snapshot holds no nvidia.com/clusterpolicies, scheduling.volcano.sh/podgroups (2 kinds that requirements read)"
-    assert said in " ".join(done.output.split())
-    assert any(said in note for note in done.scope.notes)
-
-
-@needs_kubectl
 def test_a_list_that_was_refused_is_a_kind_that_was_not_saved(saved: Saved, tmp_path: Path) -> None:
     """The shell leaves an empty file of it. A kind that is not served was asked for by nobody, so that the others were saved."""
     folder = tmp_path / "less"

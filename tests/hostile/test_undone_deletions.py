@@ -83,12 +83,3 @@ def test_a_pod_that_goes_late_holds_no_devices_any_more(tmp_path: Path) -> None:
         assert ["pods" in line for line in workspace.pods_left()] == [True]
         cluster.patch("pods", "p", {"metadata": {"finalizers": None}}, namespace)
         assert workspace.pods_left() == []
-
-
-def test_what_a_finalizer_holds_is_waited_for(tmp_path: Path) -> None:
-    with served(tmp_path, definitions("kueue")) as (cluster, _):
-        workspace = Workspace(cluster, RUN)
-        workspace.create(FLAVORS, {**FLAVOR, "metadata": {"name": "f", "finalizers": ["example.com/held"]}})
-        begun = time.monotonic()
-        assert [item.key for item in owned.remove(cluster, left(cluster), seconds=1.5)] == [FLAVORS]
-        assert time.monotonic() - begun >= 1.5

@@ -18,7 +18,6 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, fetch, ledger, namespace, recover, soon, world
 from tests.hostile.faults import effects
-from tests.hostile.faults.experiments import under
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.watching import PATIENCE
@@ -186,19 +185,3 @@ def test_an_entry_that_no_file_of_the_run_holds_is_still_an_attack(tmp_path: Pat
         done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
         assert [f"entry {RUN}/A4/1" in line for line in done.forged] == [True]
         assert done.restored == 0
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [
-        (fault("delete", "namespaces", "done, and an empty body"), fault("get", "namespaces", "never arrived", skip=12)),
-        (fault("delete", "*", "done, and a sign-in page", skip=1, times=6),),
-        (fault("patch", "configmaps", "a sign-in page", skip=2, times=ALWAYS),),
-        (fault("delete", "namespaces", "503", times=ALWAYS),),
-    ],
-    ids=lambda faults: "; ".join(f"{met.name} of {met.verb} {met.resource}" for met in faults),
-)
-def test_an_experiment_leaves_nothing_that_it_does_not_tell(tmp_path: Path, faults: tuple[Fault, ...]) -> None:
-    outcome = under(faults, tmp_path)
-    assert outcome.befell > 0
-    assert outcome.wrong == []

@@ -27,38 +27,6 @@ def managers(answer: Answer) -> dict[tuple[str, str], dict[str, Any]]:
     return {(item["manager"], item["operation"]): item["fieldsV1"] for item in answer.body["metadata"]["managedFields"]}
 
 
-def test_apply_creates_and_then_updates(web: Web) -> None:
-    first = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "one")
-    assert first.status == 201
-    assert managers(first) == {("one", "Apply"): {"f:data": {"f:a": {}}}}
-    second = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2", "b": "3"}), "one")
-    assert (second.status, second.body["data"]) == (200, {"a": "2", "b": "3"})
-    same = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2", "b": "3"}), "one")
-    assert same.version == second.version
-
-
-def test_a_field_of_another_manager_conflicts_unless_forced(web: Web) -> None:
-    apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "one")
-    answer = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2"}), "two")
-    assert (answer.status, answer.body["reason"]) == (409, "Conflict")
-    assert answer.body["message"] == 'Apply failed with 1 conflict: conflict with "one": .data.a'
-    assert answer.body["details"]["causes"] == [{"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.a"}]
-    assert web.get(f"{CONFIG_MAPS}/c").body["data"] == {"a": "1"}
-    forced = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2"}), "two", "&force=true")
-    assert forced.body["data"] == {"a": "2"}
-    assert managers(forced) == {("two", "Apply"): {"f:data": {"f:a": {}}}}
-
-
-def test_the_same_value_is_shared(web: Web) -> None:
-    apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "one")
-    shared = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "two")
-    assert set(managers(shared)) == {("one", "Apply"), ("two", "Apply")}
-    left = apply(web, f"{CONFIG_MAPS}/c", config_map("c"), "one")
-    assert left.body["data"] == {"a": "1"}
-    gone = apply(web, f"{CONFIG_MAPS}/c", config_map("c"), "two")
-    assert gone.body.get("data", {}) == {}
-
-
 def test_an_ordinary_write_takes_fields_over(web: Web) -> None:
     apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1", "b": "1"}), "one")
     after = web("PATCH", f"{CONFIG_MAPS}/c?fieldManager=editor", {"data": {"a": "2"}}, MERGE)
