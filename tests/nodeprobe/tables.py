@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 Table = dict[str, str | int]
 
 
@@ -80,3 +83,73 @@ MACHINES: dict[str, Table] = {
     ),
     "l40s": machine(8, name="NVIDIA L40S", vbios="95.02.66.00.02", memory__total=48_305_799_168, pcie__max_generation=4),
 }
+
+
+def _mi300x(index: int) -> Table:
+    uuid = f"{index:02}ff74a1-0000-1000-8000-00000000000"
+    return {
+        "bdf": 0x10 + index << 8,
+        "parts": 8,
+        **{f"{part}.uuid": f"{uuid}{part}" for part in range(8)},
+        "-1.uuid": f"{uuid}0",
+        "memory.used": 1 << 30,
+        "compute": "CPX",
+        "memory.mode": "NPS4",
+        "ecc.corrected": 0,
+        "ecc.uncorrected": 0,
+    }
+
+
+def _max1550(index: int) -> Table:
+    return {
+        "name": "Intel(R) Data Center GPU Max 1550",
+        "serial": f"AB{index}",
+        "bus": 0x10 + index,
+        "modules": 2,
+        "memory.total": 64 << 30,
+        "memory.used": 1 << 30,
+        **dict.fromkeys(("pcie.generation", "pcie.max_generation"), 5),
+        **dict.fromkeys(("pcie.width", "pcie.max_width"), 16),
+    }
+
+
+def _numbered(device: Callable[[int], Table], count: int) -> Table:
+    return {f"{index}.{name}": value for index in range(count) for name, value in device(index).items()}
+
+
+OF_VENDORS: dict[str, Table] = {
+    "amd": {"count": 8, **_numbered(_mi300x, 8)},
+    "intel": {"count": 4, "driver": "1.6.32567", **_numbered(_max1550, 4)},
+}
+"""Healthy machines of other vendors: MI300X cut into partitions, and Max 1550."""
+
+_CARDS = {
+    "nvidia": {"class": "0x030200", "vendor": "0x10de"},
+    "amd": {
+        "class": "0x120000",
+        "vendor": "0x1002",
+        "uevent": "DRIVER=amdgpu",
+        "unique_id": "abc",
+        "vbios_version": "113-M3000100-102",
+        "product_name": "AMD Instinct MI300X OAM",
+        "mem_info_vram_total": str(192 << 30),
+        "mem_info_vram_used": "297000000",
+        "current_compute_partition": "SPX",
+        "current_memory_partition": "NPS1",
+        "ras/umc_err_count": "ue: 1\nce: 2",
+        "hwmon/hwmon7/power1_input": "143000000",
+        "hwmon/hwmon7/power1_cap": "750000000",
+        "hwmon/hwmon7/temp2_input": "41000",
+    },
+    "intel": {"class": "0x038000", "vendor": "0x8086", "uevent": "DRIVER=xe"},
+}
+"""What sysfs has of a card of each vendor."""
+
+
+def write_cards(root: Path, vendor: str, count: int) -> None:
+    """Files of ``count`` cards below ``root``."""
+    for index in range(count):
+        for name, text in _CARDS[vendor].items():
+            path = root / f"sys/bus/pci/devices/0000:{0x10 + index:02x}:00.0/{name}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text}\n")
