@@ -23,6 +23,7 @@ _FAILING = re.compile(
         (
             r"mixed local (?:Net|CollNet) device counts",
             r"async fatal event",
+            r"async (?:error )?event ?: ?port error",
             r"Got completion",
             r"Call to ibv_",
             r"Unable to register memory",

@@ -10,11 +10,13 @@ import pytest
 from conformance.net.figures import Figure, fabric_of, figure_of, measured
 from conformance.net.judging import judge_bandwidth
 from conformance.net.two_node_run import FabricRun
+from conformance.outputs import nccl_tests
 from conformance.policy.model import Network
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_policy
 from tests.net.logs import Via, a_run, adapters, gdr, nccl_log
 from tests.net.test_bandwidth import table
+from tests.samples import sample
 
 H100, A100, MI300X, GB200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB", "AMD_Instinct_MI300X_OAM", "NVIDIA-GB200"
 IB = (8, 400, "IB")
@@ -98,6 +100,18 @@ def test_a_node_that_lost_an_adapter_or_a_ports_speed_is_held_against_the_figure
 def test_without_the_speed_of_every_port_the_fabric_is_not_known() -> None:
     log = nccl_log(0, per_node=8, extra=adapters("net-fabric-0", skip="NET/IB: [3]"))
     assert fabric_of(a_run(log, log, per_node=8)).gbits is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fabric", "ranks"),
+    [("nccl-tests-1", "infiniband", 64), ("nccl-tests-2", "nvlink", 72), ("nccl-tests-5", "efa", 16), ("nccl-tests-6", "efa", 16)],
+)
+def test_real_tables_of_healthy_fabrics_reach_the_minimum_of_their_row(name: str, fabric: str, ranks: int) -> None:
+    product = "GB200" if fabric == "nvlink" else "H100"
+    (row,) = [row for row in measured() if (row.product, row.fabric, row.ranks) == (product, fabric, ranks)]
+    largest = nccl_tests.largest(nccl_tests.parse(sample(name)))
+    assert largest is not None
+    assert row.minimum <= largest.out_of_place.busbw
 
 
 def bandwidth(run: FabricRun, figure: Figure | None = None) -> Finding:

@@ -152,3 +152,31 @@ def test_an_nvlink_domain_over_both_nodes_conforms_where_it_is_accepted() -> Non
     domain = [log.replace("nNodes 2", "nNodes 1").replace("MNNVL 0", "MNNVL 1").replace("network IB", "network Socket") for log in logs]
     assert bad_messages(judged(a_run(*domain), "MNNVL")) == ""
     assert "MNNVL" in bad_messages(judged(a_run(*domain)))
+
+
+def one_side(source: int, target: int, direction: str) -> str:
+    return "NET/IB/1" if (source if direction == "send" else target) < 2 else "NET/IB/0/GDRDMA"
+
+
+@pytest.mark.parametrize(
+    ("run", "causes"),
+    [
+        # https://github.com/NVIDIA/nccl/issues/897: one of two machines has no peer memory module; each logs its own side
+        (run_of(one_side), {"TrafficNotDirect", "NodeWithoutFastPath"}),
+        # https://github.com/NVIDIA/nccl/issues/1676: an upgrade of the system takes GPUDirect from every adapter
+        (
+            run_of(lambda *_: "NET/IB/0", extra="net-fabric-0:1:1 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"),
+            {"TrafficNotDirect"},
+        ),
+        # https://github.com/NVIDIA/nccl/issues/905: a bad cable; all channels are direct and the link goes down and up
+        (run_of(extra="net-fabric-0:1:1 [0] net_ib.cc:1 NCCL WARN NET/IB : Got async event : port error"), {"NcclWarns"}),
+        # https://github.com/areal-project/AReaL/issues/639: TCP over the bond beside idle adapters
+        (run_of(lambda *_: "NET/Socket/0"), {"TrafficOverSockets"}),
+    ],
+)
+def test_what_others_reported_of_traffic_that_is_not_direct(run: FabricRun, causes: set[str]) -> None:
+    findings = judged(run)
+    assert {finding.cause for finding in findings if finding.outcome is Outcome.BAD} == causes
+    assert [str(one.subject) for one in findings if one.cause == "NodeWithoutFastPath"] == ["Node gpu-0"] * (
+        "NodeWithoutFastPath" in causes
+    )
