@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from conformance.probes.computing import COMPUTES, computing, fault_of, faulty, sample_fault, words_of
 from conformance.probes.running import ProbeResult
 from conformance.probes.visible_devices import SOURCE, VisibleDevices, visible_to
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
 
-def judge_holder(ran: ProbeResult, asked: int, resource: str) -> Finding:
-    """ISO-01, first half: the container that asked for ``asked`` devices sees exactly so many."""
+def judge_holder(ran: ProbeResult, asked: int, resource: str, *, shared: bool = False) -> Finding:
+    """ISO-01, first half: the container that asked for ``asked`` devices sees exactly so many, and they compute."""
     subject = ran.container("probe")
     sight = visible_to(ran)
     if isinstance(sight, str):
@@ -34,7 +35,7 @@ def judge_holder(ran: ProbeResult, asked: int, resource: str) -> Finding:
             cause="DevicesOpenToOthers" if seen > asked else "FewerDevicesThanAsked",
             message=f"it asked for {asked} of {resource} and sees {seen}: {more}",
         )
-    return ok(subject, observed=observed, expected=expected, source=SOURCE)
+    return computing(ok(subject, observed=observed, expected=expected, source=SOURCE), sight, shared=shared)
 
 
 def judge_unasked(ran: ProbeResult, container: str, subject: Subject, how: str, cause: str) -> Finding:
@@ -85,6 +86,31 @@ def judge_disjoint(ran: Mapping[str, ProbeResult], resource: str) -> Iterator[Fi
             yield undecided(subject, message="it ran alone, so there was nothing to compare", source=SOURCE)
         else:
             yield ok(subject, observed=observed, expected=expected, source=SOURCE)
+
+
+def judge_computing(ran: ProbeResult, count: int, resource: str, *, shared: bool = False) -> Finding:
+    """ISO-05: every device that a pod was given computes, by the compute check."""
+    source = "gpu-conformance compute in the container"
+    expected = f"{count} of {resource} given, and each {COMPUTES}"
+    sight = visible_to(ran)
+    if isinstance(sight, str) or sight.computed is None:
+        message = sight if isinstance(sight, str) else "the compute check did not run"
+        return undecided(ran.subject, cause="ProbeDidNotRun", message=message, source=source)
+    if (fault := fault_of(sight.computed, sight, shared=shared)) is not None:
+        return faulty(ran.subject, fault, expected, source)
+    if (found := len(sight.computed.devices)) < count:
+        message = f"it was given {count} of {resource}, and programs find {found} devices to compute on"
+        observed = f"{words_of(sight.computed)}; {sight.text}"
+        return bad(ran.subject, cause="DeviceDoesNotCompute", observed=observed, expected=expected, source=source, message=message)
+    return ok(ran.subject, observed=f"{words_of(sight.computed)} on node {ran.node}", expected=expected, source=source)
+
+
+def judge_sample(ran: ProbeResult, resource: str, *, shared: bool = False) -> Finding:
+    """ISO-05 without an image of the suite: CUDA's sample adds two vectors on the device."""
+    source, expected = "log of CUDA's sample vectorAdd", f"one {resource} given, which {COMPUTES}"
+    if (fault := sample_fault(ran, shared=shared)) is not None:
+        return faulty(ran.subject, fault, expected, source)
+    return ok(ran.subject, observed=f"Test PASSED on node {ran.node}", expected=expected, source=source)
 
 
 def _others(names: Sequence[str], name: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.devices.free_devices import Place, listable_places, runtime_classes, why_unlistable
-from conformance.iso.judging import judge_disjoint, judge_holder, judge_unasked
+from conformance.iso.judging import judge_computing, judge_disjoint, judge_holder, judge_sample, judge_unasked
+from conformance.probes.computing import SECONDS_PER_DEVICE, is_slice, listing_pod, sample_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, LIST_SCRIPT, VisibleDevices, visible_to
@@ -27,12 +28,12 @@ def probe_holders(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
         asked = {f"iso-01-{number}": (place, 2 if place.free > 1 and not place.shared else 1) for number, place in batch}
         pods = [
-            pinned_pod(scope, place.node, name, LIST_SCRIPT, resources={place.resource: count}, sibling=LIST_SCRIPT)
+            listing_pod(scope, place.node, name, resources={place.resource: count}, sibling=LIST_SCRIPT)
             for name, (place, count) in asked.items()
         ]
         for name, ran in run_pods(workspace, pods, scope.policy.probes.start_seconds).items():
             place, count = asked[name]
-            yield place, judge_holder(ran, count, place.resource)
+            yield place, judge_holder(ran, count, place.resource, shared=place.shared)
             yield (
                 place,
                 judge_unasked(
@@ -42,6 +43,37 @@ def probe_holders(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     places = choose_places(scope, listable_places(scope))
     yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
+
+
+def probe_computing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """ISO-05: a pod with all free devices of a place computes on each of them; without an image of the suite, a sample on one."""
+    probes = scope.policy.probes
+    if not (probes.suite_image or probes.sample_image):
+        raise NotApplicable("NoComputeImage", "the policy names no image that computes (probes.suiteImage, probes.sampleImage)")
+
+    def ask(batch: Batch) -> Iterator[PlaceFinding]:
+        asked = {f"iso-05-{number}": (place, _units(place) if probes.suite_image else 1) for number, place in batch}
+        pods = [
+            listing_pod(scope, place.node, name, resources={place.resource: count})
+            if probes.suite_image
+            else sample_pod(scope, place.node, name, place.resource)
+            for name, (place, count) in asked.items()
+        ]
+        seconds = probes.start_seconds + SECONDS_PER_DEVICE * max(count for _, count in asked.values())
+        for name, ran in run_pods(workspace, pods, seconds).items():
+            place, count = asked[name]
+            if probes.suite_image:
+                yield place, judge_computing(ran, count, place.resource, shared=place.shared)
+            else:
+                yield place, judge_sample(ran, place.resource, shared=place.shared)
+
+    places = choose_places(scope, listable_places(scope))
+    yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
+
+
+def _units(place: Place) -> int:
+    """How many devices a pod computes on: all that are free, and one where they are shared or slices."""
+    return 1 if place.shared or is_slice(place) else place.free
 
 
 def probe_bypass(scope: Scope, workspace: Workspace) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.iso.probes import TOGETHER, probe_bypass, probe_disjoint, probe_holders
+from conformance.iso.probes import TOGETHER, probe_bypass, probe_computing, probe_disjoint, probe_holders
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
@@ -25,3 +25,9 @@ def test_a_pod_that_asked_for_nothing_sees_no_device(judge: Evidence, scope: Sco
 def test_pods_that_run_together_hold_different_devices(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """Pods that run together on one node hold different devices."""
     judge(probe_disjoint(scope, workspace))
+
+
+@requirement("ISO-05")
+def test_a_device_that_a_pod_was_given_computes(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A device that a pod was given computes, and gives the values that it must."""
+    judge(probe_computing(scope, workspace))

@@ -14,10 +14,11 @@ from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
+from conformance.probes.computing import computing, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import FACTOR, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
-from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT
+from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, visible_to
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.nodeprobe.smi_listing import Listing
@@ -173,6 +174,8 @@ def _pod(scope: Scope, workspace: Workspace, slot: Slot, name: str, profile: str
     """
     if slot.place.device_class:
         return selecting_pod(scope, workspace, slot.place, name, HOLD_SCRIPT, [profile_selector(profile)])
+    if name.endswith("-0"):  # one pod of each slot computes
+        return listing_pod(scope, slot.node, name, resources={resource: 1}, then=STAY)
     return pinned_pod(scope, slot.node, name, HOLD_SCRIPT, resources={resource: 1})
 
 
@@ -226,4 +229,5 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, ProbeResult], seen
             message = f"{devices[0].uuid} is also seen by {', '.join(others)}: one slice was given to two pods"
             yield bad(subject, cause="SlicesNotIsolated", observed=shown, expected=expected, source=SOURCE, message=message)
         else:
-            yield ok(subject, observed=shown, expected=expected, source=SOURCE)
+            good, sight = ok(subject, observed=shown, expected=expected, source=SOURCE), visible_to(ran[name])
+            yield good if isinstance(sight, str) else computing(good, sight, shared=slot.shared)

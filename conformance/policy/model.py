@@ -377,8 +377,10 @@ class Probes(Section, frozen=True, kw_only=True):
     cpu_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
     """Image of pods that hold no device."""
     suite_image: str = ""
-    """Image of this suite: pods in it run ``gpu-conformance probe``, which reads what the drivers of nodes say (``--access hardware``).
-    Without one, pods in ``image`` read what ``nvidia-smi -q -x`` says."""
+    """Image of this suite: pods in it run ``gpu-conformance probe``, which reads what the drivers of nodes say (``--access hardware``), and
+    ``compute``. Without one, pods in ``image`` read what ``nvidia-smi -q -x`` says, and those that list devices do not compute on them."""
+    sample_image: str = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
+    """Image of CUDA's sample vectorAdd, which computes on a device where there is no image of the suite; empty: nothing does."""
     whole_nodes: Literal["no", "runtime", "privileged"] = "no"
     """How a pod that asks for no device may read all devices of a node, busy ones too, and with ``privileged`` the kernel log: it sets
     NVIDIA_VISIBLE_DEVICES to ``all``, which some runtimes honour (``runtime``), or is privileged as well. The roles of deploy/ let the

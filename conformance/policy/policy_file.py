@@ -98,7 +98,7 @@ def _with_images(document: Json) -> Json:
     if probes["copyPullSecret"]:
         probes["pullSecrets"] = list(dict.fromkeys([*probes["pullSecrets"], COPIED_SECRET]))
     if mirror := str(probes["mirror"]).rstrip("/"):
-        own = ("image", "cpuImage", "suiteImage")
+        own = ("image", "cpuImage", "suiteImage", "sampleImage")
         for section, names in ((probes, own), (network, ("image",)), (chaos, ("injectorImage", "canaryImage"))):
             section |= {name: _mirrored(mirror, section[name]) for name in names}
         for section in (probes, network):

@@ -9,27 +9,42 @@ import msgspec
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.running import ProbeResult
+from fixtures.compute.document import SCHEMA_VERSION, Document, decode
+from fixtures.text.json_text import NotJson
 
 END_MARKER = "## end"
 SOURCE = "nvidia-smi -L and /dev in the container"
 LIST_SCRIPT = 'echo "## uid"; id -u; echo "## smi"; nvidia-smi -L 2>&1 || echo "exit=$?"; echo "## dev"; ls -1 /dev; echo "## end"'
 """Prints who the container runs as, what nvidia-smi lists and what is in /dev, between markers."""
 
-HOLD_SCRIPT = f"{LIST_SCRIPT}; sleep 3600"
+STAY = "; sleep 3600"
+HOLD_SCRIPT = LIST_SCRIPT + STAY
 """The same, and keeps the devices until the pod is deleted."""
+
+_COMPUTE = 'echo "## compute"; gpu-conformance compute --json {options} 2>/dev/null; echo "## end"'
+
+
+def computing_script(options: str) -> str:
+    """The same list, and what the compute check finds with these options; for an image of the suite."""
+    return LIST_SCRIPT.replace('echo "## end"', _COMPUTE.format(options=options))
+
 
 _DEVICE = re.compile(r"nvidia(\d{1,4}|ctl|-uvm|-uvm-tools|-caps|-modeset)\Z|kfd\Z|dri\Z")
 MAX_UUIDS_SHOWN = 8
 
 
 class VisibleDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container printed. ``uuids``: devices it can use, MIG devices in place of the GPU they are part of."""
+    """What a container printed. ``uuids``: devices it lists, MIG devices in place of the GPU they are part of.
+
+    ``computed`` is what the compute check found, None where the script did not run it.
+    """
 
     uid: str
     uuids: tuple[str, ...]
     failures: tuple[str, ...]
     exit_code: str
     device_files: tuple[str, ...]
+    computed: Document | None = None
 
     @property
     def sees_nothing(self) -> bool:
@@ -48,8 +63,12 @@ class VisibleDevices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_visible_devices(text: str) -> VisibleDevices:
-    """Read the output of :data:`LIST_SCRIPT`. Raises :class:`Unreadable` when a section is missing or out of order."""
+    """Read the output of :data:`LIST_SCRIPT`, or of :func:`computing_script`.
+
+    Raises :class:`Unreadable` when a section is missing, out of order or no document.
+    """
     sections = _sections(text)
+    computed = sections.pop("compute", None)
     if list(sections) != ["uid", "smi", "dev", "end"]:
         raise Unreadable(f"the probe's output is incomplete: it has the sections {', '.join(sections) or 'none'}")
     smi = sections["smi"]
@@ -65,7 +84,18 @@ def read_visible_devices(text: str) -> VisibleDevices:
         failures=failures,
         exit_code=exits[-1] if exits else "",
         device_files=devices,
+        computed=None if computed is None else _document(computed),
     )
+
+
+def _document(text: str) -> Document:
+    try:
+        document = decode(text.encode())
+    except NotJson as error:
+        raise Unreadable(f"gpu-conformance compute printed no document ({error})") from None
+    if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise Unreadable(f"the compute check's document has the version {document.schema_version[:20]}, and {SCHEMA_VERSION} is read here")
+    return document
 
 
 def _listed(smi: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

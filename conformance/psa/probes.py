@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
+from conformance.probes.computing import computing, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from conformance.probes.visible_devices import LIST_SCRIPT, SOURCE, visible_to
@@ -158,16 +159,16 @@ def probe_nonroot(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
         asked = {f"psa-04-{number}": place for number, place in batch}
-        pods = [pinned_pod(scope, place.node, name, LIST_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
+        pods = [listing_pod(scope, place.node, name, resources={place.resource: 1}) for name, place in asked.items()]
         for name, ran in run_pods(workspace, pods, scope.policy.probes.start_seconds).items():
-            yield asked[name], judge_nonroot(ran, asked[name].resource, user)
+            yield asked[name], judge_nonroot(ran, asked[name].resource, user, shared=asked[name].shared)
 
     places = choose_places(scope, listable_places(scope))
     yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
 
 
-def judge_nonroot(ran: ProbeResult, resource: str, user: int) -> Finding:
-    """PSA-04: uid as asked and not 0, at least one device listed."""
+def judge_nonroot(ran: ProbeResult, resource: str, user: int, *, shared: bool = False) -> Finding:
+    """PSA-04: uid as asked and not 0, at least one device listed, and it computes."""
     expected = f"uid {user} sees its {resource}"
     sight = visible_to(ran)
     if isinstance(sight, str):
@@ -197,4 +198,4 @@ def judge_nonroot(ran: ProbeResult, resource: str, user: int) -> Finding:
             cause="RunsAsAnotherUser",
             message=f"the container runs as uid {sight.uid}, not as the uid {user} that was asked",
         )
-    return ok(ran.subject, observed=observed, expected=expected, source=SOURCE)
+    return computing(ok(ran.subject, observed=observed, expected=expected, source=SOURCE), sight, shared=shared)

@@ -10,16 +10,17 @@ import msgspec
 
 from conformance.devices.free_devices import Place, listable_places, places_of
 from conformance.probes.claim_pods import CANNOT_ALLOCATE
+from conformance.probes.computing import computing, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import PendingPod, absence_seconds, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
-from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
+from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, VisibleDevices, visible_to
 from conformance.scope.scope import Scope
 from conformance.share.claimed_shares import claimed_shares
 from conformance.share.units import Shared, shared_resources
 from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, ok, undecided
 
 MAX_PODS = 64
 """Most pods that one node is filled with."""
@@ -128,7 +129,8 @@ def _fill(scope: Scope, workspace: Workspace, chosen: Mapping[int, FillableNode]
     for index, target in chosen.items():
         names = [f"share-03-{index}-{number}" for number in range(target.free)]
         begun = time.monotonic()
-        ran = hold_pods(workspace, [_unit_pod(scope, target, name) for name in names], END_MARKER, scope.policy.probes.start_seconds)
+        pods = [_computing_pod(scope, target, names[0]), *(_unit_pod(scope, target, name) for name in names[1:])]
+        ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
         longest = max(longest, time.monotonic() - begun)
         yield from ((target.place, finding) for finding in judge_filled(target, ran))
         missing = sum(bool(pod.trouble) for pod in ran.values())
@@ -155,6 +157,11 @@ def _unit_pod(scope: Scope, target: FillableNode, name: str) -> Json:
     return pinned_pod(scope, target.shared.node, name, HOLD_SCRIPT, resources={target.shared.resource: 1})
 
 
+def _computing_pod(scope: Scope, target: FillableNode, name: str) -> Json:
+    """The one pod of a node that computes on its share."""
+    return listing_pod(scope, target.shared.node, name, resources={target.shared.resource: 1}, then=STAY)
+
+
 def judge_filled(target: FillableNode, ran: Mapping[str, ProbeResult]) -> Iterator[Finding]:
     """What the pods that fill a node saw: one device each, and devices seen by as many pods as there are replicas."""
     holders: dict[str, list[str]] = {}
@@ -170,6 +177,9 @@ def judge_filled(target: FillableNode, ran: Mapping[str, ProbeResult]) -> Iterat
             yield finding
         else:
             holders.setdefault(sight.uuids[0], []).append(name)
+            found = computing(ok(pod.subject, observed=sight.text, expected="one device", source=SOURCE), sight, shared=True)
+            if found.outcome is Outcome.BAD:
+                yield found
     if holders:
         yield _shares(target, holders, blind)
 

@@ -1,0 +1,182 @@
+"""Pods that compute on the devices that they were given, and causes of what they find.
+
+A driver lists devices with which no program can start, so listing them proves little. Facts: docs/facts/compute.md#error-codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from conformance.devices.free_devices import Place
+from conformance.outputs.job_log import parse_vector_add
+from conformance.outputs.unreadable import Unreadable
+from conformance.probes.running import ProbeResult, pinned_pod
+from conformance.probes.visible_devices import LIST_SCRIPT, VisibleDevices, computing_script
+from conformance.scope.scope import Scope
+from fixtures.compute.document import Device, Document, Status, Trouble
+from fixtures.kubernetes.models import Json, Node
+from fixtures.text.sentences import cut
+from fixtures.verdict.findings import Finding, Outcome, Subject, bad, undecided
+
+COMPUTES = "computes, and gives the values that it must"
+ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+LIMITS = {"cpu": "1", "memory": "1Gi"}
+"""What Python, the driver's library, its context on one device and the values to compare take, with room."""
+
+SECONDS_PER_DEVICE = 15
+"""How long the quick check may take on one device, beside what its pod takes to start."""
+
+_QUICK = "--rows 8 --memory 256 --copy 8 --patience 45"
+"""A few seconds on any device: small matrices, a quarter of a GiB of memory, and three repetitions."""
+
+_WORDS = 300
+_FABRIC, _UNKNOWN, _MISMATCH, _NO_MEMORY, _UNAVAILABLE = 802, 999, 803, 2, 46
+_SAYS = {"system not yet initialized": _FABRIC, "unknown error": _UNKNOWN, "out of memory": _NO_MEMORY, "busy or unavailable": _UNAVAILABLE}
+"""Words of CUDA's runtime for errors, in logs of its samples."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Why devices do not compute. Without a cause it is not known whether they do."""
+
+    cause: str
+    message: str
+    observed: str
+
+
+def listing_pod(
+    scope: Scope,
+    node: Node,
+    name: str,
+    *,
+    resources: Mapping[str, int],
+    sibling: str = "",
+    then: str = "",
+    options: str = _QUICK,
+    limits: Mapping[str, str] = LIMITS,
+) -> Json:
+    """A pod that lists its devices, and computes on them where the policy names the suite's image; ``then`` is what it does afterwards."""
+    image = scope.policy.probes.suite_image
+    if not image:
+        return pinned_pod(scope, node, name, LIST_SCRIPT + then, resources=resources, sibling=sibling)
+    script = computing_script(options) + then
+    return pinned_pod(scope, node, name, script, resources=resources, sibling=sibling, env=ENVIRONMENT, image=image, limits=limits)
+
+
+def sample_pod(scope: Scope, node: Node, name: str, resource: str) -> Json:
+    """A pod of CUDA's sample vectorAdd: its image's own program, which computes on the first device."""
+    image = scope.policy.probes.sample_image
+    return pinned_pod(scope, node, name, "", resources={resource: 1}, env=ENVIRONMENT, image=image, limits=LIMITS)
+
+
+def is_slice(place: Place) -> bool:
+    """Whether its devices are MIG devices, of which CUDA enumerates one in a process."""
+    published = any(device.body.attribute("profile") for device in place.devices)
+    return published or "mig-" in place.resource or bool(place.view.gpu.product.mig_profile)
+
+
+def computing(finding: Finding, sight: VisibleDevices, *, shared: bool = False) -> Finding:
+    """A good finding about devices that are listed, or what is found where they do not compute.
+
+    Where nobody knows whether they compute, it stays good and says so: ISO-05 asks that question.
+    """
+    if finding.outcome is not Outcome.OK or sight.computed is None:
+        return finding
+    fault = fault_of(sight.computed, sight, shared=shared)
+    if fault is None or not fault.cause:
+        words = words_of(sight.computed) if fault is None else f"whether they compute is not known ({fault.observed})"
+        return msgspec.structs.replace(finding, observed=f"{finding.observed}; {words}")
+    return faulty(finding.subject, fault, f"{finding.expected}, which {COMPUTES}", finding.source)
+
+
+def faulty(subject: Subject, fault: Fault, expected: str, source: str) -> Finding:
+    """The finding of a fault."""
+    if not fault.cause:
+        return undecided(subject, cause="ProbeDidNotRun", message=fault.message, source=source)
+    return bad(subject, cause=fault.cause, observed=fault.observed, expected=expected, source=source, message=fault.message)
+
+
+def words_of(document: Document) -> str:
+    """What computed, in words."""
+    compared = sum(step.compared for device in document.devices for step in device.steps)
+    return f"{len(document.devices)} compute, {compared / 2**20:.0f} MiB compared"
+
+
+def fault_of(document: Document, sight: VisibleDevices, *, shared: bool = False) -> Fault | None:
+    """Why not all devices that a container lists compute, or None. On ``shared`` devices others may hold the memory."""
+    if document.stopped:
+        return Fault(cause="", message="the compute check was stopped before it had ended", observed="stopped")
+    if not document.present:
+        message = f"the container lists {len(sight.uuids)} devices and has no library with which a program computes on them"
+        return Fault(cause="ComputeLibraryMissing", message=message, observed="libcuda.so.1 is not there")
+    for library in document.present:
+        if library.trouble is not None:
+            cause = _cause(library.trouble, sight, shared)
+            message = f"devices are listed and no program can use them: {cut(str(library.trouble), _WORDS)}"
+            return Fault(cause=cause, message=message, observed=cut(str(library.trouble), _WORDS))
+    for device in document.devices:
+        if (fault := _of_device(device, sight, shared)) is not None:
+            return fault
+    return _unlike(document, sight)
+
+
+def _of_device(device: Device, sight: VisibleDevices, shared: bool) -> Fault | None:
+    failed = device.failed
+    name = cut(f"device {device.index} {device.uuid}".rstrip(), _WORDS)
+    if failed is None:
+        if device.computes:
+            return None
+        return Fault(cause="", message=f"nothing was compared on {name}", observed="nothing compared")
+    if failed.wrong is not None:
+        observed = f"{name}: {failed.wrong.count} wrong values in {failed.compared} bytes, the first at byte {failed.wrong.first}"
+        message = f"{name} gives wrong values without any error ({failed.name}): every job on it computes wrong results"
+        return Fault(cause="DeviceComputesWrong", message=message, observed=observed)
+    trouble = failed.trouble or Trouble(call=failed.name, message=str(failed.status))
+    observed = cut(f"{name}: {failed.name} {failed.status}: {trouble}", _WORDS)
+    if failed.status is Status.CRASHED and "SIGKILL" in trouble.message:  # the memory of the pod is bounded
+        return Fault(cause="", message=f"the compute check was killed in its pod: {observed}", observed=observed)
+    return Fault(cause=_cause(trouble, sight, shared), message=f"{name} is listed and does not compute: {observed}", observed=observed)
+
+
+def _cause(trouble: Trouble, sight: VisibleDevices | None, shared: bool) -> str:
+    """The cause of an error; empty where it shows nothing of the device."""
+    files = sight.device_files if sight is not None else ()
+    if trouble.code == _UNKNOWN and files and "nvidia-uvm" not in files:
+        return "UvmMissing"
+    if trouble.code == _NO_MEMORY:
+        return "" if shared else "DeviceTakenByOthers"
+    known = {_FABRIC: "FabricNotReady", _MISMATCH: "DriverLibraryMismatch", _UNAVAILABLE: "DeviceTakenByOthers"}
+    return known.get(trouble.code or 0, "DeviceDoesNotCompute")
+
+
+def _unlike(document: Document, sight: VisibleDevices) -> Fault | None:
+    """Devices that one library lists and another does not. CUDA enumerates one MIG device at most, and may call it by its parent's UUID."""
+    if not sight.uuids or any(uuid.startswith("MIG-") for uuid in sight.uuids):
+        return None
+    named = {device.uuid for device in document.devices if device.uuid}
+    missing = sorted(set(sight.uuids) - named)
+    if not named or (not missing and named <= set(sight.uuids)):
+        return None
+    observed = f"{len(sight.uuids)} listed, {len(named)} compute" + (f"; not among them {missing[0]}" if missing else "")
+    return Fault(cause="DeviceDoesNotCompute", message=f"programs do not get the devices that are listed: {observed}", observed=observed)
+
+
+def sample_fault(ran: ProbeResult, *, shared: bool = False) -> Fault | None:
+    """What the log of the sample shows, or None where it computed."""
+    if ran.trouble:
+        return Fault(cause="", message=f"the pod of the sample gave no answer: {ran.trouble}", observed=ran.trouble)
+    try:
+        log = parse_vector_add(ran.logs.get("probe", ""))
+    except Unreadable as error:
+        return Fault(cause="", message=f"the log of the sample could not be read: {error}", observed="no log of vectorAdd")
+    if log.passed:
+        return None
+    if log.passed is None:
+        return Fault(cause="", message="the log ends before the sample's verdict", observed="no verdict")
+    if "verification failed" in log.error or "FAILED" in log.error:
+        message = "the device adds two vectors and gives a wrong sum, without any error"
+        return Fault(cause="DeviceComputesWrong", message=message, observed=log.error)
+    code = next((number for words, number in _SAYS.items() if words in log.error), 0)
+    trouble = Trouble(call="vectorAdd", code=code, message=log.error)
+    return Fault(cause=_cause(trouble, None, shared), message=f"CUDA's sample does not compute: {log.error}", observed=log.error)

@@ -1,0 +1,117 @@
+"""What a pod computed, and what that shows: ISO-05, and the requirements that only list devices otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.iso.judging import judge_computing, judge_holder, judge_sample
+from conformance.probes.running import ProbeResult
+from fixtures.compute.document import Device, Document, Library, Status, Step, Trouble, WrongValues, encode
+from fixtures.verdict.findings import Outcome, Subject
+from tests.samples import sample
+
+GPU = "GPU-11111111-2222-3333-4444-55555555555{}"
+FILES = "full\nnull\nnvidia-uvm\nnvidia0\nnvidiactl"
+
+
+def device(index: int = 0, *steps: Step) -> Device:
+    return Device(index=index, uuid=GPU.format(index), steps=[Step(name="copy", status=Status.OK, compared=1 << 20), *steps])
+
+
+def library(*devices: Device, present: bool = True, trouble: Trouble | None = None) -> list[Library]:
+    return [
+        Library(api="cuda", file="libcuda.so.1", present=present, trouble=trouble, devices=list(devices)),
+        Library(api="hip", file="libamdhip64.so.7", present=False),
+    ]
+
+
+def ran(libraries: list[Library], *, listed: int = 1, files: str = FILES, stopped: bool = False, text: str = "") -> ProbeResult:
+    document = text or encode(Document(suite="", taken_at="", stopped=stopped, libraries=libraries), indent=False).decode()
+    smi = "\n".join(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: {GPU.format(index)})" for index in range(listed))
+    log = f"## uid\n1000\n## smi\n{smi}\n## dev\n{files}\n## compute\n{document}\n## end\n"
+    return ProbeResult(subject=Subject("Pod", "p"), node="gpu-0", logs={"probe": log})
+
+
+def error(code: int, call: str = "cuInit") -> Trouble:
+    return Trouble(call=call, code=code)
+
+
+BAD, UNDECIDED, OK = Outcome.BAD, Outcome.UNDECIDED, Outcome.OK
+CASES = {
+    "it computes": (ran(library(device())), OK, ""),
+    "error 802, as of gpu-operator#375 and kata-containers#11730": (ran(library(trouble=error(802))), BAD, "FabricNotReady"),
+    "no uvm, nvidia-container-toolkit#1246": (ran(library(trouble=error(999)), files="null\nnvidia0"), BAD, "UvmMissing"),
+    "unknown, with uvm": (ran(library(trouble=error(999))), BAD, "DeviceDoesNotCompute"),
+    "driver and library differ": (ran(library(trouble=error(803))), BAD, "DriverLibraryMismatch"),
+    "no library": (ran(library(present=False)), BAD, "ComputeLibraryMissing"),
+    "memory of others": (
+        ran(library(device(0, Step(name="allocate", status=Status.ERROR, trouble=error(2, "cuMemAlloc_v2"))))),
+        BAD,
+        "DeviceTakenByOthers",
+    ),
+    "wrong values, rocm-libraries#12344": (
+        ran(library(device(0, Step(name="multiply", status=Status.WRONG, compared=4, wrong=WrongValues(count=1, first=0))))),
+        BAD,
+        "DeviceComputesWrong",
+    ),
+    "a hung call": (
+        ran(library(device(0, Step(name="context", status=Status.HUNG, trouble=Trouble(call="cuCtxSetCurrent"))))),
+        BAD,
+        "DeviceDoesNotCompute",
+    ),
+    "killed for memory of the pod": (
+        ran(library(device(0, Step(name="copy", status=Status.CRASHED, trouble=Trouble(call="x", message="ended by SIGKILL"))))),
+        UNDECIDED,
+        "ProbeDidNotRun",
+    ),
+    "one of two does not compute": (ran(library(device()), listed=2), BAD, "DeviceDoesNotCompute"),
+    "another device computes": (ran(library(device(1))), BAD, "DeviceDoesNotCompute"),
+    "nothing was compared": (ran(library(Device(index=0, uuid=GPU.format(0)))), UNDECIDED, "ProbeDidNotRun"),
+    "stopped": (ran(library(device()), stopped=True), UNDECIDED, "ProbeDidNotRun"),
+    "no document": (ran([], text="sh: gpu-conformance: not found"), UNDECIDED, "ProbeDidNotRun"),
+    "of a later version": (ran([], text='{"schemaVersion":"2.0","suite":"","takenAt":""}'), UNDECIDED, "ProbeDidNotRun"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_pod_computed_decides(case: str) -> None:
+    result, outcome, cause = CASES[case]
+    finding = judge_computing(result, 1, "nvidia.com/gpu")
+    assert (finding.outcome, finding.cause if outcome is not OK else "") == (outcome, cause)
+
+
+def test_fewer_devices_than_were_given_is_bad() -> None:
+    assert judge_computing(ran(library(device())), 2, "nvidia.com/gpu").outcome is BAD
+
+
+def test_memory_that_others_hold_of_a_shared_device_shows_nothing() -> None:
+    taken = ran(library(device(0, Step(name="allocate", status=Status.ERROR, trouble=error(2)))))
+    assert judge_computing(taken, 1, "nvidia.com/gpu", shared=True).outcome is UNDECIDED
+    assert judge_holder(taken, 1, "nvidia.com/gpu", shared=True).outcome is OK, "ISO-01 counts devices, which it can"
+
+
+def test_a_device_that_is_listed_and_does_not_compute_is_not_enough_elsewhere() -> None:
+    dead = judge_holder(ran(library(trouble=error(802))), 1, "nvidia.com/gpu")
+    assert (dead.outcome, dead.cause) == (BAD, "FabricNotReady")
+    assert judge_holder(ran(library(device())), 1, "nvidia.com/gpu").outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("log", "outcome", "cause"),
+    [
+        ("[Vector addition of 50000 elements]\nTest PASSED\nDone", OK, ""),
+        ("Failed to allocate device vector A (error code system not yet initialized)!", BAD, "FabricNotReady"),
+        ("Failed to allocate device vector A (error code unknown error)!", BAD, "DeviceDoesNotCompute"),
+        ("[Vector addition of 50000 elements]\nResult verification failed at element 3!", BAD, "DeviceComputesWrong"),
+        ("[Vector addition of 50000 elements]\n", UNDECIDED, "ProbeDidNotRun"),
+        ("exec format error", UNDECIDED, "ProbeDidNotRun"),
+    ],
+)
+def test_the_log_of_the_sample_decides(log: str, outcome: Outcome, cause: str) -> None:
+    finding = judge_sample(ProbeResult(subject=Subject("Pod", "p"), logs={"probe": log}), "nvidia.com/gpu")
+    assert (finding.outcome, finding.cause if outcome is not OK else "") == (outcome, cause)
+
+
+def test_a_captured_log_of_the_sample_passes() -> None:
+    log = sample("cuda-vectoradd-1")
+    assert judge_sample(ProbeResult(subject=Subject("Pod", "p"), logs={"probe": log}), "nvidia.com/gpu").outcome is OK
