@@ -37,8 +37,7 @@ ITEMS = (
         section="accelerators",
         id="driver_runtime_management",
         levels=(_SHOULD, _SHOULD, _SHOULD, _MUST),
-        ways=(("INV-05", "ADV-04", "OPS-01", "OPS-02", "FENCE-06"),),
-        beyond="versions are read from labels and from the GPU stack's own objects, not from DRA attributes",
+        ways=(("INV-04", "INV-05", "ADV-04", "OPS-01", "OPS-02", "FENCE-06"),),
     ),
     Item(
         section="accelerators",

@@ -140,6 +140,16 @@ def test_the_levels_are_those_of_the_facts() -> None:
     assert [(section, id_, tuple(levels)) for section, id_, *levels in rows[1:]] == [(item.section, item.id, item.levels) for item in ITEMS]
 
 
+def test_what_1_38_adds_as_a_must_is_answered() -> None:
+    """Versions of drivers by labels, attributes of DRA and the node itself (INV-04), in pools that fit together (INV-05)."""
+    made = live(passing("INV-04", "INV-05", "ADV-04", "OPS-01", "OPS-02", "FENCE-06", "OBS-01", "OBS-03"), "v1.38.0")
+    assert [
+        (of(made, id_, "1.38").level, of(made, id_, "1.38").status) for id_ in ("driver_runtime_management", "accelerator_metrics")
+    ] == [("MUST", "Implemented")] * 2
+    made.results[0].verdict = Verdict.FAILED
+    assert of(made, "driver_runtime_management", "1.38").status == "Partially Implemented"
+
+
 @pytest.mark.parametrize("release", ["1.37", "1.38"])
 def test_evidence_since_1_37_names_cases_that_are_in_the_file(release: str, tmp_path: Path) -> None:
     write(live(passing(*GANG), f"v{release}.0"), tmp_path)
