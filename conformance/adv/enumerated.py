@@ -5,10 +5,10 @@ Facts: docs/facts/device-health.md#devices-that-a-runtime-cannot-give.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
-from conformance.scope.scope import subject
+from conformance.scope.scope import Scope, subject
 from fixtures.nodeprobe.document import Driver
 from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import Finding, bad, ok, undecided
@@ -19,8 +19,12 @@ _NVIDIA = "10de"
 _EXPECTED = "the devices that the node advertises, each by its UUID"
 
 
-def check_enumerated(one: NodeDocument) -> Iterator[Finding]:
-    """One finding for the driver of a node: its devices are those that the node gave, and no others are on its bus."""
+def enumerated(scope: Scope) -> Callable[[NodeDocument], Iterator[Finding]]:
+    """Judges the driver of a node: its devices are those that the node gave, and no others are on its bus."""
+    return lambda one: _check(scope, one)
+
+
+def _check(scope: Scope, one: NodeDocument) -> Iterator[Finding]:
     node = subject(one.node)
     for driver in one.drivers:
         if driver.problem or "devices" in driver.unread:
@@ -34,7 +38,7 @@ def check_enumerated(one: NodeDocument) -> Iterator[Finding]:
         elif one.granted and (others := sorted(names - one.granted)):
             message = f"the driver has {listed(others, 3)}, which the node did not give to the pod: another pod may hold it"
             yield bad(node, cause="AnotherDeviceThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
-        elif (on_bus := _on_bus(one)) > (advertised := _whole(one, driver)) > 0:
+        elif (on_bus := _on_bus(one)) > (advertised := _whole(scope, one, driver)) > 0:
             observed = f"{on_bus} devices have the driver, {advertised} are advertised"
             message = f"{on_bus - advertised} of the node's devices are on the bus with their driver, and no pod can ask for them"
             yield bad(node, cause="DeviceNotAdvertised", observed=observed, expected=_EXPECTED, source="/sys/bus/pci", message=message)
@@ -75,7 +79,11 @@ def _on_bus(one: NodeDocument) -> int:
     return sum(function.vendor == _NVIDIA and function.driver == "nvidia" and function.kind in _KINDS for function in one.document.host.pci)
 
 
-def _whole(one: NodeDocument, driver: Driver) -> int:
+def _whole(scope: Scope, one: NodeDocument, driver: Driver) -> int:
     """How many whole devices the node advertises; 0 where units are parts or shares, which no bus shows."""
     cut_up = any(device.mig is not None and device.mig.enabled for device in driver.devices)
-    return 0 if cut_up or len(one.places) != 1 or one.places[0].shared else one.places[0].capacity
+    place = one.places[0]
+    if cut_up or len(one.places) != 1 or place.shared:
+        return 0
+    published = scope.dra_inventory.get(one.node.name, ()) if place.driver else ()
+    return sum(item.whole for item in published if item.driver == place.driver) or place.capacity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
-from conformance.adv.enumerated import check_enumerated, check_unknown
+from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
 from conformance.probes.node_documents import NodeDocuments, judged
@@ -52,4 +52,4 @@ def test_the_plugin_config_exists_and_predicts_the_node(judge: Evidence, scope: 
 @requirement("ADV-08")
 def test_the_driver_enumerates_what_the_node_advertises(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
     """The driver of a node enumerates the devices that the node advertises."""
-    judge(judged(scope, documents, check_enumerated, check_unknown))
+    judge(judged(scope, documents, enumerated(scope), check_unknown))

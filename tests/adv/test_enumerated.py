@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from conformance.adv.enumerated import check_enumerated, check_unknown
+from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.probes.node_documents import NodeDocument, Unread
 from conformance.scope.scope import subject
 from fixtures.nodeprobe.document import Host, PciFunction
 from fixtures.verdict.findings import undecided
+from tests.builders import a_scope
 from tests.hw.documents import a_document
 from tests.nodeprobe.tables import MACHINES, Table
 
@@ -28,7 +29,7 @@ def given(one: NodeDocument, *, more: int = 0, uuids: bool = True, on_bus: int =
 
 
 def seen(one: NodeDocument) -> tuple[str, str]:
-    [finding] = check_enumerated(one)
+    [finding] = enumerated(a_scope())(one)
     return str(finding.outcome), finding.cause
 
 
@@ -57,7 +58,7 @@ def test_another_device_is_none_of_those_given(faults: Table, outcome: str, caus
 
 def test_a_device_of_another_pod_is_named() -> None:
     one = given(a_document())
-    [finding] = check_enumerated(msgspec.structs.replace(one, granted=one.granted - {UUID}))
+    [finding] = enumerated(a_scope())(msgspec.structs.replace(one, granted=one.granted - {UUID}))
     assert (finding.cause, UUID in finding.message) == ("AnotherDeviceThere", True)
 
 

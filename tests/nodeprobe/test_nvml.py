@@ -195,3 +195,13 @@ def test_more_devices_than_a_machine_can_have_are_not_asked(library: Path, tmp_p
 def test_no_answer_of_a_driver_ends_the_probe(library: Path, tmp_path: Path, name: str, noise: Table) -> None:
     for seeds in batched(RUNS):
         assert len(each(library, tmp_path, [{**MACHINES[name], **noise, "random.seed": seed} for seed in seeds])) == len(seeds)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_probe_takes_little_of_its_node(library: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "table.json").write_text(json.dumps(MACHINES[name]))
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "MOCKED_NVML": str(tmp_path / "table.json")}
+    command = [sys.executable, "-m", "conformance.cli.main", "probe", "--json"]
+    pid = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL).pid
+    _, status, used = os.wait4(pid, 0)
+    assert (status, used.ru_utime + used.ru_stime < 1.5, used.ru_maxrss < 60 << 10) == (0, True, True), used
