@@ -1,7 +1,7 @@
 """What the document of a node says of the health of each device. Pure: a document in, one finding for every device out.
 
 A device that lacks a measure by design (the driver says so) is not judged; one whose measure could not be read is undecided.
-Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device.
+Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device, docs/facts/device-health.md#fabric.
 """
 
 from __future__ import annotations
