@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def labelled(text: str, number: int, namespace: str = "team-a", pod: str = "trai
         (labelled(page(), 0, namespace="team-b"), {"OwnerStale", "OwnerNotNamed"}),
         (labelled(page(), 0).replace(',container="main"', ""), {"OwnerNotNamed"}),
     ],
+    ids=map(str, count(1)),  # a page holds the time, which differs between workers
 )
 def test_each_way_to_name_an_owner_wrongly_is_told(text: str, causes: set[str]) -> None:
     flaws = owner_flaws(read_page(text), HELD, shared=False)
@@ -91,6 +93,7 @@ def test_what_a_pod_holds_is_told_by_itself_before_the_kubelet() -> None:
         (labelled(page(), 0), labelled(page(), 0), "OwnerStale"),
         (labelled(page(), 0, container="other"), page(), "OwnerNotNamed"),
     ],
+    ids=map(str, count(1)),  # a page holds the time, which differs between workers
 )
 def test_a_probe_pod_is_named_while_it_runs_and_not_after(named: str, later: str, causes: str) -> None:
     def scraped(text: str) -> Scrape:

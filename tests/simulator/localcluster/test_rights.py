@@ -5,70 +5,21 @@ A part of the proof, on the embedded cluster and on real Kubernetes; ``python -m
 
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.plugin.verdict import check_preconditions
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
-from deploy.rights import Right, read_rights
 from deploy.rights import rights as rights_of
-from fixtures.cluster.kinds import KINDS
 from fixtures.localcluster.local_cluster import LocalCluster
-from fixtures.simulator.config.scenario import load_scenario
-from fixtures.snapshot.state import Listing, Object, Snapshot
-from fixtures.verdict.findings import Inconclusive, NotApplicable
-from fixtures.verdict.record import Access, TargetKind
-from tests.requirements_offline import scope_of
+from fixtures.verdict.record import Access
 from tests.simulator.localcluster.rights.proof import Case, Proof, Prover
-from tests.simulator.localcluster.rights.roles import key_of, rights_of_role, text_of
+from tests.simulator.localcluster.rights.roles import rights_of_role
 from tests.simulator.localcluster.rights.targets import embedded, shared
 
 pytestmark = pytest.mark.test_all
 
 CATALOGUE = load_catalogue()
-READING = sorted(rights_of_role("read-only"))
-
-
-# -- every right to read, in this process --------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def readable() -> Snapshot:
-    """A snapshot in which every kind that the suite knows is served."""
-    return scope_of(load_scenario("h100-exclusive")).snapshot
-
-
-def conclusions(snapshot: Snapshot) -> dict[str, str]:
-    """What the preconditions say of every read requirement: ``judged``, or why not."""
-    options = SimpleNamespace(access=Access.READ)
-    opened = SimpleNamespace(target=SimpleNamespace(kind=TargetKind.LIVE))
-    state = SimpleNamespace(opened=opened, options=options, snapshot=snapshot, scope=Scope(snapshot, Policy()))
-    found = {}
-    for id_, requirement in CATALOGUE.by_id.items():
-        if requirement.access is Access.READ:
-            try:
-                check_preconditions(requirement, state)  # type: ignore[arg-type]
-                found[id_] = "judged"
-            except (Inconclusive, NotApplicable) as error:
-                found[id_] = f"{type(error).__name__} {error.code}"
-    return found
-
-
-@pytest.mark.parametrize("right", [right for right in READING if right[2] == "list"], ids=text_of)
-def test_a_kind_that_may_not_be_listed_leaves_exactly_those_undecided_that_read_it(readable: Snapshot, right: Right) -> None:
-    refused: Listing[Object] = Listing(key=key_of(right), trouble="Forbidden", message="403 cannot list")
-    listings = [refused if key == key_of(right) else readable.listing(key) for key in KINDS]
-    before, after = conclusions(readable), conclusions(Snapshot(listings, taken_at=readable.taken_at, version=readable.version))
-    reading = {id_ for id_ in before if right in read_rights(CATALOGUE.by_id[id_])}
-    assert reading, "a right of the role that no requirement reads by"
-    told = {id_: (*CATALOGUE.by_id[id_].hints, *CATALOGUE.by_id[id_].weighs) for id_ in reading}  # the requirement says what that costs
-    blocked = {id_ for id_ in reading if key_of(right) not in told[id_]}
-    assert {id_ for id_ in before if before[id_] != after[id_]} == blocked
-    assert {after[id_] for id_ in blocked} <= {"Inconclusive Forbidden"}
 
 
 # -- the roles themselves ------------------------------------------------------------------------------
