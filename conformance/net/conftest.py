@@ -1,4 +1,4 @@
-"""The runs that NET-05 and NET-06 judge."""
+"""The runs that NET-05 to NET-07 judge."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from conformance.net.figures import figure_of
 from conformance.net.jobs import check_jobs
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
 from conformance.net.nic_policy import check_nic_cluster_policy
+from conformance.net.port_use import judge_ports
 from conformance.net.shared_runs import SharedRuns
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
@@ -53,6 +54,12 @@ def test_bus_bandwidth_meets_the_figure(judge: Evidence, scope: Scope, workspace
     network = scope.policy.network
     findings = of_each(shared_runs.get(scope, workspace), lambda run, first: judge_bandwidth(run, figure_of(run, network, first=first)))
     judge(unless_without_figure(findings))
+
+
+@requirement("NET-07")
+def test_ports_carry_the_payload_and_count_no_errors(judge: Evidence, scope: Scope, workspace: Workspace, shared_runs: SharedRuns) -> None:
+    """During a run over the fabric the ports of both nodes carry its payload and count no errors."""
+    judge(of_each(shared_runs.get(scope, workspace), lambda run, _: judge_ports(run)))
 
 
 @requirement("NET-10")
