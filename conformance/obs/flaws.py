@@ -93,14 +93,11 @@ def _numbers(page: Page, node: NodeFacts) -> Iterator[Flaw]:
     if node.devices:
         for uuid in in_order(set(node.devices) - set(shown)):
             yield Flaw("DeviceNotMeasured", f"{uuid} has no series at all")
-    elif node.counts and all(count != len(shown) for count, _ in node.counts):
+    elif node.counts and all(count > len(shown) for count, _ in node.counts):
         words = ", ".join(f"{count} by {source}" for count, source in node.counts)
         indexes = {int(part.index) for part in page.parts if part.index.isdigit()}
-        gone = [f"GPU {number}" for number in range(max(count for count, _ in node.counts)) if number not in indexes]
-        if len(shown) < min(count for count, _ in node.counts):
-            yield Flaw("DeviceNotMeasured", f"{listed(gone, 16) or 'a device'} has no series: {len(shown)} devices are shown of {words}")
-        else:
-            yield Flaw("DeviceOfOtherNode", f"{len(shown)} devices are shown ({listed(shown, 16)}), and there are {words}")
+        gone = [f"GPU {number}" for number in range(min(count for count, _ in node.counts)) if number not in indexes]
+        yield Flaw("DeviceNotMeasured", f"{listed(gone, 16) or 'a device'} has no series: {len(shown)} devices are shown of {words}")
 
 
 def _instances(page: Page, node: NodeFacts) -> Iterator[Flaw]:
@@ -111,10 +108,11 @@ def _instances(page: Page, node: NodeFacts) -> Iterator[Flaw]:
     shown = Counter(part.profile for part in page.parts if part.instance)
     if "" in node.instances:
         shown = Counter({"": sum(shown.values())})
-    for profile in sorted({*shown, *node.instances}):
-        if shown[profile] != node.instances.get(profile, 0):
-            what = f"{shown[profile]} MIG instances {profile}".rstrip()
-            yield Flaw("InstanceNotMeasured", f"{what} are shown, and the node offers {node.instances.get(profile, 0)}")
+    for profile, offered in sorted(node.instances.items()):
+        if shown[profile] < offered:
+            others = listed(f"{count} of {other}" for other, count in sorted(shown.items()) if other not in node.instances)
+            also = f", and {others} that it does not offer" if others else ""
+            yield Flaw("InstanceNotMeasured", f"{shown[profile]} MIG instances {profile} are shown of {offered} that the node offers{also}")
 
 
 def _families(kind: Kind, rows: Sequence[Part], node: NodeFacts, families: Sequence[str]) -> Iterator[Flaw]:

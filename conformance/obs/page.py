@@ -135,7 +135,8 @@ def read_page(text: str, *, whole: bool = True) -> Page:
         raise Unreadable(f"it ends within a line, so it was cut off: {text[-80:]!r}")
     if broken and whole:
         raise Unreadable(f"{len(broken)} lines are no metrics, so Prometheus refuses all of it: {broken[-1].strip()[:80]!r}")
-    samples = [_known(current(sample)) for sample in samples]
+    raw, samples = samples, [_known(current(sample)) for sample in samples]
+    renamed = [one for one, known in zip(raw, samples, strict=True) if one.name != known.name]
     kind = max(kinds(), key=lambda one: sum(sample.name.startswith(one.prefixes) for sample in samples))
     own = [sample for sample in samples if sample.name.startswith(kind.prefixes)]
     rows: dict[tuple[str, str, str], list[Sample]] = {}
@@ -151,17 +152,22 @@ def read_page(text: str, *, whole: bool = True) -> Page:
     return Page(
         kind=kind,
         parts=tuple(_part(kind, key, members) for key, members in _joined(rows).items()),
-        series=frozenset(sample.name for sample in samples),
-        samples=tuple(samples),
+        series=frozenset(sample.name for sample in (*samples, *renamed)),
+        samples=(*samples, *renamed),
         doubled=tuple(twice),
         unnamed=tuple(dict.fromkeys(_where(kind, sample.labels) for sample in lost)) if kind.of_instance else (),
     )
 
 
+def plain_name(name: str) -> str:
+    """A series by its name in ``exporters.yaml``: AMD's are upper case in early releases and begin with ``amd_`` in late ones."""
+    plain = name.lower().removeprefix("amd_")
+    return plain if plain.startswith("gpu_") else name
+
+
 def _known(sample: Sample) -> Sample:
-    """The sample under the name of ``exporters.yaml``: AMD's are upper case in early releases and begin with ``amd_`` in late ones."""
-    name = sample.name.lower().removeprefix("amd_")
-    return Sample(name, sample.labels, sample.value) if name.startswith("gpu_") and name != sample.name else sample
+    name = plain_name(sample.name)
+    return sample if name == sample.name else Sample(name, sample.labels, sample.value)
 
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:

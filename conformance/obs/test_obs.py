@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from conformance.devices.held_nodes import maybe_held
+from conformance.obs.alert_rules import check_rules
 from conformance.obs.attribution import probe_attribution, probe_owners
 from conformance.obs.autoscaling import check_served
+from conformance.obs.idle import check_idle, prometheus_of
 from conformance.obs.measured import check_measured, check_moving
 from conformance.obs.node_words import check_heard
 from conformance.obs.probes import probe_unplaced
@@ -44,6 +46,14 @@ def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, reque
     judge(check_moving(scope, request.getfixturevalue("scraper")))
 
 
+@requirement("OBS-04")
+def test_no_device_is_allocated_and_idle_for_long(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """No device is allocated and idle for long."""
+    place = scope.policy.metrics.prometheus
+    ask = prometheus_of(request.getfixturevalue("cluster"), place) if place else None
+    judge(check_idle(scope, request.getfixturevalue("scraper"), ask))
+
+
 @requirement("OBS-05")
 def test_something_scrapes_the_metrics_exporters(judge: Evidence, scope: Scope) -> None:
     """Something scrapes the metrics exporters."""
@@ -60,6 +70,12 @@ def test_a_device_pod_that_cannot_be_placed_gets_an_event(judge: Evidence, scope
 def test_autoscalers_that_go_by_custom_metrics_get_them(judge: Evidence, scope: Scope) -> None:
     """Autoscalers that go by custom metrics get them."""
     judge(check_served(scope))
+
+
+@requirement("OBS-08")
+def test_alert_rules_fire_on_what_takes_devices_away(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """Alert rules fire on what takes devices away, and each names series that are served."""
+    judge(check_rules(scope, request.getfixturevalue("scraper")))
 
 
 @requirement("OBS-09")

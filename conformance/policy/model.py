@@ -349,9 +349,19 @@ class Metrics(Section, frozen=True, kw_only=True):
     families: tuple[str, ...] = ("utilisation", "memory", "temperature", "power")
     """What each device must have a series for: utilisation, memory, temperature, power, xid, or the name of a series. Exporters of DCGM
     4 show no Xid before the first one happens, so ``xid`` suits clusters whose exporter always shows it."""
+    alerts: tuple[Literal["allocatable", "xid", "ecc", "silent", "idle"], ...] = ("allocatable", "xid", "ecc", "silent", "idle")
+    """What an alert rule has to fire on: fewer devices allocatable than there are, a fatal Xid, uncorrectable memory errors, a silent
+    exporter, a device that is allocated and idle."""
+    rules: tuple[str, ...] = ()
+    """Files of alert rules beside the PrometheusRules of the cluster: rule files of Prometheus, or PrometheusRules."""
     custom: bool = False
     """Whether metrics for autoscalers must be served (an adapter of ``custom.metrics.k8s.io`` or ``external.metrics.k8s.io``) although no
     autoscaler asks for any yet."""
+    prometheus: str = ""
+    """A Prometheus that keeps the metrics, as ``NAMESPACE/SERVICE:PORT``, for what needs a history (OBS-04). It is asked through the API
+    server's proxy, for which the account needs the right ``get services/proxy`` in that namespace; the suite's roles lack it."""
+    idle_hours: Annotated[float, msgspec.Meta(gt=0, le=10_000)] = 24
+    """How long a device may be allocated and idle, in hours."""
     attribution_seconds: Duration = 90
     """How long the exporter may take to name the pod that holds a device, and to forget one that has ended, in seconds."""
     fresh_seconds: Duration = 120

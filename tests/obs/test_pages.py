@@ -121,7 +121,6 @@ MUTANTS: dict[str, tuple[str, Callable[[str], str], str, str, dict[str, Any]]] =
         {"devices": {uuid(number): "" for number in range(4)}},
     ),
     "the page of a neighbour too": (WHOLE, str, "DeviceOfOtherNode", uuid(2), {"elsewhere": {uuid(2): "h100-9"}}),
-    "more devices than the node has": (WHOLE, str, "DeviceOfOtherNode", uuid(3), {"counts": ((3, "label"),)}),
     "MIG rows without GPU_I_ID": (SLICED, change(r',GPU_I_ID="\d+"', ""), "InstanceNotMeasured", uuid(0, SLICED), {}),
     "utilisation under MIG missing": (SLICED, change(rf"^{ACTIVE}.*GPU_I_ID.*\n", ""), "InstanceNotMeasured", "instance 3 (3g.40gb)", {}),
     "activity of one instance missing": (
@@ -160,6 +159,11 @@ def test_a_mutant_of_a_healthy_page_is_found_and_named(name: str) -> None:
     node, changed, cause, named, more = MUTANTS[name]
     texts = [flaw.text for flaw in found(changed(page(node)), node, **more) if flaw.cause == cause]
     assert any(named in text for text in texts), texts
+
+
+def test_a_device_that_the_node_does_not_offer_is_no_fault_of_the_exporter() -> None:
+    assert found(page(), counts=((3, "label"),)) == []
+    assert found(page(), counts=((9, "label"), (4, "capacity"))) == []
 
 
 @pytest.mark.parametrize("node", _PRODUCTS)

@@ -1,0 +1,195 @@
+"""OBS-08: alert rules would fire on what ends jobs, and each names series that somebody serves.
+
+Rules are PrometheusRules of the cluster and files that the policy names. Facts: docs/facts/telemetry.md#alert-rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from conformance.obs.page import Page, kinds, plain_name
+from conformance.obs.promql import Expression, read_expression, seconds
+from conformance.obs.rule_trial import Rule, Situation, fires, promtool, series_of, situations
+from conformance.obs.scraping import Exporter, Scraper
+from conformance.outputs.metric_samples import Sample
+from conformance.scope.scope import Scope, whole
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.text.sentences import listed
+from fixtures.text.yaml_text import NotYaml, load_all
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+
+RULES = "monitoring.coreos.com/prometheusrules"
+_MOST_RULES, _MOST_TRIALS, _EXPRESSION = 2000, 60, 4096
+_OURS = re.compile(r"(?i)dcgm|nvidia|amd_com|gpu")
+_MADE = ("up", "kube_node_status_allocatable", "kube_node_status_capacity")
+"""Series that the trial makes by itself: Prometheus' own, and what kube-state-metrics says of Node objects."""
+
+_ONCE_THERE = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
+"""Series that are there only once there was an Xid, and name it in a label then."""
+
+
+def check_rules(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
+    """One finding for each alert about devices, and one for each situation of the policy that an alert has to fire on."""
+    rules = [*rules_of(scope.snapshot.listing(RULES).objects), *rules_of_files(scope.policy.metrics.rules)][:_MOST_RULES]
+    pages = [(one.exporter, one.page) for one in scraper.first().values() if one.page]
+    if not rules and not scope.snapshot.listing(RULES).served:
+        raise NotApplicable("NoRules", "the cluster serves no PrometheusRules, and the policy names no file of rules (metrics.rules)")
+    if not pages:
+        raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+    served = frozenset(name for _, page in pages for name in page.series)
+    records = {rule.name: rule for rule in rules if rule.records}
+    read = {rule: read_expression(_expanded(rule.expr, records)) for rule in rules if not rule.records}
+    dead = {rule: missing for rule, expression in read.items() if (missing := unserved(expression, served))}
+    for rule, expression in read.items():
+        if rule not in dead and any(name.startswith(_prefixes()) for name in expression.series):
+            yield ok(
+                _subject(rule), observed=listed(sorted(expression.series)), expected="series that an exporter serves", source=rule.where
+            )
+    for rule, missing in dead.items():
+        message = f"it goes by {listed(missing)}, which no exporter here serves, so it never fires"
+        expected = "series that an exporter serves"
+        yield bad(
+            _subject(rule), cause="RuleOnUnknownSeries", observed=rule.expr[:300], expected=expected, source=rule.where, message=message
+        )
+    alive = {rule: expression for rule, expression in read.items() if rule not in dead}
+    nodes = {exporter.node: scope.snapshot.node_by_name.get(exporter.node) for exporter, _ in pages}
+    counted = {name for name, node in nodes.items() if node is not None and any(scope.device_allocatable(node).values())}
+    scrape = scrape_of(scope, *min(pages, key=lambda one: one[0].node not in counted))
+    for name in scope.policy.metrics.alerts:
+        if name != "allocatable" or counted:  # devices that are claimed are in no node's allocatable
+            yield _covered(name, situations()[name], alive, records, scrape)
+
+
+def rules_of(objects: Iterable[Json]) -> Iterator[Rule]:
+    """Alerts and recorded series of PrometheusRules, or of documents of rule files."""
+    for item in objects:
+        meta = mapping(item.get("metadata"))
+        where = f"PrometheusRule {text_of(meta.get('namespace'))}/{text_of(meta.get('name'))}" if meta else "a file of the policy"
+        for group in mappings(
+            mapping(
+                item.get("spec"),
+            ).get("groups")
+            or item.get("groups")
+        ):
+            for rule in mappings(group.get("rules")):
+                expr = rule.get("expr")
+                name = text_of(rule.get("alert")) or text_of(rule.get("record"))
+                if name and isinstance(expr, str | int | float) and len(str(expr)) <= _EXPRESSION:
+                    yield Rule(name=name[:200], where=where, expr=str(expr), wait=text_of(rule.get("for")), records="record" in rule)
+
+
+def rules_of_files(paths: Sequence[str]) -> Iterator[Rule]:
+    """Rules of the files that the policy names. Raises :class:`Inconclusive` for one that cannot be read."""
+    for path in paths:
+        try:
+            yield from rules_of(item for item in load_all(Path(path).read_text(encoding="utf-8")) if isinstance(item, dict))
+        except (OSError, UnicodeDecodeError, NotYaml) as error:
+            raise Inconclusive("RulesUnread", f"metrics.rules {path}: {error}") from None
+
+
+def _prefixes() -> tuple[str, ...]:
+    return tuple(prefix for kind in kinds() for prefix in kind.prefixes)
+
+
+def unserved(expression: Expression, served: frozenset[str]) -> list[str]:
+    """Series of exporters that an expression needs and nobody serves. An Xid's series is there only once there was one."""
+    own = sorted(name for name in expression.series if name.startswith(_prefixes()))
+    once = _ONCE_THERE if any(name.startswith("DCGM_") for name in served) else ()
+    missing = [name for name in own if name not in served and name not in once]
+    return [] if expression.alternatives and len(missing) < len(own) else missing
+
+
+def _expanded(expr: str, records: Mapping[str, Rule], depth: int = 3) -> str:
+    """The expression with those of recorded series behind it, for the names in them."""
+    names = [name for name in read_expression(expr).series if name in records] if depth else []
+    return "\n".join([expr, *(_expanded(records[name].expr, records, depth - 1) for name in names)])
+
+
+def _subject(rule: Rule) -> Subject:
+    return Subject("Alert", rule.name)
+
+
+def scrape_of(scope: Scope, exporter: Exporter, page: Page) -> list[Sample]:
+    """What a Prometheus keeps of one allocated device of a page and of its node: with the labels of the target that scrapes give."""
+    device = next((rows for rows in page.devices.values() if any(row.owners for row in rows)), next(iter(page.devices.values())))
+    keys = {name: value for name, value in (("uuid", device[0].uuid), ("index", device[0].index)) if value}
+    own = [one for one in page.samples if all(_labelled(one, getattr(page.kind, name), value) for name, value in keys.items())]
+    target = {
+        "job": exporter.pod.controller.name if exporter.pod.controller else exporter.pod.name,
+        "instance": f"{exporter.pod.status.pod_ip or exporter.node}:{page.kind.port}",
+        "namespace": exporter.pod.namespace,
+        "pod": exporter.pod.name,
+        "container": exporter.pod.spec.containers[0].name if exporter.pod.spec.containers else "exporter",
+    }
+    held = {} if any(row.owners for row in device) else {f"exported_{name}": "tried" for name in ("pod", "namespace", "container")}
+    found = []
+    for one in own:
+        labels = {**target, **held, **{_renamed(name, target): value for name, value in one.labels.items()}}
+        found.append(Sample(one.name, labels, one.value))
+    if found and page.kind.vendor == "nvidia.com":
+        found += [Sample(name, found[0].labels, 0.0) for name in _ONCE_THERE if name not in page.series]
+    found = [
+        Sample(one.name, {"err_code": "79", "xid": "79", **one.labels}, one.value) if one.name in _ONCE_THERE else one for one in found
+    ]
+    node = scope.snapshot.node_by_name.get(exporter.node)
+    for field in ("allocatable", "capacity"):
+        for resource, amount in (getattr(node.status, field) if node else {}).items():
+            if scope.is_device(resource):
+                labels = {"node": exporter.node, "resource": re.sub(r"\W", "_", resource), "unit": "integer", "job": "kube-state-metrics"}
+                found.append(Sample(f"kube_node_status_{field}", labels, float(whole(amount))))
+    return [*found, Sample("up", target, 1.0)]
+
+
+def _labelled(sample: Sample, names: Iterable[str], value: str) -> bool:
+    return any(sample.labels.get(name) == value for name in names)
+
+
+def _renamed(name: str, target: Mapping[str, str]) -> str:
+    """A page's label that the target has too, as a scrape renames it (``honorLabels`` is off unless somebody turns it on)."""
+    return f"exported_{name}" if name in target else name
+
+
+def _covered(
+    name: str, situation: Situation, alive: Mapping[Rule, Expression], records: Mapping[str, Rule], scrape: Sequence[Sample]
+) -> Finding:
+    """Whether some alert fires on a situation."""
+    about = {rule: expression for rule, expression in alive.items() if _is_about(situation, rule, expression)}
+    subject, expected = Subject("Situation", name), f"an alert that fires when {situation.text}"
+    if not about:
+        message = f"no alert rule is about it: {situation.text}, and nobody is told"
+        return bad(subject, cause="RuleMissing", observed="no rule", expected=expected, source="alert rules", message=message)
+    if not promtool():
+        message = f"{listed(rule.name for rule in about)} name its series; promtool is not on PATH, so none was evaluated"
+        if any(_OURS.search(rule.expr) for rule in about):
+            return ok(subject, observed=message, expected=expected, source="names of series")
+        return undecided(subject, cause="RulesNotEvaluated", message=message, source="names of series")
+    said = []
+    made = {sample.name for sample in scrape}
+    for rule, expression in list(about.items())[:_MOST_TRIALS]:
+        if foreign := sorted(expression.series - made - records.keys()):
+            said.append((rule, f"it needs {listed(foreign, 3)}, which the trial does not have"))
+            continue
+        used = [one for one in records.values() if one.name in expression.series]
+        why = fires(rule, used, series_of(situation, expression, scrape), max(expression.longest, seconds(rule.wait)))
+        if not why:
+            return ok(subject, observed=f"{rule.name} fires", expected=expected, source=f"promtool over {rule.where} and a page of metrics")
+        said.append((rule, why))
+    words = listed([f"{rule.name}: {why}" for rule, why in said], 6)
+    if all(why.startswith("it needs") for _, why in said):
+        return undecided(
+            subject, cause="RulesNotEvaluated", message=f"whether an alert fires when {situation.text}: {words}"[:900], source="promtool"
+        )
+    message = f"no alert fires when {situation.text}: {words}"[:900]
+    return bad(
+        subject, cause="RuleNeverFires", observed=words[:500], expected=expected, source="promtool over a page of metrics", message=message
+    )
+
+
+def _is_about(situation: Situation, rule: Rule, expression: Expression) -> bool:
+    """Whether a rule may be about a situation, by the series that it names."""
+    if {plain_name(name) for name in expression.series} & set(situation.series):
+        return True
+    return situation.absent and "absent" in rule.expr and any(name.startswith(_prefixes()) for name in expression.series)

@@ -1,0 +1,130 @@
+"""Alert rules: the series that they name, and whether they fire on a fault. Reports: LLMKube#1356, dcgm-exporter#310, dcgm-exporter#348."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.obs.alert_rules import check_rules, rules_of_files, scrape_of, unserved
+from conformance.obs.page import kinds, read_page
+from conformance.obs.promql import read_expression, seconds
+from conformance.obs.rule_trial import Rule, fires, promtool, series_of, situations
+from conformance.obs.scraping import Exporter, Scrape
+from fixtures.simulator.builder.manifests import raw
+from fixtures.verdict.findings import Inconclusive, Outcome
+from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.obs.test_owners import labelled
+from tests.obs.test_pages import AMD, WHOLE, page
+
+needs_promtool = pytest.mark.skipif(not promtool(), reason="promtool is not on PATH (Debian's package prometheus has it)")
+OWN = next(item for item in raw("gpu-metrics.yaml") if item["kind"] == "PrometheusRule")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("DCGM_FI_DEV_XID_ERRORS > 0", "DCGM_FI_DEV_XID_ERRORS"),
+        ('sum by (gpu, Hostname) (rate(a_total{gpu="0", b=~"c|d"}[5m])) > 1e3', "a_total"),
+        ("a{x='y'} / on(node) group_left(pod) b offset 5m and ignoring(z) c", "a b c"),
+        ('absent_over_time(up{job="dcgm, x"}[1h:5m]) or vector(1)', "up"),
+        ('label_replace(a, "gpu_id", "$1", "gpu", "(.*)") == bool 0 # and b', "a"),
+        ("max_over_time(job:a:rate5m[1d]) unless on() b > 0x1f", "job:a:rate5m b"),
+        ("quantile(.95, a) without (x) atan2 -Inf", "a"),
+        ("count_values('v', a)\n  # comment \"\n > 5", "a"),
+    ],
+)
+def test_the_names_of_series_are_read_and_nothing_else(text: str, names: str) -> None:
+    assert read_expression(text).series == frozenset(names.split())
+
+
+def test_ranges_and_durations_are_seconds() -> None:
+    assert [seconds(text) for text in ("90m", "1h30m", "1d:5m", "")] == [5400, 5400, 86_400, 0]
+    assert read_expression("a[5m] + max_over_time(b[2h:1m])").longest == 7200
+
+
+@pytest.mark.parametrize(
+    ("node", "expr", "missing"),
+    [
+        (WHOLE, "DCGM_FI_DEV_GPU_TEMP > 90", []),
+        (WHOLE, "DCGM_FI_DEV_XID_ERRORS > 0", []),
+        (WHOLE, "DCGM_FI_DEV_GPU_TMP > 90", ["DCGM_FI_DEV_GPU_TMP"]),
+        (WHOLE, "DCGM_FI_DEV_FB_USED / DCGM_FI_DEV_FB_TOTAL > 0.9", ["DCGM_FI_DEV_FB_TOTAL"]),
+        (WHOLE, "DCGM_FI_DEV_GPU_UTIL or amd_gpu_gfx_activity", []),  # LLMKube#1372: for each exporter that there is
+        (AMD, "DCGM_FI_DEV_GPU_TEMP > 85", ["DCGM_FI_DEV_GPU_TEMP"]),  # LLMKube#1356
+        (AMD, "DCGM_FI_DEV_XID_ERRORS > 0", ["DCGM_FI_DEV_XID_ERRORS"]),
+        (WHOLE, "kube_pod_info > 0", []),  # another program's: who serves it is not known here
+    ],
+)
+def test_a_rule_on_what_no_exporter_serves_is_dead(node: str, expr: str, missing: list[str]) -> None:
+    assert unserved(read_expression(expr), read_page(page(node)).series) == missing
+
+
+def scraped(node: str = WHOLE) -> tuple[Any, Exporter]:
+    scope = a_scope(nodes=[a_node(node, gpus=4)])
+    pod = a_pod("exporter-x", "gpu-operator", owner="DaemonSet/nvidia-dcgm-exporter", node=node)
+    return scope, Exporter(node=node, pod=pod, kind=kinds()[0])
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("situation", "expr", "wait", "fired"),
+    [
+        *(
+            (name, rule["expr"], rule.get("for", ""), True)
+            for name, rule in zip(situations(), OWN["spec"]["groups"][0]["rules"], strict=True)
+        ),
+        ("xid", "DCGM_FI_DEV_XID_ERRORS{err_code=~'48|79'} > 0", "5m", True),
+        ("xid", "increase(DCGM_EXP_XID_ERRORS_COUNT[10m]) > 0", "", True),
+        ("xid", 'DCGM_FI_DEV_XID_ERRORS{job="dcgm"} > 0', "", False),  # labels that match nothing
+        ("xid", "DCGM_FI_DEV_XID_ERRORS > 200", "", False),
+        ("allocatable", 'kube_node_status_allocatable{resource="nvidia.com/gpu"} < kube_node_status_capacity', "", False),
+        ("silent", "up == 0", "15m", True),
+        ("silent", 'up{job="kube-scheduler"} == 0', "", False),
+        ("idle", 'DCGM_FI_DEV_GPU_UTIL{pod="train-0"} == 0', "1h", False),  # a scrape renames pod to exported_pod
+        ("idle", 'DCGM_FI_DEV_GPU_UTIL{exported_pod="train-0"} == 0', "1h", True),
+        ("ecc", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL >", "", False),  # no expression
+    ],
+)
+def test_a_rule_is_tried_on_the_scrape_of_its_fault(situation: str, expr: str, wait: str, fired: bool) -> None:
+    scope, exporter = scraped()
+    scrape = scrape_of(scope, exporter, read_page(labelled(page(), 0)))
+    expression = read_expression(expr)
+    series = series_of(situations()[situation], expression, scrape)
+    why = fires(Rule(name="x", where="here", expr=expr, wait=wait), [], series, max(expression.longest, seconds(wait)))
+    assert (why == "") is fired, why
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("rules", "causes"),
+    [
+        (OWN["spec"]["groups"][0]["rules"], {}),
+        ([], dict.fromkeys(situations(), "RuleMissing")),
+        (
+            [{"record": "gpu:xid", "expr": "max by (gpu) (DCGM_FI_DEV_XID_ERRORS)"}, {"alert": "Xid", "expr": "gpu:xid > 0"}],
+            {name: "RuleMissing" for name in situations() if name != "xid"},
+        ),
+        (
+            [*OWN["spec"]["groups"][0]["rules"][2:], {"alert": "Xid", "expr": 'DCGM_FI_DEV_XID_ERRORS{gpu="9"} > 0'}],
+            {"xid": "RuleNeverFires", "allocatable": "RuleMissing"},
+        ),
+    ],
+)
+def test_each_situation_needs_an_alert_that_fires(tmp_path: Path, rules: list[dict[str, Any]], causes: dict[str, str]) -> None:
+    _, exporter = scraped()
+    objects = [{"metadata": {"name": "r", "namespace": "monitoring"}, "spec": {"groups": [{"name": "g", "rules": rules}]}}]
+    scope = a_scope(a_policy(), nodes=[a_node(WHOLE, gpus=4)], prometheusrules=objects)
+    one = Scrape(exporter=exporter, at=0.0, page=read_page(labelled(page(), 0)))
+    findings = check_rules(scope, SimpleNamespace(first=lambda: {WHOLE: one}))  # type: ignore[arg-type]
+    assert {found.subject.name: found.cause for found in findings if found.outcome is Outcome.BAD} == causes
+
+
+def test_files_of_rules_are_read_or_named(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("groups: [{name: g, rules: [{alert: A, expr: up == 0, for: 5m}, {record: b, expr: sum(c)}]}]")
+    assert [(rule.name, rule.wait, rule.records) for rule in rules_of_files([str(file)])] == [("A", "5m", False), ("b", "", True)]
+    with pytest.raises(Inconclusive, match=r"missing\.yaml"):
+        list(rules_of_files([str(tmp_path / "missing.yaml")]))

@@ -1,0 +1,60 @@
+"""Devices that are held and do nothing. Reports: odh-manifests#265, DCGM#241, job_defense_shield#2."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.obs.idle import check_idle
+from conformance.obs.page import kinds, read_page
+from conformance.obs.scraping import Exporter, Scrape
+from conformance.outputs.metric_samples import Sample
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.obs.test_owners import labelled
+from tests.obs.test_pages import page, uuid
+
+DAY = 86_400.0
+
+
+def judged(*, hours: float, activity: float = 0.0, used: int = 4, ask: Any = None) -> Finding:
+    """A pod that has held GPU 0 for some hours, which shows an activity and memory in use now."""
+    text = re.sub(r'^(DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0".*}).*', rf"\g<1> {activity}", labelled(page(), 0), flags=re.MULTILINE)
+    text = re.sub(r'^(DCGM_FI_DEV_FB_USED{gpu="0".*}).*', rf"\g<1> {used}", text, flags=re.MULTILINE)
+    started = f"2026-09-{21 - int(hours // 24):02d}T{13 - int(hours % 24):02d}:33:20Z"  # snapshots of tests are of 2026-09-21 13:33:20
+    pod = a_pod("train-0", devices=1, node="gpu-0", status={"startTime": started})
+    scope = a_scope(a_policy(metrics={"idleHours": 24}), nodes=[a_node("gpu-0")], pods=[pod])
+    one = Scrape(exporter=Exporter(node="gpu-0", pod=a_pod("dcgm", "gpu-operator"), kind=kinds()[0]), at=0.0, page=read_page(text))
+    (finding,) = check_idle(scope, SimpleNamespace(first=lambda: {"gpu-0": one}), ask)  # type: ignore[arg-type]
+    return finding
+
+
+def prometheus(most: float, seconds: float) -> Any:
+    """What a Prometheus knows of GPU 0."""
+
+    def ask(query: str) -> list[Sample]:
+        value = seconds if query.startswith("time()") else most
+        return [Sample("", {"UUID": uuid(0)}, value)] if "GR_ENGINE" in query else []
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"),
+    [
+        ({"hours": 72}, Outcome.BAD),
+        ({"hours": 12}, Outcome.OK),  # it cannot be idle for a day
+        ({"hours": 72, "activity": 0.4}, Outcome.OK),
+        ({"hours": 72, "used": 40_000}, Outcome.NOT_JUDGED),  # a server that waits for requests, or a forgotten notebook
+        ({"hours": 72, "used": 40_000, "ask": prometheus(0.0, DAY)}, Outcome.BAD),
+        ({"hours": 72, "used": 40_000, "ask": prometheus(0.6, DAY)}, Outcome.OK),
+        ({"hours": 72, "ask": prometheus(0.0, 3600.0)}, Outcome.UNDECIDED),  # the Prometheus is younger than the time
+    ],
+)
+def test_idleness_needs_a_history_or_a_device_that_nobody_opened(seen: dict[str, Any], outcome: Outcome) -> None:
+    finding = judged(**seen)
+    assert finding.outcome is outcome, finding
+    assert outcome is not Outcome.BAD or uuid(0) in finding.message
