@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from tabulate import tabulate
 
 from conformance.cli.arguments import Parser, show
 from conformance.cli.commands import command_parser
 from conformance.version import VERSION
 from fixtures.nodeprobe.collect import collect
-from fixtures.nodeprobe.document import Device, Document, encode
+from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, encode
 from reports.safe_text import one_line
+
+MAX_LISTEN = 600.0
 
 
 def options(parser: Parser, command: str) -> None:
     """Give the parser the arguments of ``probe``."""
+    parser.add_argument(
+        "--listen", type=_seconds, default=0.0, metavar="SECONDS", help="wait so long for Xids (NVIDIA), default: not at all"
+    )
     parser.add_argument("--json", action="store_true", help="print the document, with everything that was read")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= MAX_LISTEN:
+        raise ValueError
+    return seconds
 
 
 def main(argv: Sequence[str]) -> int:
     """Print what was found. 0 if a driver enumerates devices, 10 if none does."""
     arguments = command_parser(argv[0]).parse_args(argv[1:])
-    document = collect(VERSION)
+    document = collect(VERSION, listen=arguments.listen)
     show(encode(document).decode().rstrip("\n") if arguments.json else "\n".join(_lines(document)))
     return 0 if any(driver.devices for driver in document.drivers) else 10
+
+
+def schema_text() -> str:
+    """The JSON Schema of the document, as ``docs/node-probe.schema.json`` has it."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"node probe document {SCHEMA_VERSION}"}
+    return json.dumps(head | msgspec.json.schema(Document), indent=2, ensure_ascii=False) + "\n"
 
 
 def _lines(document: Document) -> Iterator[str]:

@@ -10,6 +10,7 @@ import chaos.surface.docs_tables as chaos_pages
 from chaos.catalogue.selection import load_all
 from conformance.catalogue import load_catalogue
 from conformance.cli import pages
+from conformance.cli.probe import schema_text as node_probe_schema
 from conformance.cli.readme import with_generated_parts
 from deploy import chaos_rights, licences, packages
 from reports import schema
@@ -42,6 +43,7 @@ def _generated_whole() -> dict[str, str]:
         "docs/fidelity-verdicts.md": known_verdicts.page(),
         "docs/incidents.md": table.page(),
         **{f"deploy/{name}": text for name, text in deploy.items()},
+        "docs/node-probe.schema.json": node_probe_schema(),
         f"reports/schema/{schema.SCHEMA_FILE.name}": schema.schema_text(),
         f"reports/schema/{schema.CHAOS_SCHEMA_FILE.name}": schema.chaos_schema_text(),
     }

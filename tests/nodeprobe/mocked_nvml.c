@@ -5,6 +5,7 @@
  * every call fails so often with an error of its own choice, and "random.answers" fills its answers with noise.
  */
 #include "mocked_table.h"
+#include <unistd.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, VERSION_MISMATCH = 25 };
 static const int ERRORS[] = {1, 2, 3, 4, 6, 7, 10, 13, 14, 15, 16, 17, 18, 20, 25, 26, 27, 28, 999, 12345};
@@ -80,6 +81,7 @@ ASK(nvmlDeviceGetMaxPcieLinkWidth, "pcie.max_width")
 ASK(nvmlDeviceGetPcieReplayCounter, "pcie.replays")
 ASK(nvmlDeviceGetPowerUsage, "power")
 ASK(nvmlDeviceGetEnforcedPowerLimit, "power.limit")
+ASK(nvmlDeviceGetPowerManagementDefaultLimit, "power.default")
 ASK(nvmlDeviceGetPersistenceMode, "persistence")
 ASK(nvmlDeviceGetMaxMigDeviceCount, "mig.most")
 ASK(nvmlDeviceGetGpuInstanceId, "gi")
@@ -202,6 +204,41 @@ int nvmlDeviceGetTemperature(Handle *h, unsigned sensor, unsigned *out) {
     (void)sensor;
     if (!code) *out = (unsigned)v;
     return code;
+}
+int nvmlDeviceGetTemperatureThreshold(Handle *h, unsigned threshold, unsigned *out) {
+    long long v = 0;
+    int code = value("nvmlDeviceGetTemperatureThreshold", h, threshold == 1 ? "temperature.slowdown" : "temperature.shutdown", &v);
+    if (!code) *out = (unsigned)v;
+    return code;
+}
+int nvmlDeviceGetPowerManagementLimitConstraints(Handle *h, unsigned *least, unsigned *most) {
+    long long v = 0;
+    int code = value("nvmlDeviceGetPowerManagementLimitConstraints", h, "power.max", &v);
+    if (!code) *least = (unsigned)number(key_of(h, "power.min"), 0), *most = (unsigned)v;
+    return code;
+}
+
+static Handle *listened[64];
+static int events;
+int nvmlEventSetCreate(void **set) { *set = listened; events = 0; return fault("nvmlEventSetCreate", NULL); }
+int nvmlEventSetFree(void *set) { (void)set; return SUCCESS; }
+int nvmlDeviceRegisterEvents(Handle *h, unsigned long long kinds, void *set) {
+    int code = fault("nvmlDeviceRegisterEvents", h);
+    (void)set;
+    if (!code && kinds == 8) listened[h->device] = h;
+    return code;
+}
+int nvmlEventSetWait_v2(void *set, struct { Handle *device; unsigned long long kind, data; unsigned gi, ci; } *out, unsigned wait) {
+    int code = fault("nvmlEventSetWait_v2", NULL);
+    (void)set;
+    while (!code && events < 64) { /* each device tells its Xid once */
+        Handle *h = listened[events++];
+        if (!h || !find(key_of(h, "xid"))) continue;
+        out->device = h, out->kind = 8, out->data = (unsigned long long)number(key_of(h, "xid"), 0);
+        return SUCCESS;
+    }
+    usleep(1000 * (wait < 50 ? wait : 50));
+    return code ? code : 10; /* timeout */
 }
 typedef struct { unsigned pid; unsigned long long memory; unsigned gi, ci; } ProcessInfo;
 static int processes(const char *call, Handle *h, const char *name, unsigned *count, ProcessInfo *out) {

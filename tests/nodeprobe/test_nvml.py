@@ -56,8 +56,8 @@ def run(library: Path, folder: Path, table: Table, *command: str) -> subprocess.
     return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
-def probe(library: Path, folder: Path, table: Table) -> Driver:
-    done = run(library, folder, table, "-m", "conformance.cli.main", "probe", "--json")
+def probe(library: Path, folder: Path, table: Table, *options: str) -> Driver:
+    done = run(library, folder, table, "-m", "conformance.cli.main", "probe", "--json", *options)
     assert done.returncode in (0, 10), done.stderr
     document: Document = decode(done.stdout.encode())
     return document.drivers[0]
@@ -135,6 +135,8 @@ FAULTS: list[tuple[Table, dict[str, object]]] = [
         {"fabric.health": {"incorrect configuration": "insufficient nvlinks"}},
     ),
     ({"1.fabric.state": 3, "fabric.version": 2}, {"fabric.state": "completed", "fabric.summary": ""}),
+    ({"1.power.default": 500_000}, {"power_limit_default": 500.0, "power_limit": 700.0}),
+    ({"1.temperature.slowdown": 80}, {"temperature_slowdown": 80}),
     ({"1.links": 18, "1.link.5": 0}, {"links": 17}),
     ({"1.persistence": 0}, {"persistence": False}),
     ({"1.processes": 2}, {"processes": [1 << 20, None]}),
@@ -180,6 +182,16 @@ def test_a_driver_that_enumerates_nothing_says_why(library: Path, tmp_path: Path
     driver = probe(library, tmp_path, table)
     assert words in driver.problem
     assert driver.devices == []
+
+
+def test_xids_are_heard_while_the_probe_listens(library: Path, tmp_path: Path) -> None:
+    driver = probe(
+        library, tmp_path, {**MACHINES["h100"], "1.xid": 79, "3.xid": 48, "3.nvmlDeviceRegisterEvents": NOT_SUPPORTED}, "--listen", "0.2"
+    )
+    assert driver.listened == 0.2
+    assert [device.xids for device in driver.devices] == [[], [79], [], [], [], [], [], []]
+    assert driver.devices[3].unread["xids"] == "Not Supported"
+    assert "listened" in probe(library, tmp_path, {**MACHINES["h100"], "nvmlEventSetCreate": NOT_SUPPORTED}, "--listen", "0.2").unread
 
 
 def test_without_a_library_the_document_says_so(tmp_path: Path) -> None:
