@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from conformance.devices.peers import pools_of_peers
 from conformance.hw.answers import check_answers, check_refused
+from conformance.hw.figures import probe_figures
 from conformance.hw.firmware import firmware_judge
 from conformance.hw.judging import fabric, host_link, memory, per_device, recovery, slowdown, use
 from conformance.hw.kernel_errors import kernel_errors
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 
 
@@ -67,3 +69,9 @@ def test_the_driver_advises_no_recovery_of_any_device(judge: Evidence, scope: Sc
 def test_devices_and_adapters_of_one_board_run_the_same_firmware(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
     """Devices and adapters of one board run the same firmware in a pool."""
     judge(judged(scope, documents, firmware_judge(documents.by_node.values(), pools_of_peers(scope))))
+
+
+@requirement("HW-10")
+def test_a_device_that_a_pod_was_given_reaches_its_products_figures(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A device that a pod was given reaches its product's figures, and gives the same values each time."""
+    judge(probe_figures(scope, workspace))

@@ -368,6 +368,9 @@ class Metrics(Section, frozen=True, kw_only=True):
     """How long a device's samples may stand still although they have to move, in seconds: more than two collections of the exporter."""
 
 
+Part = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 class Hardware(Section, frozen=True, kw_only=True):
     """Health of devices (HW)."""
 
@@ -375,6 +378,16 @@ class Hardware(Section, frozen=True, kw_only=True):
     """Whether persistence mode must be on (true) or off (false); None: it is not judged."""
     xid_hours: Duration = 24
     """How long ago an Xid in a node's kernel log may be for it to count, in hours."""
+    compute_seconds: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 5
+    """How long each device multiplies matrices to be measured."""
+    least_fp32: Part = 0.25
+    """Least part of a product's FP32 peak that its devices must reach, by the suite's own matrix multiply without tensor cores (HW-10)."""
+    least_memory: Part = 0.4
+    """Least part of the peak of a product's memory, by copies inside the device."""
+    least_copies: Part = 0.5
+    """Least part of the widest link to the host, by copies in each direction."""
+    below_peers: Part = 0.25
+    """How far below the median of devices of its name a device may be, as a part of it; 1: they are not compared."""
 
 
 class Probes(Section, frozen=True, kw_only=True):

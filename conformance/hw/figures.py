@@ -1,0 +1,170 @@
+"""HW-10: a device that a pod was given reaches its product's figures, and what its peers reach.
+
+Facts: docs/facts/compute.md#figures.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import yaml
+
+from conformance.devices.free_devices import Place, listable_places, why_unlistable
+from conformance.policy.model import Hardware
+from conformance.probes.computing import COMPUTES, fault_of, faulty, is_slice, listing_pod
+from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
+from conformance.probes.running import ProbeResult, run_pods
+from conformance.probes.visible_devices import visible_to
+from conformance.scope.scope import Scope, subject
+from fixtures.compute.document import Device
+from fixtures.kubernetes.models import Node
+from fixtures.probes.workspace import Workspace
+from fixtures.text import typed
+from fixtures.text.sentences import cut, listed
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+
+SOURCE = "gpu-conformance compute in a pod with the node's free devices"
+_LIMITS = {"cpu": "1", "memory": "2Gi"}
+_AROUND = 25
+"""Seconds that the check of one device takes beside its matrix multiplies."""
+_PEERS = 3
+"""From how many devices of one name on their median speaks for a product."""
+
+_FILE = Path(__file__).with_name("figures.yaml")
+
+
+class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of ``figures.yaml``, whose head says what the fields mean."""
+
+    product: str
+    fp32: float
+    memory: float
+    copies: float | None = None
+    date: datetime.date
+    source: str
+
+
+@functools.cache  # a file of the package
+def peaks() -> tuple[Peak, ...]:
+    """Every row, in order."""
+    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[Peak]))
+
+
+def peak_of(product: str) -> Peak | None:
+    """The row of a device's name; None for a product that no row has."""
+    return next((row for row in peaks() if fnmatchcase(product, row.product)), None)
+
+
+def probe_figures(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """A pod with all free devices of each chosen node computes on one after the other, for the seconds of the policy."""
+    if not scope.policy.probes.suite_image:
+        raise NotApplicable("NoSuiteImage", "the policy names no image of the suite (probes.suiteImage), in which devices compute")
+    whole = [place for place in listable_places(scope) if not _unfit(place)]
+    if not whole:
+        raise NotApplicable("NoWholeDevice", "every device is shared or divided, so no pod can measure a whole one")
+    yield from per_node(scope, _asked(scope, workspace, choose_places(scope, whole)), _unfit)
+
+
+def _unfit(place: Place) -> str:
+    if reason := why_unlistable(place):
+        return reason
+    if is_slice(place):
+        return "figures are those of whole devices, and it offers parts of them"
+    return "others may compute on the same device, so it has no figures of its own" if place.shared else ""
+
+
+def _asked(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> Iterator[PlaceFinding]:
+    """What is found of each device; all are measured first, for they are compared with each other."""
+    seconds = scope.policy.hardware.compute_seconds
+    ran: list[tuple[Place, ProbeResult]] = []
+    for batch in batches(scope, workspace, places, 1):
+        asked = {f"hw-10-{number}": place for number, place in batch}
+        options = f"--seconds {seconds:.0f} --memory 4096 --patience 60"
+        pods = [
+            listing_pod(scope, place.node, name, resources={place.resource: place.free}, options=options, limits=_LIMITS)
+            for name, place in asked.items()
+        ]
+        most = max(place.free for place in asked.values())
+        found = run_pods(workspace, pods, scope.policy.probes.start_seconds + most * (seconds + _AROUND))
+        ran += [(place, found[name]) for name, place in asked.items()]
+    measured = {id(result): _devices(result) for _, result in ran}
+    usual = usual_figures([device for devices in measured.values() for device in devices])
+    for place, result in ran:
+        if not measured[id(result)]:
+            yield place, _unmeasured(place, result)
+        yield from ((place, judge_figures(place.node, device, usual, scope.policy.hardware)) for device in measured[id(result)])
+    yield from ((place, not_reached(scope, place.node)) for place in places[len(ran) :])
+
+
+def _devices(ran: ProbeResult) -> list[Device]:
+    """Devices that computed, and those that began to and failed."""
+    sight = visible_to(ran)
+    return [] if isinstance(sight, str) or sight.computed is None else sight.computed.devices
+
+
+def _unmeasured(place: Place, ran: ProbeResult) -> Finding:
+    """Why no device of a pod was measured."""
+    sight = visible_to(ran)
+    if isinstance(sight, str) or sight.computed is None:
+        message = sight if isinstance(sight, str) else "the compute check did not run"
+        return undecided(subject(place.node), cause="ProbeDidNotRun", message=message, source=SOURCE)
+    if (fault := fault_of(sight.computed, sight)) is not None:
+        return faulty(subject(place.node), fault, f"devices of which each {COMPUTES}", SOURCE)
+    return undecided(subject(place.node), message="no device was there to compute on", source=SOURCE)
+
+
+def usual_figures(devices: Sequence[Device]) -> dict[tuple[str, str], float]:
+    """The median of each figure of each product, where enough devices have it. ISO-05 finds those that do not compute."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for device in devices:
+        for name in ("fp32", "memory"):  # copies depend on where in the machine the device sits
+            if device.computes and (rate := getattr(device.figures, name)):
+                rates.setdefault((device.name, name), []).append(rate)
+    return {key: median(values) for key, values in rates.items() if len(values) >= _PEERS}
+
+
+def judge_figures(node: Node, device: Device, usual: Mapping[tuple[str, str], float], policy: Hardware) -> Finding:
+    """One device: values that compare, and each figure at least the policy's part of the peak and of what is usual."""
+    place = Subject("Node", cut(f"{node.name} device {device.index} {device.uuid}".rstrip(), 300))
+    if (failed := device.failed) is not None:
+        if failed.wrong is not None:
+            words = f"{failed.wrong.count} wrong values in {failed.compared} bytes ({failed.name})"
+            message = f"{device.name} gives wrong values without any error: {words}"
+            return bad(place, cause="DeviceComputesWrong", observed=words, expected=COMPUTES, source=SOURCE, message=message)
+        message = f"{device.name} does not compute, so it has no figures: {failed.name} {failed.status}: {failed.trouble or ''}"
+        return undecided(place, message=cut(message, 300), source=SOURCE, cause="DeviceDoesNotCompute")
+    peak = peak_of(device.name)
+    if peak is None:
+        return not_judged(place, message=f"no figures of {device.name or 'a device without a name'} are known", source=SOURCE)
+    figures = device.figures
+    rates = {
+        "FP32": (figures.fp32, peak.fp32 * 1e12, "fp32"),
+        "memory": (figures.memory, peak.memory * 1e9, "memory"),
+        "copies to the device": (figures.to_device, (peak.copies or 0) * 1e9, "copies"),
+        "copies from the device": (figures.from_device, (peak.copies or 0) * 1e9, "copies"),
+    }
+    low, seen = [], []
+    for words, (rate, most, name) in rates.items():
+        if rate is None:
+            return undecided(place, message=f"{device.name}: the figure of {words} was not measured", source=SOURCE)
+        seen.append(f"{words} {_shown(rate)}")
+        if rate < (least := getattr(policy, f"least_{name}") * most):
+            low.append(f"{words} reaches {_shown(rate)}, and the product at least {_shown(least)}")
+        elif (peers := usual.get((device.name, name), 0.0)) and rate < (1 - policy.below_peers) * peers:
+            low.append(f"{words} reaches {_shown(rate)}, and its peers {_shown(peers)}")
+    expected = f"at least the policy's part of the peak of {device.name} ({peak.date}), and of what its peers reach"
+    observed = f"{listed(seen, 4)}; {figures.repetitions} repetitions compared"
+    if low:
+        message = f"{device.name} is slower than it must be: {listed(low, 4)}"
+        return bad(place, cause="DeviceSlow", observed=observed, expected=expected, source=SOURCE, message=message)
+    return ok(place, observed=observed, expected=expected, source=SOURCE)
+
+
+def _shown(rate: float) -> str:
+    return f"{rate / 1e12:.3g} T/s" if rate >= 1e12 else f"{rate / 1e9:.3g} G/s"
