@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.iso.probes import TOGETHER, probe_bypass, probe_computing, probe_disjoint, probe_holders
+from conformance.iso.release import probe_release
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
@@ -25,6 +26,12 @@ def test_a_pod_that_asked_for_nothing_sees_no_device(judge: Evidence, scope: Sco
 def test_pods_that_run_together_hold_different_devices(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """Pods that run together on one node hold different devices."""
     judge(probe_disjoint(scope, workspace))
+
+
+@requirement("ISO-04")
+def test_a_device_that_was_given_back_is_free_and_its_memory_empty(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A device that a pod gave back is free again, and its memory is empty."""
+    judge(probe_release(scope, workspace))
 
 
 @requirement("ISO-05")

@@ -8,7 +8,7 @@ requirement with access ``hardware`` judges them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -121,23 +121,27 @@ def units(place: Place) -> int:
     return 1 if place.shared else place.free
 
 
-def collect(scope: Scope, workspace: Workspace) -> NodeDocuments:
-    """Read the documents of one node of each product, or with ``probes.everyNode`` of every node.
+def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collection[str] | None = None) -> NodeDocuments:
+    """Read the documents of one node of each product, or with ``probes.everyNode`` of every node; or of these nodes among them.
+
+    ``way`` stands for the policy's ``probes.wholeNodes``.
 
     Raises :class:`NotApplicable` without devices that a probe can read, :class:`Inconclusive` where all are held and the policy lets no
     pod without a device look.
     """
-    whole = scope.policy.probes.whole_nodes != "no"
+    way = way or scope.policy.probes.whole_nodes
+    whole = way != "no"
     chosen = {
         place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not why_unlistable(one))
         for place in choose_places(scope, listable_places(scope), free=0 if whole else 1)
+        if nodes is None or place.node.name in nodes
     }
-    namespace = workspace.namespace("privileged") if scope.policy.probes.whole_nodes == "privileged" else workspace.namespace()
+    namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()
     by_node: dict[str, NodeDocument] = {}
     unread: dict[str, Unread] = {}
     for batch in batches(scope, workspace, list(chosen.items()), 1):
         pods = {f"node-probe-{number}": item for number, item in batch}
-        wanted = [_pod(scope, name, places) for name, (_, places) in pods.items()]
+        wanted = [_pod(scope, name, places, way) for name, (_, places) in pods.items()]
         ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
         for pod, (node, places) in pods.items():
             found = _read(ran[pod], places, whole)
@@ -171,10 +175,9 @@ def judged(
     yield from per_node(scope, asked(), why_unlistable)
 
 
-def _pod(scope: Scope, name: str, places: Sequence[Place]) -> Json:
+def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
     """The pod that reads one node: in the suite's image, where the policy names it, by the collector, else by nvidia-smi."""
     probes = scope.policy.probes
-    way = probes.whole_nodes
     script = f'echo "{_GRANTED}$NVIDIA_VISIBLE_DEVICES"; {_IN_THE_SUITE if probes.suite_image else smi.SCRIPT}'
     pod = pinned_pod(
         scope,

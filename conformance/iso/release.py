@@ -1,0 +1,105 @@
+"""ISO-04: what a pod gave back is free again, and its memory is as empty as before.
+
+Facts: docs/facts/device-health.md#memory-that-stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.devices.free_devices import Place
+from conformance.probes.computing import SECONDS_PER_DEVICE, listing_pod
+from conformance.probes.node_documents import SOURCE, NodeDocument, NodeDocuments, Unread, collect, device_subject, judged, units
+from conformance.probes.running import run_pods
+from conformance.scope.scope import Scope, subject
+from fixtures.nodeprobe.document import Device
+from fixtures.probes.workspace import Workspace
+from fixtures.text.sentences import cut
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+
+MIB = 1 << 20
+TOLERATED = 256 * MIB
+"""More than before: contexts of monitoring programs come and go."""
+
+AT_REST = 2048 * MIB
+"""More than any driver keeps for itself on a device that nobody has."""
+
+_COHERENT = ("GH200", "GB200", "GB300")
+_REFUSALS = ("UnexpectedAdmissionError", "OutOf")
+_EXPECTED = "the device is free again, and its memory as empty as before"
+
+
+def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """ISO-04: read the free devices of nodes, compute on them, give them back, and read them again with the next pods."""
+    before = collect(scope, workspace, way="no")
+    workspace.clear()
+    computed = _compute(scope, workspace, before)
+    after = collect(scope, workspace, way="no", nodes=before.by_node)
+    unread = {**before.unread, **after.unread}
+    yield from judged(
+        scope,
+        NodeDocuments(by_node=after.by_node, unread=unread),
+        lambda one: compared(before.by_node[one.node.name], one, computed=computed),
+        not_freed,
+    )
+
+
+def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> bool:
+    """Use the memory of the devices, where the policy names an image that can; what the programs say is ISO-05's question."""
+    probes = scope.policy.probes
+    places = [place for one in read.by_node.values() for place in one.places if not place.shared]
+    if not probes.suite_image or not places:
+        return False
+    for start in range(0, len(places), probes.at_once):
+        batch = dict(enumerate(places[start : start + probes.at_once]))
+        pods = [listing_pod(scope, place.node, f"iso-04-{n}", resources={place.resource: units(place)}) for n, place in batch.items()]
+        run_pods(workspace, pods, probes.start_seconds + SECONDS_PER_DEVICE * max(map(units, batch.values())))
+        workspace.clear()
+    return True
+
+
+def compared(before: NodeDocument, after: NodeDocument, *, computed: bool) -> Iterator[Finding]:
+    """A finding for each device whose memory did not become free, or one that says that all did."""
+    node = subject(after.node)
+    if reason := _unfit(after.places):
+        yield not_judged(node, message=reason, source=SOURCE)
+        return
+    known = {device.uuid: device for _, device in before.devices() if device.uuid}
+    pairs = [(known[device.uuid], device) for _, device in after.devices() if device.uuid in known]
+    found = [finding for old, new in pairs if (finding := _of_device(after, old, new))]
+    yield from found
+    if not pairs:
+        yield undecided(node, message="no device was read both before and after", source=SOURCE)
+    elif not found:
+        most = max((new.memory_used or 0) // MIB for _, new in pairs)
+        use = "after programs computed on them" if computed else "after a pod that listed them"
+        yield ok(node, observed=f"{len(pairs)} devices given back {use}, {most} MiB in use at most", expected=_EXPECTED, source=SOURCE)
+
+
+def not_freed(gone: Unread) -> Finding | None:
+    """A kubelet that refuses the next pod, although the scheduler counts the devices as free, did not take them back."""
+    if not any(word in gone.trouble for word in _REFUSALS):
+        return None
+    message = "the pod that held the devices is gone, and the kubelet gives them to no other"
+    node, said = subject(gone.places[0].node), cut(gone.trouble, 300)
+    return bad(node, cause="DeviceNotFreed", observed=said, expected=_EXPECTED, source="pod status", message=message)
+
+
+def _of_device(one: NodeDocument, old: Device, new: Device) -> Finding | None:
+    place = device_subject(one.node, new)
+    if new.mig is not None and new.mig.enabled:
+        return not_judged(place, message="it is cut into MIG devices, and others may work on its memory", source=SOURCE)
+    if any(name in new.name for name in _COHERENT):
+        return not_judged(place, message="the kernel of a machine with coherent memory may keep its own there", source=SOURCE)
+    if old.memory_used is None or new.memory_used is None:
+        reason = new.unread.get("memoryTotal", "the driver does not say it")
+        return undecided(place, message=f"how much of its memory is in use is not known: {reason}", source=SOURCE)
+    if new.memory_used <= min(old.memory_used + TOLERATED, AT_REST):
+        return None
+    observed = f"{old.memory_used // MIB} MiB in use before, {new.memory_used // MIB} MiB after"
+    message = "nobody holds the device, and part of its memory stays in use: the next job on it runs out of memory"
+    return bad(place, cause="MemoryNotReleased", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
+
+
+def _unfit(places: Iterable[Place]) -> str:
+    return "its devices are shared, and others may work on their memory" if any(place.shared for place in places) else ""

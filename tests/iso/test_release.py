@@ -1,0 +1,61 @@
+"""ISO-04: what is said of memory before and after, and of devices that the next pod does not get."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from conformance.iso.release import MIB, compared, not_freed
+from conformance.probes.node_documents import NodeDocument, Unread
+from conformance.scope.scope import subject
+from fixtures.verdict.findings import undecided
+from tests.hw.documents import a_document
+from tests.nodeprobe.tables import Table
+
+USED = "1.memory.used"
+
+
+def shared(one: NodeDocument) -> NodeDocument:
+    return msgspec.structs.replace(one, places=tuple(msgspec.structs.replace(place, shared=True) for place in one.places))
+
+
+@pytest.mark.parametrize(
+    ("machine", "before", "after", "outcome", "words"),
+    [
+        ("h100", {}, {}, "ok", "512 MiB"),
+        ("h100", {}, {USED: 700 * MIB}, "ok", ""),  # a monitor's context came
+        ("h100", {}, {USED: 20 << 30}, "bad", "512 MiB in use before, 20480 MiB after"),  # VisEdit#5
+        ("h100", {USED: 20 << 30}, {USED: 20 << 30}, "bad", "20480 MiB in use before"),  # it was there before: nobody holds it
+        ("h100", {USED: 20 << 30}, {}, "ok", ""),
+        ("l40s", {USED: 4 * MIB}, {USED: 352 * MIB}, "bad", "352 MiB after"),  # k8s-device-plugin#12
+        ("h100", {}, {"1.nvmlDeviceGetMemoryInfo": 999}, "undecided", ""),
+        ("h100", {}, {"1.uuid": "GPU-ffffffff-1111-2222-3333-444444444444"}, "ok", "7 devices"),
+        ("h100", {"nvmlInitWithFlags": 18}, {}, "undecided", ""),
+        ("gb200", {}, {USED: 20 << 30}, "not_judged", ""),
+        ("a100-mig", {}, {USED: 20 << 30}, "not_judged", ""),
+    ],
+)
+def test_memory_is_compared_where_it_is_the_devices_alone(machine: str, before: Table, after: Table, outcome: str, words: str) -> None:
+    found = list(compared(a_document(machine, before), a_document(machine, after), computed=True))
+    assert {str(finding.outcome) for finding in found} == {outcome}
+    assert words in f"{found[0].observed} {found[0].message}"
+
+
+def test_devices_that_are_shared_are_not_judged() -> None:
+    [finding] = compared(a_document(), shared(a_document("h100", {USED: 20 << 30})), computed=True)
+    assert str(finding.outcome) == "not_judged"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cause"),
+    [
+        ("Failed; UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable", "DeviceNotFreed"),
+        ("Failed; OutOfnvidia.com/gpu: Node didn't have enough resource", "DeviceNotFreed"),
+        ("Pending; Unschedulable: 0/5 nodes are available: 5 Insufficient nvidia.com/gpu.", ""),  # another pod may have them
+        ("Pending; ImagePullBackOff", ""),
+    ],
+)
+def test_a_kubelet_that_keeps_a_device_is_told_from_a_pod_that_took_it(trouble: str, cause: str) -> None:
+    places = a_document().places
+    found = not_freed(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))
+    assert (found.cause if found else "") == cause
