@@ -81,5 +81,9 @@ def _state(device: Device) -> Iterator[str]:
         yield f"{device.ecc.uncorrected} uncorrected memory errors"
     if device.mig is not None and device.mig.enabled:
         yield f"{len(device.mig.devices)} MIG devices"
+    if device.partitions is not None and device.partitions.devices:
+        yield f"{len(device.partitions.devices)} partitions ({device.partitions.compute})"
+    if device.xids:
+        yield f"Xids {', '.join(map(str, device.xids[:8]))} while the probe listened"
     if inactive := [link.number for link in device.links if not link.active]:
         yield f"{len(inactive)} of {len(device.links)} NVLinks inactive"

@@ -17,7 +17,7 @@ from fixtures.nodeprobe.document import Device, Document, decode, encode
 from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.simulator.nodes.programs import nvidia_smi_query
 from tests.nodeprobe.tables import MACHINES, Table
-from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library
+from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library, probe
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 
 __all__ = ["library"]
@@ -49,9 +49,12 @@ def compared(device: Device, *others: Device) -> dict[str, object]:
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked driver")
 @pytest.mark.parametrize("name", MACHINES)
-def test_nvml_and_nvidia_smi_give_one_document(library: Path, tmp_path: Path, name: str) -> None:
+def test_nvml_nvidia_smi_and_the_command_give_one_document(library: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "command").mkdir()
     tables = [MACHINES[name], *({**MACHINES[name], **fault} for fault, _ in FAULTS if not any("nvml" in key for key in fault))]
-    for table, by_nvml in zip(tables, each(library, tmp_path, tables), strict=True):
+    found = each(library, tmp_path, tables)
+    assert probe(library, tmp_path / "command", tables[0]) == found[0]
+    for table, by_nvml in zip(tables, found, strict=True):
         [by_smi] = smi.document(printed(table)).drivers
         assert (by_smi.version, by_smi.cuda, by_smi.problem) == (by_nvml.version, by_nvml.cuda, by_nvml.problem)
         for one, other in zip(by_nvml.devices, by_smi.devices, strict=True):
@@ -80,6 +83,7 @@ def ran(folder: Path, cases: str) -> Document:
     [
         ("*) echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18;;", "driver and library are of different versions"),
         ('*) echo "NVIDIA-SMI has failed because it couldn\'t communicate with the NVIDIA driver."; exit 9;;', "the driver is not loaded"),
+        ("*) exit 124;;", "nvidia-smi did not come back"),
         ("*) exit 127;;", "nvidia-smi is not in the container"),
         ("*) echo 'No devices were found'; exit 6;;", ""),
         ("*) echo what; exit 1;;", "what"),
