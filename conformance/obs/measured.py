@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.obs.flaws import Flaw, Movement, dead_activity, flaws, movement
+from conformance.obs.flaws import Flaw, Movement, against_driver, dead_activity, flaws, movement
 from conformance.obs.node_facts import exporter_of, facts_of
 from conformance.obs.scraping import Exporter, Scrape, Scraper, Silence, exporter_daemonsets
+from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.agents import full_name, is_ready
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
@@ -20,8 +21,8 @@ SETTLING = 120.0
 _CAUSES = {Silence.REFUSED: "MetricsNotServed", Silence.UNREADABLE: "MetricsUnreadable"}
 
 
-def check_measured(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
-    """OBS-01: one finding per accelerator node."""
+def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments) -> Iterator[Finding]:
+    """OBS-01: one finding per accelerator node. ``documents`` are what drivers say of some, where the run may ask them."""
     pages = scraper.first()
     places: dict[str, list[str]] = {}
     for name, scraped in pages.items():
@@ -35,6 +36,8 @@ def check_measured(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
             yield _silent(scope, node, scraper.exporters.get(node.name), one, pages)
             continue
         found = flaws(one.page, facts_of(scope, node, places), scope.policy.metrics.families)
+        if (told := documents.by_node.get(node.name)) is not None:
+            found += [flaw for flaw in against_driver(one.page, (device for _, device in told.devices())) if flaw not in found]
         shown = f"{len(one.page.devices)} devices with {listed(scope.policy.metrics.families)}"
         yield _judged(node, one, found, shown, "a series of each family for every device of the node, each once, with a value of its unit")
 

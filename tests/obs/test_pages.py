@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.obs.flaws import Flaw, NodeFacts, dead_activity, flaws, movement
+from conformance.obs.flaws import Flaw, NodeFacts, against_driver, dead_activity, flaws, movement
 from conformance.obs.page import read_page
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Metrics
+from fixtures.nodeprobe.document import Device, Ecc, Remapping
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
 from fixtures.simulator.nodes.devices.manager import DeviceManager
@@ -218,3 +219,25 @@ def test_samples_that_stand_still_are_told_from_devices_that_do(
     seen = movement(read_page(first(text)), read_page(last(text)), 60.0)
     assert ({flaw.cause for flaw in seen.flaws}, len(seen.still)) == (causes, still)
     assert all("GPU-" in flaw.text for flaw in seen.flaws)
+
+
+def driver(number: int = 0, **more: Any) -> Device:
+    known = {"index": 0, "uuid": uuid(number), "pci_address": hardware(WHOLE).gpus[number].pci_bus_id[4:], "ecc": Ecc(uncorrected=0)}
+    return Device(**{**known, **more})
+
+
+@pytest.mark.parametrize(
+    ("device", "cause"),
+    [
+        (driver(), ""),
+        (driver(3), ""),
+        (driver(uuid="GPU-9"), "DeviceNotMeasured"),
+        (driver(uuid="GPU-9", lost=True), ""),
+        (driver(pci_address="0000:99:00.0"), "DevicesMixedUp"),
+        (driver(ecc=Ecc(uncorrected=3)), "MetricDiffersFromDriver"),
+        (driver(remapping=Remapping(failed=True)), "MetricDiffersFromDriver"),
+    ],
+)
+def test_a_page_is_held_against_the_driver_of_its_node(device: Device, cause: str) -> None:
+    flaws = list(against_driver(read_page(page()), [device]))
+    assert [flaw.cause for flaw in flaws] == ([cause] if cause else [])
