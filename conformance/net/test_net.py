@@ -7,9 +7,11 @@ from conformance.net.device_probe import probe_devices
 from conformance.net.figures import figure_of
 from conformance.net.jobs import check_jobs
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
+from conformance.net.near_devices import check_near_devices
 from conformance.net.nic_policy import check_nic_cluster_policy
 from conformance.net.port_use import judge_ports
 from conformance.net.shared_runs import SharedRuns
+from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
@@ -60,6 +62,12 @@ def test_bus_bandwidth_meets_the_figure(judge: Evidence, scope: Scope, workspace
 def test_ports_carry_the_payload_and_count_no_errors(judge: Evidence, scope: Scope, workspace: Workspace, shared_runs: SharedRuns) -> None:
     """During a run over the fabric the ports of both nodes carry its payload and count no errors."""
     judge(of_each(shared_runs.get(scope, workspace), lambda run, _: judge_ports(run)))
+
+
+@requirement("NET-09")
+def test_adapters_reach_the_memory_of_devices_directly(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
+    """RDMA adapters reach the memory of devices directly: by peer memory or DMA-BUF, past no redirection, over one switch."""
+    judge(judged(scope, documents, check_near_devices))
 
 
 @requirement("NET-10")

@@ -1,0 +1,71 @@
+"""NET-09: what stands between devices and RDMA adapters, on machines of several kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.net.near_devices import check_near_devices
+from fixtures.nodeprobe import pci
+from fixtures.nodeprobe.document import DirectAccess, Driver, Host, PciBridge, PciFunction, RdmaPort, Way
+from fixtures.verdict.findings import Outcome
+from tests.hw.documents import of_driver
+
+OFF: list[str] = ["source validation"]
+ON = ["request redirect", "completion redirect", "upstream forwarding"]
+PEERMEM, NOTHING = DirectAccess(peermem=True), DirectAccess(peermem=False, dma_buf=False)
+
+
+def a_host(
+    pairs: int = 2,
+    *,
+    acs: list[str] | None = OFF,
+    access: DirectAccess | None = PEERMEM,
+    far: int = 0,
+    bridges: bool = True,
+    more: int = 0,
+    **fields: Any,
+) -> Host:
+    """Devices and adapters in pairs below a switch each; the adapters of the first ``far`` hang at the host. ``more`` devices have none."""
+    functions, above, ports = [], [], []
+    for at in range(pairs + more):
+        root, down, up = f"0000:00:{at + 1:02x}.0", f"0000:{16 + 8 * at:02x}:00.0", f"0000:{16 + 8 * at:02x}:01.0"
+        device, adapter = f"0000:{18 + 8 * at:02x}:00.0", f"0000:{20 + 8 * at:02x}:00.0"
+        above += [PciBridge(address=address, first_bus=1, last_bus=2, acs=acs) for address in (root, down, up)]
+        functions.append(
+            PciFunction(address=device, vendor="10de", device="2330", kind="accelerator", path=[root, down] if bridges else [])
+        )
+        if at < pairs:
+            path = [f"0000:00:{at + 9:02x}.0"] if at < far else [root, up]
+            functions.append(PciFunction(address=adapter, vendor="15b3", device="1021", kind="infiniband", path=path if bridges else []))
+            ports.append(RdmaPort(adapter=f"mlx5_{at}", port=1, pci_address=adapter))
+    distances = list(pci.distances(functions))
+    return Host(pci=functions, bridges=above if bridges else [], distances=distances, rdma=ports, direct_access=access, **fields)
+
+
+@pytest.mark.parametrize(
+    ("host", "outcome", "cause", "words"),
+    [
+        (a_host(), Outcome.OK, "", ""),
+        # https://github.com/NVIDIA/nccl-tests/issues/112, https://github.com/NVIDIA/nccl/issues/949: bandwidth halves with ACS on
+        (a_host(acs=ON), Outcome.BAD, "AcsOn", "0000:10:00.0"),
+        (a_host(acs=[*ON, "direct translated"]), Outcome.OK, "", ""),  # a machine that translates addresses for its devices (ATS)
+        (a_host(acs=None), Outcome.NOT_JUDGED, "", "privileged pods only"),
+        # https://github.com/NVIDIA/nccl/issues/1412, https://github.com/NVIDIA/nccl/issues/465: nobody had loaded the module
+        (a_host(access=NOTHING), Outcome.BAD, "PeerMemoryMissing", "nvidia_peermem is not loaded"),
+        (a_host(access=DirectAccess(peermem=False, dma_buf=True)), Outcome.OK, "", ""),
+        (a_host(access=DirectAccess(peermem=False)), Outcome.UNDECIDED, "NotUnderstood", "not known"),
+        (a_host(access=NOTHING, modules={"efa": ""}), Outcome.OK, "", ""),
+        (a_host(access=None), Outcome.OK, "", ""),  # AMD's driver brings its own way
+        (a_host(far=1), Outcome.BAD, "FarFromAdapter", "0000:12:00.0 (PHB)"),
+        (a_host(more=2), Outcome.ADVISED, "FarFromAdapter", "(PHB)"),
+        (a_host(far=2), Outcome.OK, "", ""),  # every adapter hangs at the host: built that way
+        (a_host(bridges=False), Outcome.OK, "", ""),  # a virtual machine shows no bridge
+        (a_host(0, more=2), Outcome.NOT_JUDGED, "", "no RDMA adapter"),
+    ],
+)
+def test_what_stands_between_device_and_adapter_is_found(host: Host, outcome: Outcome, cause: str, words: str) -> None:
+    [found] = check_near_devices(of_driver(Driver(vendor="nvidia", way=Way.NVML), host=host))
+    assert (found.outcome, found.cause) == (outcome, cause), found
+    assert words in found.message
