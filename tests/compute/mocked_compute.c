@@ -1,4 +1,4 @@
-/* A libcuda.so.1, and a libamdhip64.so with its libhiprtc.so, that compute on the host what the kernels of the check compute on a device.
+/* A libcuda.so.1, a libamdhip64.so with its libhiprtc.so, and a libze_loader.so.1, which compute on the host what the kernels of the check compute on a device.
  *
  * The table is that of the mocked libnvidia-ml.so.1. "CALL" or "1.CALL" is the error that a call answers, -1 hangs and -2 crashes. "1.after"
  * is after how many calls on that device each one answers "1.after.code". "1.wrong.every": 1000000 alters each millionth value that is
@@ -81,7 +81,7 @@ static int copied(void *target, const void *source, size_t size, const char *rat
     advance((double)size / of(rate, otherwise));
     return SUCCESS;
 }
-static int unlike(void *target, size_t size) { if (of("wrong.copy", 0) && size > 100) ((char *)target)[size / 2] ^= 4; return SUCCESS; }
+static int unlike(void *target, size_t size) { if (of("wrong.copy", 0) && size > 100) ((char *)target)[size / 2] += 4; return SUCCESS; }
 
 int both_init(const char *call) { int c = fault(call, -1); return c ? c : number("count", 0) ? SUCCESS : NO_DEVICE; }
 int cuInit(unsigned flags) { (void)flags; return both_init(__func__); }
@@ -146,5 +146,39 @@ BOTH(cuEventRecord, hipEventRecord, (double *event, void *stream), { (void)strea
 BOTH(cuEventSynchronize, hipEventSynchronize, (double *event), { (void)event; ASK(current) return SUCCESS; })
 BOTH(cuEventElapsedTime, hipEventElapsedTime, (float *out, double *a, double *b), { ASK(current) NOISE(out) *out = (float)((*b - *a) * 1000); return SUCCESS; })
 BOTH(cuEventDestroy_v2, hipEventDestroy, (double *event), { ASK(current) free(event); return SUCCESS; })
+
+/* Level Zero: handles are numbers above 0 */
+typedef struct { unsigned stype; void *next; unsigned word[5]; } Described;
+static int listed(unsigned *count, void **out, unsigned have) {
+    if (out) for (unsigned i = 0; i < *count && i < have; i++) out[i] = (void *)(uintptr_t)(i + 1);
+    *count = have;
+    return SUCCESS;
+}
+int zeInit(unsigned flags) { (void)flags; return fault(__func__, -1); }
+int zeDriverGet(unsigned *count, void **out) { ASK(-1) return listed(count, out, 1); }
+int zeDeviceGet(void *driver, unsigned *count, void **out) { (void)driver; ASK(-1) return listed(count, out, (unsigned)number("count", 0)); }
+int zeDeviceGetProperties(uintptr_t device, struct { unsigned stype; void *next; unsigned a[6]; uint64_t most; unsigned b[7]; uint64_t resolution;
+                          unsigned bits, kernel_bits; unsigned char uuid[16]; char name[256]; } *out) {
+    ASK((int)device - 1)
+    memset(out->uuid, 0x20 + (int)device, 16);
+    return out->stype != 3 || table_text(key_of((int)device - 1, "name"), out->name, 256) ? 0x78000004 : SUCCESS;
+}
+int zeContextCreate(void *driver, Described *desc, void **out) { (void)driver; ASK(-1) *out = &current; return desc->stype == 0xd ? SUCCESS : 0x78000004; }
+int zeContextDestroy(void *context) { (void)context; ASK(current) return held[current & 63] ? 0x78000006 : SUCCESS; }
+int zeCommandListCreateImmediate(void *context, uintptr_t device, Described *desc, void **out) {
+    (void)context; ASK((int)device - 1) current = (int)device - 1; *out = &current;
+    return desc->stype == 0xe && desc->word[3] == 1 ? SUCCESS : 0x78000004;
+}
+int zeCommandListDestroy(void *list) { (void)list; ASK(current) return SUCCESS; }
+int zeMemAllocDevice(void *context, Described *desc, size_t size, size_t align, void *device, void **out) {
+    (void)context, (void)align, (void)device; ASK(current) return desc->stype != 0x15 ? 0x78000004 : make(out, size) ? 0x70000003 : SUCCESS;
+}
+int zeMemAllocHost(void *context, Described *desc, size_t size, size_t align, void **out) {
+    (void)context, (void)align; ASK(current) return desc->stype != 0x16 ? 0x78000004 : make(out, size);
+}
+int zeMemFree(void *context, void *address) { (void)context; ASK(current) return drop(address); }
+int zeCommandListAppendMemoryCopy(void *list, void *target, void *source, size_t size, void *event, unsigned n, void **events) {
+    (void)list, (void)event, (void)n, (void)events; ASK(current) copied(target, source, size, "bus", 50000000000); return unlike(target, size);
+}
 
 void mocked_forget_compute(void) { table_forget(); memset(calls, 0, sizeof calls); memset(held, 0, sizeof held); memset(computed, 0, sizeof computed); current = -1; }

@@ -25,7 +25,15 @@ HERE = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked drivers")
 SMALL = ("--rows", "1", "--memory", "3", "--copy", "1", "--patience", "2")
-TABLES: dict[str, Table] = {**MACHINES, "mi300x": machine(8, name="AMD Instinct MI300X", memory__total=206_158_430_208)}
+TABLES: dict[str, Table] = {
+    **MACHINES,
+    "mi300x": machine(8, name="AMD Instinct MI300X", memory__total=206_158_430_208),
+    "max1550": machine(2, name="Intel(R) Data Center GPU Max 1550", memory__total=68_719_476_736),
+}
+APIS = {"mi300x": "hip", "max1550": "levelZero"}
+"""Of products that are not CUDA's."""
+
+LIBRARIES = {"cuda": ("libcuda.so.1",), "hip": ("libamdhip64.so", "libhiprtc.so"), "levelZero": ("libze_loader.so.1",)}
 
 EACH = """
 import ctypes, json, os, sys
@@ -36,7 +44,7 @@ out = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT)
 for table in json.load(open(sys.argv[1])):
     with open(os.environ["MOCKED_NVML"], "w") as file:
         json.dump(table, file)
-    ctypes.CDLL({"cuda": "libcuda.so.1", "hip": "libamdhip64.so"}[sys.argv[2]]).mocked_forget_compute()
+    ctypes.CDLL(sys.argv[4]).mocked_forget_compute()
     Worker(order, out).run()
     os.write(out, b"\\n")
 """
@@ -47,7 +55,7 @@ for table in json.load(open(sys.argv[1])):
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder with the libraries of each vendor."""
     found = {}
-    for api, names in {"cuda": ("libcuda.so.1",), "hip": ("libamdhip64.so", "libhiprtc.so")}.items():
+    for api, names in LIBRARIES.items():
         found[api] = tmp_path_factory.mktemp(api)
         command = [str(COMPILER), "-O2", "-shared", "-fPIC", "-w", "-o", str(found[api] / names[0]), str(HERE / "mocked_compute.c")]
         subprocess.run(command, check=True, timeout=120)
@@ -58,8 +66,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def start(folders: dict[str, Path], folder: Path, name: str, fault: Table, *command: str, count: int = 2) -> subprocess.Popen[str]:
     (folder / "table.json").write_text(json.dumps({**TABLES[name], "count": count, **fault}))
-    api = "hip" if name == "mi300x" else "cuda"
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(folders[api]), "MOCKED_NVML": str(folder / "table.json")}
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(folders[APIS.get(name, "cuda")]), "MOCKED_NVML": str(folder / "table.json")}
     return subprocess.Popen([sys.executable, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -82,7 +89,8 @@ def ended(device: Device) -> str:
     return f"{failed.name} {failed.status} {why}".rstrip()
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.test_all
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "max1550"])
 def test_a_healthy_device_computes_and_has_figures(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     library = check(folders, tmp_path, name, {}, 0)
     assert [ended(device) for device in library.devices] == ["computes", "computes"]
@@ -114,7 +122,7 @@ FAULTS: dict[str, tuple[Table, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "h100" else pytest.mark.test_all) for name in MACHINES])
 def test_a_fault_of_one_device_is_that_devices_alone(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     """A machine with as many devices as there are faults, one fault each."""
     like = {key.removeprefix("0."): value for key, value in TABLES[name].items() if key.startswith("0.")}
@@ -127,6 +135,7 @@ def test_a_fault_of_one_device_is_that_devices_alone(folders: dict[str, Path], t
         assert shown.startswith(expected), (fault_name, shown)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(
     ("name", "fault", "expected"),
     [
@@ -138,6 +147,7 @@ def test_a_fault_of_one_device_is_that_devices_alone(folders: dict[str, Path], t
         ("h100", {"cuInit": -1}, "cuInit: no answer within 2 s"),
         ("h100", {"cuInit": -2}, "cuInit: the process that called it was ended by SIGABRT"),
         ("mi300x", {"hipInit": 101}, "hipInit: (101)"),
+        ("max1550", {"zeInit": 0x78000001}, "zeInit: ZE_RESULT_ERROR_UNINITIALIZED (2013265921)"),
     ],
 )
 def test_a_library_that_does_not_start_says_why(folders: dict[str, Path], tmp_path: Path, name: str, fault: Table, expected: str) -> None:
@@ -145,6 +155,7 @@ def test_a_library_that_does_not_start_says_why(folders: dict[str, Path], tmp_pa
     assert (str(library.trouble), library.devices) == (expected, [])
 
 
+@pytest.mark.test_all
 def test_values_and_clocks_are_the_devices_own(folders: dict[str, Path], tmp_path: Path) -> None:
     table: Table = {"1.cuda.uuid": "GPU-ffffffff-0000-0000-0000-000000000000", "1.flops": 5_000_000_000_000, "1.bus": 6_000_000_000}
     fast, slow = check(folders, tmp_path, "h100", table, 0).devices
@@ -155,6 +166,17 @@ def test_values_and_clocks_are_the_devices_own(folders: dict[str, Path], tmp_pat
     assert slow.figures.to_device == pytest.approx(6e9, rel=0.01)
 
 
+@pytest.mark.test_all
+def test_without_kernels_memory_and_copies_are_compared(folders: dict[str, Path], tmp_path: Path) -> None:
+    faults: Table = {"count": 3, "1.wrong.copy": 1, "2.name": "another", "2.memory.total": 900_000}
+    first, *others = check(folders, tmp_path, "max1550", faults, 1).devices
+    assert (first.uuid, first.computes) == ("GPU-21212121-2121-2121-2121-212121212121", True)
+    assert [step.name for step in first.steps if step.status is Status.SKIPPED] == ["kernel", "multiply"]
+    assert first.figures.to_device is not None
+    assert [ended(device) for device in others] == ["copy wrong 1", f"allocate error {0x70000003}"]
+
+
+@pytest.mark.test_all
 def test_where_the_first_wrong_value_is_is_known(folders: dict[str, Path], tmp_path: Path) -> None:
     [device] = check(folders, tmp_path, "h100", {"count": 1, "0.wrong.every": 700_000}, 1).devices
     assert device.failed is not None
@@ -162,6 +184,20 @@ def test_where_the_first_wrong_value_is_is_known(folders: dict[str, Path], tmp_p
     assert (device.failed.name, device.failed.wrong.first, device.failed.wrong.count) == ("kernel", 4 * 699_999, 2)
 
 
+@pytest.mark.test_all
+def test_people_read_what_computes_and_what_does_not(folders: dict[str, Path], tmp_path: Path) -> None:
+    with start(folders, tmp_path, "h100", {"1.cuLaunchKernel": 719}, "-m", "conformance.cli.main", "compute", *SMALL) as process:
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "libcuda.so.1 13.0, 2 devices" in out
+    assert "hip: libamdhip64.so.7 is not there" in out
+    assert [line.split("  ")[-1].strip() for line in out.splitlines() if "HBM3" in line] == [
+        "computes",
+        "kernel error: cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED (719)",
+    ]
+
+
+@pytest.mark.test_all
 def test_devices_that_hang_are_not_all_waited_for(folders: dict[str, Path], tmp_path: Path) -> None:
     begun = time.monotonic()
     library = check(folders, tmp_path, "h100", {"count": 8, "cuMemAlloc_v2": -1}, 1)
@@ -170,6 +206,7 @@ def test_devices_that_hang_are_not_all_waited_for(folders: dict[str, Path], tmp_
     assert "left alone" in str(library.trouble)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("fault", [{}, {"0.cuMemAlloc_v2": -1}], ids=["busy", "hung"])
 def test_it_ends_within_two_seconds_when_it_is_asked(folders: dict[str, Path], tmp_path: Path, fault: Table) -> None:
     command = ("-m", "conformance.cli.main", "compute", "--json", *SMALL[:-2], "--seconds", "300")
@@ -186,13 +223,14 @@ def test_it_ends_within_two_seconds_when_it_is_asked(folders: dict[str, Path], t
     assert fault or (device.steps[-1].name, device.steps[-1].status) == ("multiply", Status.STOPPED)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("noise", [{"random.percent": 10}, {"random.percent": 2}, {"random.answers": 1}], ids=["errors", "few", "noise"])
 @pytest.mark.parametrize("name", TABLES)
 def test_no_answer_of_a_library_ends_the_check(folders: dict[str, Path], tmp_path: Path, name: str, noise: Table) -> None:
     tables = [{**TABLES[name], "count": 1, **noise, "random.seed": seed} for seed in range(RUNS)]
     (tmp_path / "tables.json").write_text(json.dumps(tables))
-    api = "hip" if name == "mi300x" else "cuda"
-    arguments = (str(tmp_path / "tables.json"), api, str(tmp_path / "out"))
+    api = APIS.get(name, "cuda")
+    arguments = (str(tmp_path / "tables.json"), api, str(tmp_path / "out"), LIBRARIES[api][0])
     with start(folders, tmp_path, name, {}, "-c", EACH, *arguments) as process:
         _, err = process.communicate(timeout=60 + RUNS)
     assert process.returncode == 0, err
