@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from conformance.cli.inspect import inspect
-from fixtures.nodeprobe import smi
+from fixtures.nodeprobe import host, smi
 from fixtures.nodeprobe.document import Device, Document, decode, encode
 from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.simulator.nodes.programs import nvidia_smi_query
@@ -65,7 +65,10 @@ def test_the_script_prints_what_the_reader_reads(tmp_path: Path) -> None:
     texts = {arguments: "\n".join(output(MACHINES["gb200"])) for arguments, output in OUTPUTS.items()}
     document = ran(tmp_path, "\n".join(f"'{arguments}') cat <<'EOF'\n{text}\nEOF\n;;" for arguments, text in texts.items()))
     assert document.drivers == smi.document(printed(MACHINES["gb200"])).drivers
-    assert document.host.kernel == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    here = host.collect()
+    assert document.host.kernel == here.kernel == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    unlike: dict[str, object] = {"kernel_log": None, "uptime": None, "rdma": [], "bridges": []}  # rights, time and counters
+    assert msgspec.structs.replace(document.host, **unlike) == msgspec.structs.replace(here, **unlike)
 
 
 def ran(folder: Path, cases: str) -> Document:
