@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -95,7 +96,8 @@ def figure_of(run: FabricRun, network: Network, *, first: bool) -> Figure:
     if first and network.min_bus_bandwidth is not None:
         return Figure(network.min_bus_bandwidth, "network.minBusBandwidth of the policy")
     fabric = fabric_of(run)
-    found = [row for row in measured() if _holds(row, run, fabric)]
+    words = _words(run)
+    found = [row for row in measured() if _holds(row, run, words, fabric)]
     if found:
         row = min(found, key=lambda row: (row.ranks, -row.minimum))
         return Figure(row.minimum, str(row), row.bytes)
@@ -104,12 +106,13 @@ def figure_of(run: FabricRun, network: Network, *, first: bool) -> Figure:
     return Figure(None, f"no figure is known for {what}; {KEYS}")
 
 
-def _holds(row: Measured, run: FabricRun, fabric: Fabric) -> bool:
-    words = {word.upper() for word in re.split(r"[\s_-]+", run.product)}
-    if row.product not in words or words & _OTHER_FORMS or row.per_node != run.per_node or run.ranks > row.ranks:
+def _holds(row: Measured, run: FabricRun, words: set[str], fabric: Fabric) -> bool:
+    if row.per_node != run.per_node or run.ranks > row.ranks:
         return False
-    if row.machine:  # it has this fabric, whatever NCCL found of it
+    if row.machine:  # it has this product and this fabric, whatever NCCL found of it
         return matches(run.machine, (row.machine,)) and fabric.kind in (row.fabric, "")
+    if row.product not in words or words & _OTHER_FORMS:
+        return False
     return row.fabric == fabric.kind and (not row.gbits or fabric.gbits == row.gbits)
 
 
@@ -128,12 +131,25 @@ def fabric_of(run: FabricRun) -> Fabric:
 
 
 def _by_adapters(run: FabricRun, log: NcclLog) -> Fabric:
-    """The link type, if all adapters have one, and the speed of the host with the most: one that lost an adapter is no other machine.
+    """The link type, if all adapters in use have one, and the speed of the host with the most: one that lost some is no other machine.
 
     A speed is NCCL's or, as older releases print none, sysfs's.
     """
-    read = {pod.name: speeds(pod.log) for pod in run.pods}
-    hosts = [[one.gbits or read.get(host, {}).get(one.name, 0.0) for one in found.values()] for host, found in log.adapters.items()]
-    links = {adapter.link for found in log.adapters.values() for adapter in found.values()}
+    used, read = nccl_log.adapters_in_use(log), {pod.name: speeds(pod.log) for pod in run.pods}
+    hosts = [[one.gbits or read.get(host, {}).get(one.name, 0.0) for one in adapters] for host, adapters in used.items()]
+    links = {one.link for adapters in used.values() for one in adapters}
     kind = _LINKS.get(next(iter(links)), "") if len(links) == 1 else ""
     return Fabric(kind, max(map(sum, hosts), default=None) if all(map(all, hosts)) else None)
+
+
+def _words(run: FabricRun) -> set[str]:
+    """Words of the product's name; where the nodes name no known one, of the devices that the run's table names."""
+    words = _split(run.product)
+    if not any(row.product in words for row in measured()):
+        with suppress(Unreadable):
+            words = words.union(*(_split(name) for _, _, name in run.table.rank_lines))
+    return words
+
+
+def _split(name: str) -> set[str]:
+    return {word.upper() for word in re.split(r"[\s_-]+", name)}

@@ -81,7 +81,7 @@ class _Locating:
         log = run.log
         if self._minimum is None or any(line.network in SOCKET_NETWORKS for line in log.net_channels):
             return ""
-        minimum, adapters = self._minimum, list(dict.fromkeys(one.name for host in log.adapters.values() for one in host.values()))
+        minimum, adapters = self._minimum, list(dict.fromkeys(one.name for used in nccl_log.adapters_in_use(log).values() for one in used))
 
         def slow(names: Group) -> bool | None:
             job = Job(self._plan_of(ends), f"{NAME}-rail", {"NCCL_IB_HCA": "=" + ",".join(names)})

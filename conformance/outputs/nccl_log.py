@@ -28,6 +28,7 @@ __all__ = [
     "NcclLog",
     "NcclVerdict",
     "Uncovered",
+    "adapters_in_use",
     "judge",
     "one_way_nodes",
     "parse",
@@ -116,6 +117,20 @@ def silent_ranks(log: NcclLog, placement: Mapping[int, str]) -> list[int]:
     """Ranks of ``placement`` that appear in no channel line, sorted: a channel lost from the log was not seen to be direct."""
     spoken = {rank for line in log.channels for rank in (line.src, line.dst)}
     return sorted(rank for rank in placement if rank not in spoken)
+
+
+def adapters_in_use(log: NcclLog) -> dict[str, list[Adapter]]:
+    """By host the adapters that its channels go through; all that NCCL found there where no channel names one.
+
+    A machine has more of them than its devices use: those of storage and of the management network are in NCCL's list too.
+    """
+    used: dict[str, set[int]] = defaultdict(set)
+    for line in log.net_channels:
+        used[line.host].add(line.device)
+    return {
+        host: [adapter for index, adapter in found.items() if index in used[host]] or list(found.values())
+        for host, found in log.adapters.items()
+    }
 
 
 def judge(log: NcclLog) -> NcclVerdict:

@@ -40,13 +40,16 @@ def nccl_log(node: int, *, nodes: int = 2, per_node: int = 2, via: Via = gdr, ho
     return "\n".join([*lines, extra]) + "\n"
 
 
-def adapters(host: str, count: int = 8, gbits: int = 400, link: str = "IB", skip: str = "") -> str:
-    """The lines by which NCCL says what adapters a host has, and how fast their ports are."""
+def adapters(host: str, count: int = 8, gbits: int = 400, link: str = "IB", skip: str = "", used: int = -1) -> str:
+    """The lines by which NCCL says what adapters a host has, how fast their ports are, and that channels go through the first of them."""
     names = [f"mlx5_{index}" for index in range(count)]
     lines = [
         f"NET/IB: [{at}] {name}:uverbs{at}:1/{link} provider=Mlx5 speed={gbits * 1000} context=0x1 ar=1" for at, name in enumerate(names)
     ]
     lines.append("NET/IB : Using " + " ".join(f"[{at}]{name}:1/{link}" for at, name in enumerate(names)) + " [RO]; OOB eth0:10.0.0.1<0>")
+    ends = ("0[0] -> 1[0]", "1[0] -> 0[0]")[:: 1 if host.endswith("0") else -1]
+    for at in range(count if used < 0 else used):
+        lines += [f"Channel {at:02d}/0 : {end} [{way}] via NET/IB/{at}/GDRDMA" for end, way in zip(ends, ("send", "receive"), strict=True)]
     return "\n".join(f"{host}:10:10 [0] NCCL INFO {line}" for line in lines if not (skip and skip in line))
 
 

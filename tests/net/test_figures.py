@@ -39,10 +39,18 @@ def nvlink(source: int, target: int, direction: str) -> str:
 
 
 def a_measured_run(
-    product: str = H100, ports: tuple[int, int, str] | None = IB, via: Via = gdr, busbw: float = 380, per_node: int = 8, **more: Any
+    product: str = H100,
+    ports: tuple[int, int, str] | None = IB,
+    via: Via = gdr,
+    busbw: float = 380,
+    per_node: int = 8,
+    names: str = "",
+    **more: Any,
 ) -> FabricRun:
+    """A run whose table calls the devices ``names``, by default as the nodes' product."""
     logs = [nccl_log(node, per_node=per_node, via=via, extra=adapters(f"net-fabric-{node}", *ports) if ports else "") for node in (0, 1)]
-    return a_run(logs[0] + table(busbw, ranks=2 * per_node), logs[1], per_node=per_node, product=product, **more)
+    printed = table(busbw, ranks=2 * per_node).replace("NVIDIA H100", names or product.replace("-", " "))
+    return a_run(logs[0] + printed, logs[1], per_node=per_node, product=product, **more)
 
 
 def test_every_row_has_a_source_and_a_date_and_no_two_say_the_same() -> None:
@@ -71,6 +79,8 @@ def test_every_row_has_a_source_and_a_date_and_no_two_say_the_same() -> None:
         (a_measured_run("NVIDIA-H200-NVL"), None, "H200-NVL"),
         (a_measured_run("NVIDIA-GH200-480GB"), None, "GH200"),
         (a_measured_run(""), None, "unknown product"),
+        (a_measured_run("Standard_X16", names="NVIDIA H100 80GB HBM3"), 352.5, "H100"),
+        (a_measured_run("Standard_X16", names="NVIDIA H100 PCIe"), None, "Standard_X16"),
         (a_measured_run(ports=(4, 400, "IB")), None, "1600 Gb/s of infiniband"),
         (a_measured_run(ports=(8, 400, "RoCE")), None, "3200 Gb/s of roce"),
         (a_measured_run(per_node=4), None, "8 ranks"),
@@ -95,6 +105,15 @@ def test_a_node_that_lost_an_adapter_or_a_ports_speed_is_held_against_the_figure
     for lost in ((7, 400, "IB"), (8, 100, "IB")):
         logs = [nccl_log(node, per_node=8, extra=adapters(f"net-fabric-{node}", *ports)) for node, ports in enumerate((IB, lost))]
         assert figure_of(a_run(*logs, per_node=8, product=H100), Network(), first=True).minimum == 352.5
+
+
+def test_adapters_of_storage_and_management_do_not_count() -> None:
+    logs = [nccl_log(node, extra=adapters(f"net-fabric-{node}", 12, used=8)) for node in (0, 1)]
+    assert fabric_of(a_run(*logs)).gbits == 3200
+    assert (
+        fabric_of(a_run(*(nccl_log(node, via=lambda *_: "", extra=adapters(f"net-fabric-{node}", used=0)) for node in (0, 1)))).gbits
+        == 3200
+    )
 
 
 def test_without_the_speed_of_every_port_the_fabric_is_not_known() -> None:
