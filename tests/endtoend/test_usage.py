@@ -152,8 +152,10 @@ def test_a_command_without_a_cluster_names_the_options(capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("given", "target"),
     [
-        ("", ["--simulate", "showcase"]),
-        ("--level must", ["--simulate", "showcase"]),
+        ("", ["--simulate", "showcase", "--access", "hardware"]),
+        ("--level must", ["--simulate", "showcase", "--access", "hardware"]),
+        ("--read-only", ["--simulate", "showcase"]),
+        ("--access read", ["--simulate", "showcase"]),
         ("--kubeconfig FILE --read-only", []),
         ("--kubeconfig=FILE", []),
         ("--in-cluster", []),
