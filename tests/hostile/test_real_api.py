@@ -19,7 +19,7 @@ from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedula
 from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
 from chaos.ledger.undos.taints import NodeTaints, Taint
 from chaos.ledger.undos.workloads import WorkloadReplicas
-from chaos.model.errors import LeaseRefused, MirrorRefused
+from chaos.model.errors import MirrorRefused
 from chaos.model.ledger_lines import Entry, Line, State, encode, now
 from chaos.safety.lease import HALT, halt, must_hold, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
@@ -155,10 +155,6 @@ _INFO = (
 )
 
 
-def test_every_undo_of_a_node_and_a_workload_comes_back(cluster: Cluster, tmp_path: Path) -> None:
-    comes_back(cluster, tmp_path)
-
-
 def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, tmp_path: Path) -> None:
     administrators = fetch(account, "namespaces", namespaces.SHARED)["metadata"]["uid"]
     with pytest.raises(ApiTrouble, match=rf"namespace gpu-conformance-chaos \(UID {administrators}\) .* chaos\.namespaceUid"):
@@ -206,23 +202,6 @@ def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> No
     assert fetch(cluster, "services", "operand", "gpu-operator")["spec"]["ports"][0]["port"] == 80
 
 
-def test_a_node_that_registers_anew_is_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
-    taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
-    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}, "spec": {"taints": [taint]}})
-    node = fetch(cluster, "nodes", "gpu-1")
-    book = ledger(tmp_path, cluster)
-    book.arm("node.exists", NodeExists().args(node, 20))
-    assert cluster.delete("nodes", "gpu-1", uid=node["metadata"]["uid"]).ok
-    timer = threading.Timer(0.3, register, args=(cluster,))
-    timer.start()
-    assert replay(book, cluster, soon()) == []
-    timer.join()
-    after = fetch(cluster, "nodes", "gpu-1")
-    assert after["metadata"]["labels"][PRODUCT] == "H100"
-    assert {item["key"] for item in after["spec"]["taints"]} >= {"nvidia.com/gpu"}
-    assert after["metadata"]["uid"] != node["metadata"]["uid"]
-
-
 def test_a_node_that_never_comes_back_is_created_from_what_was_saved(cluster: Cluster, tmp_path: Path) -> None:
     node = fetch(cluster, "nodes", "gpu-1")
     book = ledger(tmp_path, cluster)
@@ -238,23 +217,6 @@ def test_a_stale_version_is_a_conflict(cluster: Cluster) -> None:
     cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"x": "newer"}}})
     with pytest.raises(ApiTrouble, match="409"):
         merge(cluster, "nodes", seen, {"metadata": {"labels": {"x": None}}})
-
-
-def test_one_run_at_a_time_a_halt_and_nothing_left(cluster: Cluster) -> None:
-    told = threading.Event()
-    lease = LeaseKeeper(cluster, RUN, lambda reason: told.set(), renew_seconds=0.1)
-    lease.acquire()
-    must_hold(cluster, RUN)
-    with pytest.raises(LeaseRefused, match="one run acts"):
-        LeaseKeeper(cluster, "other", lambda reason: None).acquire()
-    halt(cluster)
-    assert told.wait(PATIENCE)
-    halt(cluster, on=False)
-    found = read_lease(cluster)
-    assert found is not None
-    assert (found.holder is not None and found.holder.run_id, found.halted) == (RUN, "")
-    lease.release()
-    assert cluster.get("namespaces", namespaces.SHARED).status == 404
 
 
 def test_a_copy_that_was_deleted_refuses_the_act(cluster: Cluster, tmp_path: Path) -> None:

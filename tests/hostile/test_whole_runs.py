@@ -1,6 +1,5 @@
 """Whole runs on a cluster that answers one question badly: each ends, passes nothing that it could not read, says why, leaves nothing."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,22 +44,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
         yield started
 
 
-def bracketed(body: bytes) -> bytes:
-    """ConfigMaps whose texts are YAML of 50,000 brackets."""
-    document = json.loads(body)
-    for item in document["items"]:
-        item["data"] = dict.fromkeys(item.get("data") or (), "[" * 50_000)
-    return json.dumps(document).encode()
-
-
 def of_discovery(name: str, said: str) -> Case:
     return Case(effect=DISCOVERY_LIES[name], verb="discovery", resource="*", said=said, costs=("OPS-01", "ADV-06"))
 
 
 CASES = {
-    "JSON 1,500 levels deep": Case(effect=effects.rewritten(effects.deep), said="nested deeper than 128 levels"),
-    "YAML of 50,000 brackets": Case(effect=effects.rewritten(bracketed), said="nested deeper than 100 levels"),
-    "a body without end": Case(effect=effects.endless, said="larger than 128 MiB"),
     "watches that end at once": Case(
         effect=effects.ends_at_once,
         verb="watch",

@@ -7,10 +7,6 @@ import pytest
 from chaos.catalogue.extension_rules import KnownNames
 from chaos.catalogue.loading import load_experiment
 from chaos.model.extension_decoding import ExperimentError
-from conformance.adv import plugin_config
-from conformance.mig import mig_parted
-from conformance.outputs.unreadable import Unreadable
-from conformance.outputs.yaml_text import load_objects
 from conformance.policy.policy_file import PolicyError, read_policy_file
 from conformance.policy.waivers import WaiverError, read_waiver_file
 from fixtures.cluster.client import Cluster
@@ -150,25 +146,6 @@ def test_the_line_is_named_and_the_text_is_not(tmp_path: Path) -> None:
         Cluster.from_kubeconfig(path)
     assert "line 3" in str(caught.value)
     assert "s3cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_every_reader_survives_it(tmp_path: Path, name: str) -> None:
-    """Policy, kubeconfig, snapshot, ConfigMaps of the cluster and captured output: each says its one line."""
-    file = tmp_path / "file.yaml"
-    file.write_text(HOSTILE[name])
-    with pytest.raises(PolicyError):
-        read_policy_file(file)
-    with pytest.raises(ClusterUnreachable):
-        Cluster.from_kubeconfig(file)
-    with pytest.raises(SnapshotError):
-        load_files(file)
-    with pytest.raises(Unreadable):
-        load_objects("kind: Node\n" + HOSTILE[name] if name in ("brackets", "laughs", "dashes") else "[" * 5_000)
-    with pytest.raises((plugin_config.PluginConfigError, plugin_config.ConfigNotRead)):
-        plugin_config.parse(HOSTILE[name])
-    with pytest.raises(mig_parted.PartedError):
-        mig_parted.parse(HOSTILE[name])
 
 
 # -- snapshots -------------------------------------------------------------------------------------------
