@@ -202,6 +202,7 @@ def test_more_devices_than_a_machine_can_have_are_not_asked(library: Path, tmp_p
     assert len(probe(library, tmp_path, {**MACHINES["h100"], "count": 4_000_000_000}).devices) == 64
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("noise", [{"random.percent": 20}, {"random.percent": 5, "random.answers": 1}], ids=["errors", "noise"])
 @pytest.mark.parametrize("name", MACHINES)
 def test_no_answer_of_a_driver_ends_the_probe(library: Path, tmp_path: Path, name: str, noise: Table) -> None:
@@ -209,6 +210,7 @@ def test_no_answer_of_a_driver_ends_the_probe(library: Path, tmp_path: Path, nam
         assert len(each(library, tmp_path, [{**MACHINES[name], **noise, "random.seed": seed} for seed in seeds])) == len(seeds)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_probe_takes_little_of_its_node(library: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "table.json").write_text(json.dumps(MACHINES[name]))

@@ -93,6 +93,7 @@ def test_a_machine_and_its_faults_are_read(library: Path, tmp_path: Path, vendor
         assert {path: _at(driver.devices[1], path) for path in shown} == shown, fault
 
 
+@pytest.mark.test_all
 @needs_compiler
 @pytest.mark.parametrize("noise", [{"random.percent": 20}, {"random.percent": 5, "random.answers": 1}], ids=["errors", "noise"])
 @pytest.mark.parametrize("vendor", OF_VENDORS)

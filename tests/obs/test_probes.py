@@ -67,6 +67,7 @@ def test_only_failed_scheduling_events_are_read_in_both_apis() -> None:
     assert scheduling_messages(events) == (TEXT, TEXT)
 
 
+@pytest.mark.test_all
 @given(st.text(max_size=300))
 def test_no_message_breaks_the_reader(text: str) -> None:
     assert names_reason(text, GPU) in (True, False)
