@@ -37,8 +37,8 @@ def worker_script(beat: float) -> str:
     )
 
 
-HOLD = 'for device in /dev/nvidia[0-9]*; do if [ -c "$device" ]; then exec 9<"$device"; fi; done; '
-"""Keeps the granted device's file open: nothing else makes the driver know of a worker that computes nothing.
+HOLD = 'for device in /dev/nvidia[0-9]*; do if (: <"$device") 2>/dev/null; then exec 9<"$device"; fi; done; '
+"""Keeps the granted device's file open, if it may: nothing else makes the driver know of a worker that computes nothing.
 
 Facts: docs/facts/device-health.md#gpu-reset.
 """

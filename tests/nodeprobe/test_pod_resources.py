@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -131,6 +132,15 @@ def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
                 ask(path, 0.2)
         finally:
             going.set()
+
+
+def test_a_kubelet_that_is_suspended_is_given_up(tmp_path: Path) -> None:
+    """The kernel takes the connection for it, and nobody speaks."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen(5)
+        with pytest.raises(NoAnswer, match="DEADLINE_EXCEEDED"):
+            ask(str(tmp_path / "s"), 0.3)
 
 
 def test_a_socket_that_is_not_there_or_nobody_listens_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

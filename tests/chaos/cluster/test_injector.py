@@ -33,6 +33,7 @@ def test_the_pod_reaches_the_host_from_any_node_and_ends_by_itself() -> None:
     assert spec["automountServiceAccountToken"] is False
     assert container["securityContext"]["privileged"] is True
     assert container["command"][:3] == ["nsenter", "--target", "1"]
+    assert {"/usr/sbin", "/usr/bin"} < set(container["env"][0]["value"].split(":"))  # the host's, not the image's
     assert container["command"][-4:] == ["--", "systemctl", "stop", "kubelet; rm -rf /"]  # one argument, no shell
     assert pod["metadata"]["labels"].items() >= owned.labels(RUN).items()
 

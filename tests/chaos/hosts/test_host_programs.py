@@ -306,7 +306,7 @@ def test_a_worker_keeps_its_device_open(root: Root) -> None:
     script = HOLD + "if cat <&9; then echo held; fi"
     assert "held" not in root.run(("sh", "-c", script)).output
     (root.folder / "dev/nvidia0").symlink_to("null")
-    (root.folder / "dev/nvidia-uvm").touch()
+    (root.folder / "dev/nvidia1").symlink_to("not-given-to-this-pod")
     assert root.run(("sh", "-c", script)).output == "held\n"
 
 
