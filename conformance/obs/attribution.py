@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from conformance.devices.free_devices import Place, places_of, usable_places, why_unlistable
 from conformance.obs.flaws import Flaw
 from conformance.obs.owners import Name, held_on, owner_flaws
 from conformance.obs.page import Owner, Page, Part
-from conformance.obs.scraping import Scrape, Scraper
+from conformance.obs.scraping import COLLECTIONS, Scrape, Scraper
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
@@ -39,9 +40,10 @@ def probe_attribution(scope: Scope, workspace: Workspace, scraper: Scraper) -> I
         ran, namespace = hold_pods(workspace, pods, END_MARKER, start), workspace.namespace()
         by_node = {place.node.name: name for name, place in asked.items() if not ran[name].trouble}
         owners = {node: Owner(namespace, name, "probe") for node, name in by_node.items()}
-        named = {one.exporter.node: one for one in scraper.until(by_node, lambda one: _named(one, owners[one.exporter.node]), seconds)}
+        wait = partial(scraper.until, by_node, seconds=seconds, collections=COLLECTIONS)
+        named = {one.exporter.node: one for one in wait(lambda one: _named(one, owners[one.exporter.node]))}
         workspace.clear()
-        later = {one.exporter.node: one for one in scraper.until(by_node, lambda one: not _named(one, owners[one.exporter.node]), seconds)}
+        later = {one.exporter.node: one for one in wait(lambda one: not _named(one, owners[one.exporter.node]))}
         for name, place in asked.items():
             node = place.node.name
             if node not in named:
@@ -111,7 +113,7 @@ def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterat
         return owner_flaws(one.page, held, shared=shares(scope, node)) if one.page else []
 
     seconds = scope.policy.metrics.attribution_seconds
-    for one in scraper.until(nodes, lambda one: one.page is not None and not flaws_of(one), seconds):
+    for one in scraper.until(nodes, lambda one: one.page is not None and not flaws_of(one), seconds, collections=COLLECTIONS):
         yield judge_owners(nodes[one.exporter.node], one, flaws_of(one))
     for node in scope.accelerator_nodes:
         if node.name not in pages:

@@ -8,7 +8,9 @@ from conformance.obs.flaws import Flaw, Movement, against_driver, dead_activity,
 from conformance.obs.node_facts import exporter_of, facts_of
 from conformance.obs.scraping import Exporter, Scrape, Scraper, Silence, exporter_daemonsets
 from conformance.probes.node_documents import NodeDocuments
-from conformance.scope.agents import full_name, is_ready
+from conformance.scope.agents import agents, full_name
+from conformance.scope.node_changes import change_under_way
+from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
@@ -38,6 +40,10 @@ def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments) -> 
         found = flaws(one.page, facts_of(scope, node, places), scope.policy.metrics.families)
         if (told := documents.by_node.get(node.name)) is not None:
             found += [flaw for flaw in against_driver(one.page, (device for _, device in told.devices())) if flaw not in found]
+        if found and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
+            message = f"its page does not suit it yet: {doing}"
+            yield undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=SOURCE.format(one.exporter.name))
+            continue
         shown = f"{len(one.page.devices)} devices with {listed(scope.policy.metrics.families)}"
         yield _judged(node, one, found, shown, "a series of each family for every device of the node, each once, with a value of its unit")
 
@@ -49,24 +55,22 @@ def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | N
         return not_judged(subject(node), message=kind, source="node.metadata.labels, node.status.capacity")
     if reason := scope.why_not_judged(node):
         return not_judged(subject(node), message=f"{reason}, and its exporter gives no page", source="node.status")
+    if doing := change_under_way(node, scope.policy, scope.snapshot.taken_at) or _rolled_out(scope, kind.vendor):
+        return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=f"its exporter gives no page: {doing}", source="node, daemonset")
     if exporter is None or one is None:
         names = listed([full_name(item) for item, known in exporter_daemonsets(scope) if known.vendor == kind.vendor])
-        message = f"no exporter of {kind.vendor} runs on it: none of its devices is measured ({names or 'no DaemonSet looks like one'})"
         return bad(
             subject(node),
             cause="ExporterMissing",
             observed="no exporter pod",
             expected=f"a pod of {names or ' or '.join(kind.images)}",
             source="pods of the node",
-            message=message,
+            message=f"no exporter of {kind.vendor} runs on it: no device is measured ({names or 'no DaemonSet looks like one'})",
         )
-    source = SOURCE.format(exporter.name)
-    began = exporter.began()
-    if not is_ready(exporter.pod) or (began is not None and scope.snapshot.taken_at - began < SETTLING):
-        young = began is not None and scope.snapshot.taken_at - began < SETTLING
-        if young:
-            message = f"{exporter.name} started less than {SETTLING:g} s ago: {one.why}"
-            return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=source)
+    source, began = SOURCE.format(exporter.name), exporter.began()
+    if one.silence is Silence.GONE or (began is not None and scope.snapshot.taken_at - began < SETTLING):
+        message = f"{exporter.name} is new or was replaced: {one.why}"
+        return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=source)
     if one.silence is Silence.LOCKED:
         return undecided(subject(node), message=f"{exporter.name} gives no page: {one.why}", source=source)
     if one.silence is Silence.UNREACHED and all(other.silence is Silence.UNREACHED for other in pages.values()):
@@ -80,6 +84,14 @@ def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | N
         source=source,
         message=f"{exporter.name} gives no page of metrics, so none of the node's devices is measured: {one.why}"[:600],
     )
+
+
+def _rolled_out(scope: Scope, vendor: str) -> str:
+    """That an exporter's DaemonSet is being rolled out, as a clause, or empty."""
+    uids = {item.metadata.uid for item, kind in exporter_daemonsets(scope) if kind.vendor == vendor}
+    rolled = (agent for agent in agents(scope) if agent.daemonset.metadata.uid in uids)
+    words = (roll_out_under_way(agent, agent.accelerator_nodes, scope.policy, scope.snapshot.taken_at) for agent in rolled)
+    return next(filter(None, words), "")
 
 
 def _judged(node: Node, one: Scrape, found: list[Flaw], shown: str, expected: str) -> Finding:

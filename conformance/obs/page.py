@@ -19,6 +19,9 @@ from conformance.outputs.metric_samples import Sample, parse_page
 from conformance.outputs.unreadable import Unreadable
 from fixtures.text import typed
 
+MOST_ROWS = 1024
+"""Devices and MIG instances that a page may name: a machine has eight or sixteen, with seven instances each."""
+
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The unit of a series, and the values that it has on any product."""
@@ -144,6 +147,8 @@ def read_page(text: str, *, whole: bool = True) -> Page:
         uuid, index, instance = (_first(sample.labels, names) for names in (kind.uuid, kind.index, kind.instance))
         if uuid or index:
             rows.setdefault((uuid, index, instance), []).append(sample)
+    if len(rows) > MOST_ROWS:
+        raise Unreadable(f"it names {len(rows)} devices and instances, and more than {MOST_ROWS} are not read")
     if not rows:
         raise Unreadable(f"none of its {len(samples)} samples names a device")
     seen = Counter((sample.name, frozenset(sample.labels.items())) for sample in own)

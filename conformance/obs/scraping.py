@@ -30,6 +30,8 @@ AT_ONCE = 8
 SECONDS = 15.0
 PAGE_BYTES = 16 << 20
 _PAUSE = 0.5
+COLLECTIONS = 3
+"""So often an exporter has to have collected before what it still names, or does not name, is held against it."""
 _REFUSED = ("connection refused", "EOF", "connection reset", "no endpoints available", "malformed HTTP")
 """Words of an API server for a pod that it reached and that does not serve."""
 
@@ -41,6 +43,7 @@ class Silence(StrEnum):
     REFUSED = "refused"  # the pod's machine answered, and nothing serves there
     UNREACHED = "unreached"  # the API server got no answer: the pod or the network between them
     LOCKED = "locked"  # the exporter wants credentials of its own
+    GONE = "gone"  # the pod was replaced since the cluster was read
     UNREADABLE = "unreadable"  # what was served is no page of metrics
 
 
@@ -135,6 +138,8 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
         raise Inconclusive("Forbidden", f"the pages of exporters cannot be read: {answer.message}")
     if answer.status in (401, 403):
         return replaced(made, silence=Silence.LOCKED, why=f"it answers {answer.status}: it wants credentials that the suite has not")
+    if answer.status == 404 and answer.said_status:
+        return replaced(made, silence=Silence.GONE, why=answer.message)
     if not answer.ok:
         return replaced(made, silence=Silence.REFUSED, why=f"{answer.status} {answer.quoted(120)}")
     if len(answer.body) >= PAGE_BYTES:
@@ -166,16 +171,19 @@ class Scraper:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="scrape") as pool:
             return {one.exporter.node: one for one in pool.map(lambda exporter: scrape(self._cluster, exporter), asked)}
 
-    def until(self, nodes: Iterable[str], done: Callable[[Scrape], bool], seconds: float) -> Iterator[Scrape]:
+    def until(self, nodes: Iterable[str], done: Callable[[Scrape], bool], seconds: float, *, collections: int = 0) -> Iterator[Scrape]:
         """The page of each node with which ``done`` is content, or the last one before ``seconds`` have passed.
 
+        ``collections``: so many further pages that differ are enough. The exporter has collected as often then, and knows all there is.
         Nothing can be watched here: an exporter collects at times of its own, and a page is all that it tells.
         """
         open_, deadline, pause = [node for node in nodes if node in self.exporters], time.monotonic() + seconds, _PAUSE
+        seen: dict[str, list[str]] = {node: [] for node in open_}
         while open_:
             last = time.monotonic() >= deadline
             for node, one in self.now(open_).items():
-                if last or done(one):
+                seen[node] += [one.text] if one.text not in seen[node][-1:] else []
+                if last or done(one) or 0 < collections < len(seen[node]):
                     open_.remove(node)
                     yield one
             if last:
