@@ -7,13 +7,14 @@ others are cleared, with no other part in common: one measurement that was wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 Group = tuple[str, ...]
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Ran(msgspec.Struct, frozen=True):
     """One run: its parts, and whether it was slow; None when nothing was measured."""
 
     group: Group
@@ -21,7 +22,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs say. ``open`` parts were in a slow run and are neither named nor fine; ``rounds`` is how many were needed.
+    """What follows from the runs. ``open`` parts were in a slow run and are neither named nor fine; ``rounds`` is how many were needed.
 
     ``contradicting`` are slow groups of which every part was fine elsewhere.
     """
@@ -43,18 +44,18 @@ def search(parts: Sequence[str], first: Group, measure: Callable[[list[Group]], 
 
     ``measure`` runs groups at the same time that have no part in common; ``most`` is how many parts may run at a time.
     """
-    seen = [Seen(first, True)]
+    runs = [Ran(first, True)]
     rounds = 0
-    while rounds < bound(len(parts)) and (groups := next_round(parts, seen, most)):
-        seen += [Seen(group, slow) for group, slow in zip(groups, measure(groups), strict=True)]
+    while rounds < bound(len(parts)) and (groups := next_round(parts, runs, most)):
+        runs += [Ran(group, slow) for group, slow in zip(groups, measure(groups), strict=True)]
         rounds += 1
-    return conclude(seen, rounds)
+    return conclude(runs, rounds)
 
 
-def conclude(seen: Sequence[Seen], rounds: int = 0) -> Found:
-    """What can be said after these runs."""
-    fine = {part for run in seen if run.slow is False for part in run.group}
-    slow = [run.group for run in seen if run.slow]
+def conclude(runs: Sequence[Ran], rounds: int = 0) -> Found:
+    """What follows from these runs."""
+    fine = {part for run in runs if run.slow is False for part in run.group}
+    slow = [run.group for run in runs if run.slow]
     suspects = dict.fromkeys(part for group in slow for part in group if part not in fine)
     named = tuple(part for part in suspects if _proven(part, slow, fine))
     return Found(
@@ -72,23 +73,23 @@ def _proven(part: str, slow: Sequence[Group], fine: set[str]) -> bool:
     return any(one.isdisjoint(other) for number, one in enumerate(partners) for other in partners[:number])
 
 
-def next_round(parts: Sequence[str], seen: Sequence[Seen], most: int) -> list[Group]:
+def next_round(parts: Sequence[str], runs: Sequence[Ran], most: int) -> list[Group]:
     """Pairs without a part in common, at most ``most`` parts together: each suspect with a part that it has not run with.
 
-    What was fine is the best partner, then what nobody knows, then another suspect. Where nothing is known to be fine, parts that nobody
-    knows run with each other too, to have some.
+    What was fine is the best partner, then what nobody knows, then another suspect. Where nothing is known to be fine, one pair that
+    nobody knows runs too: no more nodes are loaded than it takes.
     """
-    state = conclude(seen)
+    state = conclude(runs)
     suspects, fine = list(state.open), [part for part in state.fine if part in parts]
     if not suspects:
         return []
-    tried = {frozenset(run.group) for run in seen}
+    tried = {frozenset(run.group) for run in runs}
     unknown = [part for part in parts if part not in {*suspects, *fine, *state.named}]
     # those that are in most slow runs come first: they are the nearest to a proof
-    suspects.sort(key=lambda part: -sum(part in run.group for run in seen if run.slow))
+    suspects.sort(key=lambda part: -sum(part in run.group for run in runs if run.slow))
     rows = [*_pairs(suspects, [fine, unknown, suspects], tried, set())]
     if not fine:
-        rows += _pairs(unknown, [unknown], tried, {part for pair in rows for part in pair})
+        rows += islice(_pairs(unknown, [unknown], tried, {part for pair in rows for part in pair}), 1)
     return rows[: most // 2]
 
 

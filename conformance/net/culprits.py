@@ -58,7 +58,7 @@ def _adapter(located: Located) -> Finding:
 def _why_nobody(located: Located) -> str:
     found, nodes = located.found, located.nodes
     if len(nodes) < 3:
-        return f"which of {' and '.join(nodes)} it is cannot be told: no third node of their kind is free"
+        return f"which of {' and '.join(nodes)} it is nobody can know: no third node of their kind is free"
     if found.contradicting:
         pair = " and ".join(found.contradicting[0])
         return f"{pair} do well with other nodes and not together: look at the path between them and who else uses it, or run it again"

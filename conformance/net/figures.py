@@ -70,7 +70,7 @@ class Fabric(msgspec.Struct, frozen=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """``minimum`` (GB/s) and where it is from; without one, ``words`` say why there is none. ``bytes``: the least size it is of."""
+    """``minimum`` (GB/s) and where it is from; without one, ``words`` are why there is none. ``bytes``: the least size it is of."""
 
     minimum: float | None
     words: str
@@ -102,7 +102,7 @@ def figure_of(run: FabricRun, network: Network, *, first: bool) -> Figure:
         row = min(found, key=lambda row: (row.ranks, -row.minimum))
         return Figure(row.minimum, str(row), row.bytes)
     speed = f"{fabric.gbits:g} Gb/s of " if fabric.gbits else ""
-    what = f"{run.ranks} ranks of {run.product or 'an unknown product'} over {speed}{fabric.kind or 'a fabric that the log does not tell'}"
+    what = f"{run.ranks} ranks of {run.product or 'an unknown product'} over {speed}{fabric.kind or 'a fabric that the log does not name'}"
     return Figure(None, f"no figure is known for {what}; {KEYS}")
 
 

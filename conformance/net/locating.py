@@ -22,9 +22,12 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Inconclusive
 
+_SPREAD = 0.05
+"""By how much repeated runs of the same nodes may differ."""
+
 
 def is_slow(run: FabricRun, minimum: float | None, accepted: Sequence[str]) -> bool | None:
-    """Whether a run failed in NCCL, took another path than those accepted, or missed its figure; None where its output does not tell."""
+    """Whether a run failed in NCCL, took another path than those accepted, or missed its figure; None where its output does not show it."""
     try:
         verdict = nccl_log.judge(run.log)
     except Unreadable:
@@ -77,7 +80,7 @@ class _Locating:
         return msgspec.structs.replace(self._plan, nodes=tuple(self._nodes[name] for name in group), others=())
 
     def _adapter(self, run: FabricRun, ends: Group) -> str:
-        """The adapter that is slow by itself; empty unless adapters are told apart by NCCL and a figure tells slow ones."""
+        """The adapter that is slow by itself; empty unless NCCL names adapters and there is a figure to miss."""
         log = run.log
         if self._minimum is None or any(line.network in SOCKET_NETWORKS for line in log.net_channels):
             return ""
@@ -98,4 +101,10 @@ class _Locating:
             runs = run_together(self._scope, self._workspace, jobs)
         except (Inconclusive, ApiTrouble):  # the run that was slow stays what it is
             return [None] * len(jobs)
-        return [is_slow(run, minimum, accepted) if isinstance(run, FabricRun) else None for run in runs]
+        return [_clearly_slow(run, minimum, accepted) if isinstance(run, FabricRun) else None for run in runs]
+
+
+def _clearly_slow(run: FabricRun, minimum: float | None, accepted: Sequence[str]) -> bool | None:
+    """As :func:`is_slow`; None where a run misses its figure by less than runs differ: then chance would choose the nodes."""
+    slow = is_slow(run, minimum, accepted)
+    return None if slow and minimum is not None and is_slow(run, minimum * (1 - _SPREAD), accepted) is False else slow

@@ -1,4 +1,4 @@
-"""The runs that NET-05 and NET-06 judge, each with where it went wrong."""
+"""The runs that NET-05 to NET-07 judge, each with where it went wrong."""
 
 from __future__ import annotations
 

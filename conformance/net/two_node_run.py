@@ -1,4 +1,4 @@
-"""The result of a two-node run as plain data: its pods, their nodes, their logs. NET-05 and NET-06 judge it."""
+"""The result of a two-node run as plain data: its pods, their nodes, their logs. NET-05 to NET-07 judge it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RankPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Located(msgspec.Struct, frozen=True, kw_only=True):
-    """What further runs say of where a run went wrong. ``nodes`` were compared, ``found`` is by their names.
+    """What further runs found of a run that went wrong. ``nodes`` were compared, ``found`` is by their names.
 
     ``adapter`` is slow by itself, between ``ends``; empty where none is or none was asked.
     """
@@ -42,7 +42,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
 class FabricRun(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A run over the fabric. ``pods`` are in order of node rank; ``finished`` is False when the deadline came first.
 
-    ``product`` and ``machine`` (a cloud's type) are those of its nodes, empty where nothing tells them.
+    ``product`` and ``machine`` (a cloud's type) are those of its nodes, empty where they are not known.
     """
 
     namespace: str

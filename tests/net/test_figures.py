@@ -84,7 +84,7 @@ def test_every_row_has_a_source_and_a_date_and_no_two_say_the_same() -> None:
         (a_measured_run(ports=(4, 400, "IB")), None, "1600 Gb/s of infiniband"),
         (a_measured_run(ports=(8, 400, "RoCE")), None, "3200 Gb/s of roce"),
         (a_measured_run(per_node=4), None, "8 ranks"),
-        (a_measured_run(ports=None), None, "a fabric that the log does not tell"),
+        (a_measured_run(ports=None), None, "a fabric that the log does not name"),
     ],
 )
 def test_the_table_gives_a_figure_of_the_same_product_fabric_and_ranks_or_none(run: FabricRun, minimum: float | None, words: str) -> None:

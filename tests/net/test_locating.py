@@ -81,6 +81,7 @@ def located(monkeypatch: pytest.MonkeyPatch, fabric: Fabric, count: int = 6, min
         ({"gpu-1": 0.5}, 2, [], "no third node of their kind is free"),
         ({"gpu-1/mlx5_0": 0.4}, 2, ["rail mlx5_0 of gpu-0 and gpu-1"], "no third node"),
         ({"gpu-0": 0.5, "gpu-1": 0.5}, 3, [], "no run of gpu-0, gpu-1, gpu-2 did well"),
+        ({"gpu-0+gpu-1": 0.5, "gpu-0": 0.88, "gpu-3": 0.88}, 6, [], "it is one of gpu-0"),  # 343 of 352.5 GB/s: by chance
     ],
 )
 def test_a_slow_run_is_put_down_to_a_node_an_adapter_or_nobody(
