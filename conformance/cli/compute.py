@@ -72,8 +72,7 @@ def main(argv: Sequence[str]) -> int:
 def _status(document: Document) -> int:
     if document.stopped:
         return _NO_DEVICE
-    broken = any(library.trouble is not None for library in document.present)
-    if broken or not all(device.computes for device in document.devices):
+    if document.broken or not all(device.computes for device in document.devices):
         return 1
     return 0 if document.devices else _NO_DEVICE
 

@@ -17,7 +17,7 @@ import yaml
 
 from conformance.devices.free_devices import Place, listable_places, why_unlistable
 from conformance.policy.model import Hardware
-from conformance.probes.computing import COMPUTES, fault_of, faulty, is_slice, listing_pod
+from conformance.probes.computing import COMPUTES, LIMITS_OF_ALL, fault_of, faulty, is_slice, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, run_pods
 from conformance.probes.visible_devices import visible_to
@@ -30,7 +30,6 @@ from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 SOURCE = "gpu-conformance compute in a pod with the node's free devices"
-_LIMITS = {"cpu": "1", "memory": "2Gi"}
 _AROUND = 25
 """Seconds that the check of one device takes beside its matrix multiplies."""
 _PEERS = 3
@@ -87,7 +86,7 @@ def _asked(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> Itera
         asked = {f"hw-10-{number}": place for number, place in batch}
         options = f"--seconds {seconds:.0f} --memory 4096 --patience 60"
         pods = [
-            listing_pod(scope, place.node, name, resources={place.resource: place.free}, options=options, limits=_LIMITS)
+            listing_pod(scope, place.node, name, resources={place.resource: place.free}, options=options, limits=LIMITS_OF_ALL)
             for name, place in asked.items()
         ]
         most = max(place.free for place in asked.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from conformance.devices.free_devices import Place, listable_places, runtime_classes, why_unlistable
 from conformance.iso.judging import judge_computing, judge_disjoint, judge_holder, judge_sample, judge_unasked
-from conformance.probes.computing import SECONDS_PER_DEVICE, is_slice, listing_pod, sample_pod
+from conformance.probes.computing import LIMITS_OF_ALL, SECONDS_PER_DEVICE, is_slice, listing_pod, sample_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, LIST_SCRIPT, VisibleDevices, visible_to
@@ -54,7 +54,7 @@ def probe_computing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
         asked = {f"iso-05-{number}": (place, _units(place) if probes.suite_image else 1) for number, place in batch}
         pods = [
-            listing_pod(scope, place.node, name, resources={place.resource: count})
+            listing_pod(scope, place.node, name, resources={place.resource: count}, limits=LIMITS_OF_ALL)
             if probes.suite_image
             else sample_pod(scope, place.node, name, place.resource)
             for name, (place, count) in asked.items()

@@ -25,6 +25,9 @@ ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 LIMITS = {"cpu": "1", "memory": "1Gi"}
 """What Python, the driver's library, its context on one device and the values to compare take, with room."""
 
+LIMITS_OF_ALL = {"cpu": "1", "memory": "2Gi"}
+"""The same for a container with all devices of a node: one context at a time, but a driver that knows each device."""
+
 SECONDS_PER_DEVICE = 15
 """How long the quick check may take on one device, beside what its pod takes to start."""
 
@@ -33,6 +36,7 @@ _QUICK = "--rows 8 --memory 256 --copy 8 --patience 45"
 
 _WORDS = 300
 _FABRIC, _UNKNOWN, _MISMATCH, _NO_MEMORY, _UNAVAILABLE = 802, 999, 803, 2, 46
+_OF_MPS = range(805, 810)
 _SAYS = {"system not yet initialized": _FABRIC, "unknown error": _UNKNOWN, "out of memory": _NO_MEMORY, "busy or unavailable": _UNAVAILABLE}
 """Words of CUDA's runtime for errors, in logs of its samples."""
 
@@ -110,11 +114,10 @@ def fault_of(document: Document, sight: VisibleDevices, *, shared: bool = False)
     if not document.present:
         message = f"the container lists {len(sight.uuids)} devices and has no library with which a program computes on them"
         return Fault(cause="ComputeLibraryMissing", message=message, observed="libcuda.so.1 is not there")
-    for library in document.present:
-        if library.trouble is not None:
-            cause = _cause(library.trouble, sight, shared)
-            message = f"devices are listed and no program can use them: {cut(str(library.trouble), _WORDS)}"
-            return Fault(cause=cause, message=message, observed=cut(str(library.trouble), _WORDS))
+    for library in document.broken:
+        words = cut(str(library.trouble), _WORDS)
+        cause = _cause(library.trouble or Trouble(call=""), sight, shared)
+        return Fault(cause=cause, message=f"devices are listed and no program can use them: {words}", observed=words)
     for device in document.devices:
         if (fault := _of_device(device, sight, shared)) is not None:
             return fault
@@ -144,9 +147,10 @@ def _cause(trouble: Trouble, sight: VisibleDevices | None, shared: bool) -> str:
     files = sight.device_files if sight is not None else ()
     if trouble.code == _UNKNOWN and files and "nvidia-uvm" not in files:
         return "UvmMissing"
-    if trouble.code == _NO_MEMORY:
-        return "" if shared else "DeviceTakenByOthers"
-    known = {_FABRIC: "FabricNotReady", _MISMATCH: "DriverLibraryMismatch", _UNAVAILABLE: "DeviceTakenByOthers"}
+    if shared and (trouble.code is None or trouble.code == _NO_MEMORY or trouble.code in _OF_MPS):
+        return ""  # others hold the memory, or the server of MPS, which serves one user after the other
+    taken = dict.fromkeys((_NO_MEMORY, _UNAVAILABLE), "DeviceTakenByOthers")
+    known = {_FABRIC: "FabricNotReady", _MISMATCH: "DriverLibraryMismatch", **taken}
     return known.get(trouble.code or 0, "DeviceDoesNotCompute")
 
 

@@ -2,7 +2,8 @@
  *
  * The table is that of the mocked libnvidia-ml.so.1. "CALL" or "1.CALL" is the error that a call answers, -1 hangs and -2 crashes. "1.after"
  * is after how many calls on that device each one answers "1.after.code". "1.wrong.every": 1000000 alters each millionth value that is
- * computed, "1.wrong.copy" one byte of each copy to the host, and "1.idle" makes kernels do nothing. "1.flops", "1.rate" and "1.bus" are
+ * computed, "1.wrong.copy" one byte of each copy to the host, and "1.idle" makes kernels do nothing. With "1.spoils" each
+ * later call of the process answers the error of the device. "1.flops", "1.rate" and "1.bus" are
  * what the device does in a second; its clock is moved by its work.
  */
 #include <stdint.h>
@@ -11,7 +12,7 @@
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500 };
 static const int ERRORS[] = {1, 2, 3, 34, 46, 100, 101, 201, 214, 218, 222, 700, 719, 802, 803, 999, -7, 123456};
-static int current = -1;
+static int current = -1, spoilt;
 static long long calls[64];
 static unsigned long long computed[64], held[64];
 static double clock_of[64];
@@ -27,12 +28,14 @@ static long long of(const char *name, long long otherwise) { return number(key_o
 
 static int fault(const char *call, int device) {
     load();
+    if (spoilt) return spoilt;
     if (number("random.percent", 0) > (long long)(draw() % 100)) return ERRORS[draw() % (sizeof ERRORS / sizeof *ERRORS)];
     long long code = number(call, 0);
     if (device >= 0 && device < 64) {
         if (!code) code = number(key_of(device, call), 0);
         if (!code && ++calls[device] > number(key_of(device, "after"), 1LL << 60)) code = number(key_of(device, "after.code"), 214);
     }
+    if (code && device >= 0 && number(key_of(device, "spoils"), 0)) spoilt = (int)code;
     while (code == -1) pause();
     if (code == -2) abort();
     return (int)code;
@@ -181,4 +184,4 @@ int zeCommandListAppendMemoryCopy(void *list, void *target, void *source, size_t
     (void)list, (void)event, (void)n, (void)events; ASK(current) copied(target, source, size, "bus", 50000000000); return unlike(target, size);
 }
 
-void mocked_forget_compute(void) { table_forget(); memset(calls, 0, sizeof calls); memset(held, 0, sizeof held); memset(computed, 0, sizeof computed); current = -1; }
+void mocked_forget_compute(void) { table_forget(); spoilt = 0; memset(calls, 0, sizeof calls); memset(held, 0, sizeof held); memset(computed, 0, sizeof computed); current = -1; }

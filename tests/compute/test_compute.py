@@ -114,7 +114,7 @@ FAULTS: dict[str, tuple[Table, str]] = {
     "wrong values": ({"wrong.every": 100_000}, "kernel wrong 2"),
     "wrong copies": ({"wrong.copy": 1}, "copy wrong 1"),
     "kernels that do nothing": ({"idle": 1}, "kernel wrong"),
-    "a kernel fails": ({"cuLaunchKernel": 719}, "kernel error 719"),
+    "a kernel fails": ({"cuLaunchKernel": 719, "spoils": 1}, "kernel error 719"),
     "a call hangs": ({"cuCtxSetCurrent": -1}, "context hung no answer within 2 s"),
     "the library crashes": ({"cuEventRecord": -2}, "multiply crashed the process that called it was ended by SIGABRT"),
     "memory is not given back": ({"cuMemFree_v2": 700}, "release error 700"),

@@ -84,8 +84,19 @@ def test_fewer_devices_than_were_given_is_bad() -> None:
     assert judge_computing(ran(library(device())), 2, "nvidia.com/gpu").outcome is BAD
 
 
-def test_memory_that_others_hold_of_a_shared_device_shows_nothing() -> None:
-    taken = ran(library(device(0, Step(name="allocate", status=Status.ERROR, trouble=error(2)))))
+def test_another_vendors_library_without_devices_is_no_fault() -> None:
+    both = [*library(device()), Library(api="levelZero", file="libze_loader.so.1", trouble=error(0x78000001, "zeInit"))]
+    assert judge_computing(ran(both), 1, "nvidia.com/gpu").outcome is OK
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [error(2, "cuMemAlloc_v2"), error(805), Trouble(call="cuInit", message="no answer within 45 s")],
+    ids=["memory", "mps", "hung"],
+)
+def test_what_others_hold_of_a_shared_device_shows_nothing(trouble: Trouble) -> None:
+    taken = ran(library(device(0, Step(name="allocate", status=Status.ERROR, trouble=trouble))))
+    assert judge_computing(taken, 1, "nvidia.com/gpu").outcome is BAD
     assert judge_computing(taken, 1, "nvidia.com/gpu", shared=True).outcome is UNDECIDED
     assert judge_holder(taken, 1, "nvidia.com/gpu", shared=True).outcome is OK, "ISO-01 counts devices, which it can"
 
