@@ -20,6 +20,9 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
 
 _LACKS = re.compile(r"not supported|function not found|deprecated|not printed|not available|^\[?n/a\]?$", re.I)
+_BY_FIELD = (Way.NVML, Way.NVIDIA_SMI)
+"""Ways that say of each field why it is not there. What others do not read is no measure of theirs."""
+
 _UNDER_LOAD = 0.5
 """A device that draws this part of its power limit computes; below it, its link to the host may be slow to save power."""
 
@@ -99,6 +102,8 @@ def _unread(seen: Seen, what: str, *fields: str) -> Answer:
     reasons = [
         reason for field, reason in seen.device.unread.items() if field in fields or field.startswith(tuple(f"{f}." for f in fields))
     ]
+    if not reasons and seen.driver.way not in _BY_FIELD:
+        return Answer(absent=f"{seen.driver.way} has no {what}")
     if reasons and all(_LACKS.search(reason) for reason in reasons):
         return Answer(absent=f"the driver gives no {what} for it ({reasons[0]})")
     return Answer(unknown=f"{what} could not be read ({'; '.join(reasons) or 'the driver does not say why'})")
@@ -242,8 +247,8 @@ def fabric(seen: Seen) -> Answer:
         return Answer(faults=faults)
     in_fabric = f"fabric {device.fabric.state}" if device.fabric and device.fabric.state not in _NO_FABRIC else ""
     if not listed and not in_fabric:
-        hidden = row and row.nvlinks and row.joined == "board" and seen.driver.way is not Way.NVML
-        return Answer(unknown=f"{seen.driver.way} prints no NVLinks") if hidden else Answer(absent="it has no NVLink")
+        hidden = device.unread.get("links", "") if row and row.nvlinks and row.joined == "board" else ""
+        return Answer(unknown=f"its links are not known: {hidden}") if hidden else Answer(absent="it shows no link to other devices")
     if (row is None and down) or (row and 0 < listed < row.nvlinks):
         return Answer(
             unknown=f"{up} of {listed} links are up, and {'how many the product has' if row is None else 'the others'} could not be read"

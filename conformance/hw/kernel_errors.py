@@ -1,14 +1,18 @@
-"""HW-01: what the kernel log of a node says of its devices: Xids by NVIDIA's catalogue, and fatal errors of NVSwitches.
+"""HW-01: what the kernel log of a node says of its devices: Xids by NVIDIA's catalogue, fatal errors of NVSwitches, amdgpu's own words.
 
 Facts: docs/facts/device-health.md#xid-actions, docs/facts/device-health.md#kernel-log.
 """
 
 from __future__ import annotations
 
+import datetime
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
+import yaml
 
 from conformance.hw.judging import short_address
 from conformance.outputs.xid import XidEvent, event_of
@@ -16,38 +20,62 @@ from conformance.probes.node_documents import NodeDocument
 from conformance.scope.scope import subject
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 from fixtures.nodeprobe.document import Host
+from fixtures.text import typed
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
+_FILE = Path(__file__).with_name("amd_lines.yaml")
 _SOURCE = "kernel log (/dev/kmsg) of the node"
-_EXPECTED = "no Xid that asks for a repair"
+_EXPECTED = "no error that asks for a repair"
 _TIME = re.compile(r"\[ {0,8}(\d{1,10}\.\d{1,6})\]")
+_AMD = re.compile(r"amdgpu ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): (.{0,300})")
 _CAUSES = {
     "DeviceNeedsReplacement": re.compile(r"CONTACT_SUPPORT|CHECK_MECHANICALS"),
     "NodeNeedsReboot": re.compile(r"RESTART_|reboot", re.I),
     "DeviceNeedsReset": re.compile(r"reset|WORKFLOW_", re.I),
     "RecoveryAsked": re.compile(""),
 }
-"""Causes by the action of the catalogue or of the driver itself, the gravest first."""
+"""Causes by the action of NVIDIA's catalogue or of the driver itself, the gravest first."""
+
+
+class AmdLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of ``amd_lines.yaml``, whose head says what the fields mean."""
+
+    pattern: str
+    cause: str
+    settles: bool = False
+    date: datetime.date
+    source: str
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """An event and how many seconds before the probe it was written; None where the log does not say."""
+    """What one line says of the device at a slot: its name for people and the cause; empty where it asks for nothing.
 
-    event: XidEvent
-    ago: float | None
+    ``settles``: nothing of before is left to do. ``ago`` is in seconds; None where the log does not say.
+    """
+
+    slot: str
+    name: str
+    cause: str = ""
+    unknown: bool = False
+    settles: bool = False
+    switch: bool = False
+    ago: float | None = None
 
     @property
     def words(self) -> str:
         """One clause for people."""
-        event = self.event
-        note = "" if event.sxid else lookup(event.code).note
-        when = "" if self.ago is None else f", {self.ago / 3600:.1f} h ago"
-        return f"{'SXid' if event.sxid else 'Xid'} {event.code or '?'} ({note or event.text[:120]}{when})"
+        return self.name if self.ago is None else f"{self.name}, {self.ago / 3600:.1f} h ago"
+
+
+@functools.cache  # a file of the package
+def amd_lines() -> tuple[AmdLine, ...]:
+    """Every row, in order."""
+    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[AmdLine]))
 
 
 def kernel_errors(hours: float) -> Callable[[NodeDocument], Iterator[Finding]]:
-    """What judges a document: for every device no fatal Xid in the last ``hours``, or none since the driver said that it has recovered."""
+    """What judges a document: for every device no fatal error in the last ``hours``, or none since its driver said that it recovered."""
 
     def judge(one: NodeDocument) -> Iterator[Finding]:
         host = one.document.host
@@ -58,41 +86,63 @@ def kernel_errors(hours: float) -> Callable[[NodeDocument], Iterator[Finding]]:
         by_slot = _unsettled(host, hours)
         for place, device in one.devices():
             yield _judged(place, by_slot.pop(_slot(device.pci_address), ()))
-        for slot, events in by_slot.items():  # devices that the driver does not list any more, switches, lines of another form
-            if {logged.event.klass for logged in events} & {XidClass.FATAL, XidClass.UNKNOWN}:
-                yield _judged(Subject("Node", f"{one.node.name} {'NVSwitch' if events[0].event.sxid else 'device at'} {slot}"), events)
+        for slot, lines in by_slot.items():  # devices that the driver does not list any more, switches, lines of another form
+            if any(line.cause or line.unknown for line in lines):
+                yield _judged(Subject("Node", f"{one.node.name} {'NVSwitch' if lines[0].switch else 'device at'} {slot}"), lines)
 
     return judge
 
 
 def _unsettled(host: Host, hours: float) -> dict[str, list[Logged]]:
-    """Events by slot, in order: those of the last ``hours`` and not before the driver said that nothing is left to do (Xid 154)."""
+    """Lines by slot, in order: those of the last ``hours`` and not before the driver said that nothing is left to do."""
     found: dict[str, list[Logged]] = {}
-    for line in host.kernel_log or ():
-        event, time = event_of(line), _TIME.match(line)
-        if event is None:
-            continue
+    for text in host.kernel_log or ():
+        time, line = _TIME.match(text), _logged(text)
         ago = max(host.uptime - float(time[1]), 0.0) if time and host.uptime is not None else None
-        if ago is not None and ago > hours * 3600:
+        if line is None or (ago is not None and ago > hours * 3600):
             continue
-        if event.code == 154 and event.klass is XidClass.INFO:
-            found.pop(_slot(event.pci), None)
+        if line.settles:
+            found.pop(line.slot, None)
         else:
-            found.setdefault(_slot(event.pci), []).append(Logged(event, ago))
+            found.setdefault(line.slot, []).append(msgspec.structs.replace(line, ago=ago))
     return found
 
 
+def _logged(text: str) -> Logged | None:
+    if event := event_of(text):
+        return _of_nvidia(event)
+    match = _AMD.search(text)
+    row = next((row for row in amd_lines() if match and re.search(row.pattern, match[2])), None)
+    if match is None or row is None:
+        return None
+    return Logged(_slot(match[1]), f"amdgpu: {match[2].removeprefix('amdgpu: ')[:120]}", row.cause, settles=row.settles)
+
+
+def _of_nvidia(event: XidEvent) -> Logged:
+    note = "" if event.sxid else lookup(event.code).note
+    name = f"{'SXid' if event.sxid else 'Xid'} {event.code or '?'} ({note or event.text[:120]})"
+    fatal = event.klass is XidClass.FATAL
+    return Logged(
+        _slot(event.pci),
+        name,
+        next(cause for cause, asks in _CAUSES.items() if asks.search(event.action)) if fatal else "",
+        unknown=event.klass is XidClass.UNKNOWN,
+        settles=event.code == 154 and not (event.sxid or fatal),
+        switch=event.sxid,
+    )
+
+
 def _slot(address: str) -> str:
-    """An address without its function: a Xid names a device by its slot."""
+    """An address without its function: errors name a device by its slot, and partitions differ in the function."""
     return short_address(address).partition(".")[0] or address
 
 
-def _judged(place: Subject, events: Sequence[Logged]) -> Finding:
-    if fatal := [logged for logged in events if logged.event.klass is XidClass.FATAL]:
-        words = listed(dict.fromkeys(logged.words for logged in fatal), 3)
-        cause = next(cause for cause, asks in _CAUSES.items() if any(asks.search(logged.event.action) for logged in fatal))
+def _judged(place: Subject, lines: Sequence[Logged]) -> Finding:
+    if fatal := [line for line in lines if line.cause]:
+        words = listed(dict.fromkeys(line.words for line in fatal), 3)
+        cause = min((line.cause for line in fatal), key=list(_CAUSES).index)
         return bad(place, cause=cause, observed=words, expected=_EXPECTED, source=_SOURCE, message=f"its kernel log has {words}")
-    if unknown := next((logged for logged in events if logged.event.klass is XidClass.UNKNOWN), None):
+    if unknown := next((line for line in lines if line.unknown), None):
         return undecided(place, message=f"what {unknown.words} asks for is not known", source=_SOURCE)
-    codes = listed(sorted({logged.event.code for logged in events}))
-    return ok(place, observed=f"Xids that ask for no repair: {codes}" if codes else "no Xid", expected=_EXPECTED, source=_SOURCE)
+    harmless = listed(dict.fromkeys(line.name for line in lines), 3)
+    return ok(place, observed=f"no repair asked for: {harmless}" if harmless else "no error", expected=_EXPECTED, source=_SOURCE)

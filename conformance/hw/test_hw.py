@@ -16,8 +16,8 @@ from fixtures.verdict.findings import Evidence
 
 
 @requirement("HW-01")
-def test_no_kernel_log_has_a_fatal_xid_of_late(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
-    """No kernel log of a node has a fatal Xid of late."""
+def test_no_kernel_log_has_an_error_that_asks_for_a_repair(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
+    """No kernel log of a node has an error of late that asks for a device's repair."""
     judge(judged(scope, documents, kernel_errors(scope.policy.hardware.xid_hours)))
 
 

@@ -22,6 +22,7 @@ def a_document(machine: str = "h100", faults: Table | None = None, *, host: Host
 
 def of_driver(driver: Driver, *, host: Host | None = None, name: str = "gpu-0") -> NodeDocument:
     """A node with this driver, all of whose devices its pod holds."""
-    scope: Scope = a_scope(nodes=[a_node(name, gpus=max(len(driver.devices), 1))])
+    resource = {"amd": "amd.com/gpu"}.get(driver.vendor, "nvidia.com/gpu")
+    scope: Scope = a_scope(nodes=[a_node(name, gpus=max(len(driver.devices), 1), resource=resource)])
     places = tuple(places_of(scope, scope.snapshot.nodes[0]))
     return NodeDocument(places=places, document=Document(suite="", taken_at="", drivers=[driver], host=host or Host()))

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from conformance.hw.firmware import firmware_judge
 from conformance.hw.judging import fabric, host_link, memory, per_device, recovery, slowdown, use
 from conformance.hw.kernel_errors import kernel_errors
 from conformance.probes.node_documents import NodeDocument
+from fixtures.nodeprobe import host
 from fixtures.nodeprobe.document import (
     Clocks,
     Device,
@@ -31,7 +33,7 @@ from fixtures.nodeprobe.document import (
 )
 from fixtures.verdict.findings import Finding, Outcome
 from tests.hw.documents import of_driver
-from tests.nodeprobe.tables import MACHINES, Table
+from tests.nodeprobe.tables import MACHINES, OF_VENDORS, Table
 from tests.nodeprobe.test_nvml import COMPILER, each, library
 
 __all__ = ["library"]
@@ -115,6 +117,67 @@ def test_no_healthy_machine_is_blamed_however_often_it_is_asked(library: Path, t
         found = list(judged(of_driver(driver), of_driver(driver, name="gpu-1")))
         assert not [finding for finding in found if finding.outcome not in SOUND], poll
         assert sum(finding.outcome is Outcome.OK for finding in found) > 8 * len(driver.devices)
+
+
+MI300X: list[tuple[Table, dict[str, Any], str]] = [
+    ({"1.ecc.uncorrected": 3}, {}, "DeviceNeedsReset"),
+    ({}, {"link": "32.0 GT/s PCIe x8"}, "HostLinkBelowMaximum"),
+    ({}, {"link": "8.0 GT/s PCIe x16", "power": 600.0}, "HostLinkBelowMaximum"),
+    ({}, {"vbios": "113-M3000100-050"}, "FirmwareDiffers"),
+    *(
+        ({}, {"log": f"amdgpu 0000:11:00.0: {words}"}, cause)
+        for words, cause in (
+            ("amdgpu: socket: 1, die: 2 4 uncorrectable hardware errors detected in umc block", "DeviceNeedsReset"),
+            ("amdgpu: {17} socket: 0, die: 0, 1 new uncorrectable hardware errors detected in umc block", "DeviceNeedsReset"),
+            # https://github.com/ROCm/legacy-rocm-build/issues/4021
+            ("{1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!", "DeviceNeedsReset"),
+            ("amdgpu: RAS records:130 exceed threshold:128", "DeviceNeedsReplacement"),
+            ("amdgpu: GPU reset(2) failed", "NodeNeedsReboot"),
+            # https://github.com/ROCm/legacy-rocm-build/issues/3766: the reset after an error does not complete
+            ("amdgpu: GPU reset end with ret = -110", "NodeNeedsReboot"),
+            ("amdgpu: device lost from bus!", "NodeNeedsReboot"),
+            ("amdgpu: Fatal error during GPU init", "NodeNeedsReboot"),  # https://github.com/ROCm/legacy-rocm-build/issues/1552
+        )
+    ),
+]
+CALM = [
+    "[999000.0] amdgpu 0000:11:00.0: amdgpu: 3 correctable hardware errors detected in umc block",
+    "[999001.0] amdgpu 0000:12:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+    "[999002.0] amdgpu 0000:13:00.0: amdgpu: 1 uncorrectable hardware errors detected in gfx block",
+    "[999003.0] amdgpu 0000:13:00.0: amdgpu: GPU reset begin!",
+    "[999009.0] amdgpu 0000:13:00.0: amdgpu: GPU reset(1) succeeded!",
+]
+
+
+def an_mi300x(driver: Driver, dice: random.Random, *, link: str = "", power: float = 0, vbios: str = "", log: str = "") -> NodeDocument:
+    """What sysfs adds to AMD's library, with what is wrong with the second device."""
+    functions = []
+    for device in driver.devices:
+        busy = dice.random() < 0.5
+        device.power, device.power_limit = (560.0 if busy else 140.0), 750.0
+        now = f"{'32.0' if busy else dice.choice(['2.5', '16.0', '32.0'])} GT/s PCIe x16"
+        if device.index == 1:
+            device.power, device.vbios, now = power or device.power, vbios or device.vbios, link or now
+        function = PciFunction(address=device.pci_address, vendor="1002", device="74a1", kind="accelerator", link=now)
+        function.max_link = "32.0 GT/s PCIe x16"
+        functions.append(function)
+    return of_driver(driver, host=Host(pci=functions, kernel_log=[*CALM, *([f"[999010.0] {log}"] if log else [])], uptime=1e6))
+
+
+@with_driver
+def test_amds_devices_are_judged_by_what_their_library_sysfs_and_kernel_say(library: Path, tmp_path: Path) -> None:
+    dice, table = random.Random(1), OF_VENDORS["amd"]
+    healthy, *drivers = each(library, tmp_path, [table, *({**table, **fault} for fault, _, _ in MI300X)], "amd")
+    for _ in range(POLLS):
+        one = an_mi300x(healthy, dice)
+        assert {finding.outcome for finding in (*judged(one), *kernel_errors(24)(one))} == SOUND
+    assert len(MI300X) >= 12
+    for driver, (_, wrong, cause) in zip(drivers, MI300X, strict=True):
+        one = an_mi300x(driver, dice, **wrong)
+        assert host._ABOUT_DEVICES.search(wrong.get("log", "amdgpu reset")), "the probe keeps such lines"
+        found = [finding for finding in (*judged(one), *kernel_errors(24)(one)) if finding.outcome not in SOUND]
+        assert {(finding.outcome, finding.cause) for finding in found} == {(Outcome.BAD, cause)}, (wrong, found)
+        assert all("device 1 " in f"{finding.subject} {finding.message}" for finding in found), found
 
 
 def wobble(device: Device, dice: random.Random) -> None:
