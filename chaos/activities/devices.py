@@ -198,7 +198,7 @@ def _pids(output: str) -> list[str]:
 def _reset_when_free(uuid: str) -> str:
     """The reset's words once it was not refused as in use, which agents that are still ending make it.
 
-    One because of NVLink is final: its peers are nobody's to reset here.
+    A refusal because of NVLink is final: its peers are nobody's to reset here.
     """
     said: list[str] = []
 
@@ -235,7 +235,7 @@ def reset_in_use() -> dict[str, Any]:
             done = run(nvidia_smi("--gpu-reset", "-i", uuid), good=())
             said = " ".join(done.output.split())[:300]
             if done.exit_code != 0 and not says_in_use(done.output):
-                raise ActivityFailed(f"whether {uuid} is in use was not asked: {said or f'exit {done.exit_code}'}")
+                raise ActivityFailed(f"the driver did not answer whether {uuid} is in use: {said or f'exit {done.exit_code}'}")
             result = {"attempted": True, "clients": len(clients), "refused": done.exit_code != 0, "said": said}
         fault.applied({"node": target.name, "uuid": uuid, **result})
     return {**target_record(target), "uuid": uuid, **result}

@@ -73,7 +73,7 @@ def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
     target = node_target()
     pci = kernel_address(str(target.facts.get("pci") or ""))
     if not pci and any("{pci}" in line for line in lines):
-        raise ActivityFailed(f"nobody tells the PCI address of {target.facts.get('uuid')}: a line about it cannot be written")
+        raise ActivityFailed(f"the PCI address of {target.facts.get('uuid')} is not known: a line about it cannot be written")
     stamp = f"gpu-conformance-{acting.plan.run_id}-{acting.plan.experiment}"
     texts = [f"{line.replace('{pci}', pci)} ({stamp})" for line in lines]
     if any("\\" in text or "\n" in text for text in texts):

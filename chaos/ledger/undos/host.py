@@ -25,7 +25,7 @@ MOCK = "nvml-mock-ctl"
 STATE = ("sh", "-c", f'{MOCK} status | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
 """Prints what the mocked NVML overrides, and nothing that only counts up."""
 
-KUBELET_UNIT = re.compile(r"(?=[\w@.-]{1,100}$)[\w@.-]*(?:kubelet|kubelite|k3s|rke2|k0s|kubernetes)[\w@.-]*\.service", re.ASCII)
+KUBELET_UNIT = re.compile(r"(?=[\w@.-]{1,100}$)[\w@.-]*(?:kubelet|kubelite|hyperkube|k3s|rke2|k0s|kubernetes)[\w@.-]*\.service", re.ASCII)
 """Units that may run a kubelet: no entry of a ledger makes the suite start another one."""
 
 _UNIT = re.compile(r"gpu-conformance-[a-z0-9][a-z0-9-]{0,80}-kubelet-(restart|start|stop)")

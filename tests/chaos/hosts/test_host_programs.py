@@ -298,7 +298,7 @@ def test_an_answer_about_something_else_is_no_refusal(root: Root, tmp_path: Path
     opened(root)
     root.program("nvidia-smi", "", ("Unable to reset this GPU: Insufficient Permissions", 4))
     monkeypatch.setattr(devices, "worker_device", lambda: UUID)
-    with experiment(tmp_path, root, monkeypatch), pytest.raises(ActivityFailed, match=r"was not asked: .*Insufficient Permissions"):
+    with experiment(tmp_path, root, monkeypatch), pytest.raises(ActivityFailed, match=r"did not answer whether .*Insufficient Permissions"):
         devices.reset_in_use()
 
 
