@@ -14,14 +14,6 @@ from fixtures.nodeprobe.document import RdmaPort
 
 _MARK = "## ports of adapters"
 _READ = f'grep -s "" {" ".join(host.PORT_FILES)}'
-PAYLOAD = ("port_xmit_data", "port_rcv_data", "tx_bytes", "rx_bytes")
-"""Counters that traffic moves: words of four bytes on InfiniBand and RoCE, bytes on EFA."""
-ERRORS = (
-    *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors"),
-    *("local_link_integrity_errors", "excessive_buffer_overrun_errors"),
-    *("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err", "rnr_nak_retry_err"),
-)
-"""Counters that stay as they are on a healthy fabric, of the port and of the hardware."""
 
 
 class PortUse(msgspec.Struct, frozen=True, kw_only=True):

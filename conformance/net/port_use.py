@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.net.port_counters import PortUse, uses
 from conformance.net.two_node_run import FabricRun, RankPod
-from conformance.outputs import nccl_log, nccl_tests
+from conformance.outputs import nccl_log
 from conformance.outputs.nccl_log import NcclCode
 from conformance.outputs.unreadable import Unreadable
 from fixtures.text.sentences import listed
@@ -33,7 +33,7 @@ _ELSEWHERE = {NcclCode.MNNVL: "NVLink between the nodes", NcclCode.TCPX_GPUDIREC
 def judge_ports(run: FabricRun) -> Iterator[Finding]:
     """One finding for the ports of each node: they moved by the payload at least, and their error counters did not."""
     try:
-        code = nccl_log.judge(nccl_log.parse(run.text)).code
+        code = nccl_log.judge(run.log).code
     except Unreadable:
         code = None
     for pod in run.pods:
@@ -66,7 +66,7 @@ def _judge(place: Subject, run: FabricRun, pod: RankPod) -> Finding:
 def _payload(run: FabricRun) -> int | None:
     """Bytes that left each node at least: every size once for each half of the table, as with a reduction inside the switches."""
     try:
-        rows = nccl_tests.parse(run.text).rows
+        rows = run.table.rows
     except Unreadable:
         return None
     return sum(row.size * (2 if row.in_place else 1) for row in rows) or None

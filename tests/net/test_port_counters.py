@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conformance.net.figures import fabric_of
-from conformance.net.port_counters import ERRORS, PAYLOAD, ports_in, uses, with_ports_read
+from conformance.net.port_counters import ports_in, uses, with_ports_read
 from tests.net.logs import a_run, adapters, nccl_log
 
 
@@ -36,7 +36,6 @@ def test_what_a_port_counted_is_what_its_counters_grew_by() -> None:
     (use,) = uses(f"{before}NCCL INFO /sys/x:1\n{after}")
     assert (use.adapter, use.port, use.state, use.rate) == ("mlx5_0", 1, "ACTIVE", "400 Gb/sec (4X NDR)")
     assert use.grown == {"port_xmit_data": 50000, "symbol_error": 2, "out_of_sequence": 0}, "set back, or not there before: not known"
-    assert set(use.grown) <= {*PAYLOAD, *ERRORS}
 
 
 @pytest.mark.parametrize(
