@@ -12,6 +12,7 @@ from conformance.plugin.options import Options
 from conformance.plugin.session import State
 from conformance.plugin.verdict import check_preconditions, conclude
 from conformance.policy.model import Policy
+from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.scope import Scope
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.snapshot.state import Snapshot
@@ -76,6 +77,7 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
         "may_probe": may_probe,
         "may_ask": False,
         "has_baseline": False,
+        "documents_too": NodeDocuments(),
     }
     try:
         check_preconditions(requirement, state)
