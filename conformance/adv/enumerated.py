@@ -11,11 +11,12 @@ from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
 from conformance.scope.scope import Scope, subject
 from fixtures.nodeprobe.document import Driver
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
 _UNKNOWN = ("unknown device",)
-_KINDS = ("accelerator", "display")
-_NVIDIA = "10de"
+_ON_BUS = {"nvidia": ("10de", "nvidia", ("accelerator", "display")), "amd": ("1002", "amdgpu", ("accelerator",))}
+"""Vendor, kernel driver and kinds of functions that are devices; graphics of AMD's processors are none."""
+
 _EXPECTED = "the devices that the node advertises, each by its UUID"
 
 
@@ -31,6 +32,9 @@ def _check(scope: Scope, one: NodeDocument) -> Iterator[Finding]:
             reason = driver.problem or driver.unread["devices"]
             yield undecided(node, message=f"what the driver enumerates is not known: {reason}", source=SOURCE)
             continue
+        if cut_up := sorted({device.partitions.compute for device in driver.devices if device.partitions} - {"SPX"}):
+            yield not_judged(node, message=f"its devices are partitioned ({listed(cut_up, 3)}), and units are parts of them", source=SOURCE)
+            continue
         names, count = _leaves(driver)
         observed = f"{count} devices enumerated in {one.pod}"
         if problem := _missing(one, names, count):
@@ -38,7 +42,7 @@ def _check(scope: Scope, one: NodeDocument) -> Iterator[Finding]:
         elif one.granted and (others := sorted(names - one.granted)):
             message = f"the driver has {listed(others, 3)}, which the node did not give to the pod: another pod may hold it"
             yield bad(node, cause="AnotherDeviceThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
-        elif (on_bus := _on_bus(one)) > (advertised := _whole(scope, one, driver)) > 0:
+        elif (on_bus := _on_bus(one, driver)) > (advertised := _whole(scope, one, driver)) > 0:
             observed = f"{on_bus} devices have the driver, {advertised} are advertised"
             message = f"{on_bus - advertised} of the node's devices are on the bus with their driver, and no pod can ask for them"
             yield bad(node, cause="DeviceNotAdvertised", observed=observed, expected=_EXPECTED, source="/sys/bus/pci", message=message)
@@ -74,9 +78,10 @@ def _missing(one: NodeDocument, names: set[str], count: int) -> str:
     return ""
 
 
-def _on_bus(one: NodeDocument) -> int:
+def _on_bus(one: NodeDocument, driver: Driver) -> int:
     """Devices of the machine that have the driver, whoever holds them. 0 where a sandbox hides the bus."""
-    return sum(function.vendor == _NVIDIA and function.driver == "nvidia" and function.kind in _KINDS for function in one.document.host.pci)
+    vendor, module, kinds = _ON_BUS[driver.vendor]
+    return sum((one.vendor, one.driver) == (vendor, module) and one.kind in kinds for one in one.document.host.pci)
 
 
 def _whole(scope: Scope, one: NodeDocument, driver: Driver) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from conformance.devices.claimable import Claimable, claimable
@@ -145,12 +147,15 @@ def usable_places(scope: Scope) -> list[Place]:
     return sorted(found, key=lambda place: (-place.free, place.node.name, place.resource))
 
 
-def listable_places(scope: Scope) -> list[Place]:
-    """Offers whose devices a pod can list. Raises :class:`NotApplicable` when there are no devices, or none of a vendor this can ask."""
+def listable_places(scope: Scope, unlistable: Callable[[Place], str] = why_unlistable) -> list[Place]:
+    """Offers whose devices a pod can list. Raises :class:`NotApplicable` when there are no devices, or none of a vendor this can ask.
+
+    ``unlistable`` says why a pod cannot, or nothing.
+    """
     found = usable_places(scope)
     if not found:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
-    asked = [place for place in found if not why_unlistable(place)]
+    asked = [place for place in found if not unlistable(place)]
     if not asked:
         names = ", ".join(sorted({place.resource for place in found}))
         raise NotApplicable("NoListingForVendor", f"devices are seen with nvidia-smi, and this cluster offers {names} only")

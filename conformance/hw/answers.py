@@ -29,7 +29,7 @@ _EXPECTED = "a library of the driver's version, and devices that answer"
 def check_answers(one: NodeDocument) -> Iterator[Finding]:
     """A finding for each fault of a node's driver and devices, or one that says that all is well."""
     for driver in one.drivers:
-        found = _of_driver(one, driver) or [finding for device in driver.devices if (finding := _of_device(one, device))]
+        found = _of_driver(one, driver) or [finding for device in driver.devices if (finding := _of_device(one, driver.vendor, device))]
         yield from found
         if not found:
             observed = f"{len(driver.devices)} devices answer; driver {driver.version}, library {driver.library}"
@@ -56,7 +56,7 @@ def _of_driver(one: NodeDocument, driver: Driver) -> list[Finding]:
             return [bad(node, cause=cause, observed=driver.problem, expected=_EXPECTED, source=SOURCE, message=message)]
         message = f"the driver enumerates nothing in {one.pod}: {driver.problem}"
         return [undecided(node, message=message, source=SOURCE)]
-    if driver.version and driver.library and not driver.library.endswith(driver.version):
+    if driver.vendor == "nvidia" and driver.version and driver.library and not driver.library.endswith(driver.version):
         observed = f"driver {driver.version}, library {driver.library}"
         message = "the library is of another version than the driver that is loaded: calls that one of them lacks fail"
         return [bad(node, cause="DriverLibraryMismatch", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)]
@@ -65,13 +65,13 @@ def _of_driver(one: NodeDocument, driver: Driver) -> list[Finding]:
     return []
 
 
-def _of_device(one: NodeDocument, device: Device) -> Finding | None:
+def _of_device(one: NodeDocument, vendor: str, device: Device) -> Finding | None:
     place = device_subject(one.node, device)
     refused = {name: words for name in _ANY_DEVICE if (words := device.unread.get(name)) and words.lower() not in _LACKS}
     if device.lost or refused:
         words = next(iter(refused.values()), "the device is lost")
         message = f"the driver lists the device and gets no answer from it ({words}): the next job on it fails"
         return bad(place, cause="DeviceDoesNotAnswer", observed=words, expected=_EXPECTED, source=SOURCE, message=message)
-    if not device.uuid:
+    if not device.uuid and vendor == "nvidia":
         return undecided(place, message=f"it has no UUID: {device.unread.get('uuid', 'no reason is given')}", source=SOURCE)
     return None

@@ -5,9 +5,8 @@ Facts: docs/facts/device-health.md#memory-that-stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from conformance.devices.free_devices import Place
 from conformance.probes.computing import SECONDS_PER_DEVICE, listing_pod
 from conformance.probes.node_documents import SOURCE, NodeDocument, NodeDocuments, Unread, collect, device_subject, judged, units
 from conformance.probes.running import run_pods
@@ -47,7 +46,7 @@ def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> bool:
     """Use the memory of the devices, where the policy names an image that can; what the programs say is ISO-05's question."""
     probes = scope.policy.probes
-    places = [place for one in read.by_node.values() for place in one.places if not place.shared]
+    places = [place for one in read.by_node.values() for place in one.places if not _unfit(one)]
     if not probes.suite_image or not places:
         return False
     for start in range(0, len(places), probes.at_once):
@@ -61,7 +60,7 @@ def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> bool:
 def compared(before: NodeDocument, after: NodeDocument, *, computed: bool) -> Iterator[Finding]:
     """A finding for each device whose memory did not become free, or one that says that all did."""
     node = subject(after.node)
-    if reason := _unfit(after.places):
+    if reason := _unfit(after):
         yield not_judged(node, message=reason, source=SOURCE)
         return
     known = {device.uuid: device for _, device in before.devices() if device.uuid}
@@ -101,5 +100,7 @@ def _of_device(one: NodeDocument, old: Device, new: Device) -> Finding | None:
     return bad(place, cause="MemoryNotReleased", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
 
 
-def _unfit(places: Iterable[Place]) -> str:
-    return "its devices are shared, and others may work on their memory" if any(place.shared for place in places) else ""
+def _unfit(one: NodeDocument) -> str:
+    if one.whole:
+        return "the kernel shows all devices of the node, and others may work on them"
+    return "its devices are shared, and others may work on their memory" if any(place.shared for place in one.places) else ""

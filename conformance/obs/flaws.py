@@ -161,10 +161,11 @@ def against_driver(page: Page, devices: Iterable[Device]) -> Iterator[Flaw]:
     Indexes are not: a pod that holds some of the devices numbers these anew.
     """
     for device in devices:
-        rows = page.devices.get(device.uuid)
+        shown_as = device.uuid if device.uuid.startswith("GPU-") else device.serial  # AMD's exporter names devices by the serial number
+        rows = page.devices.get(shown_as)
         if rows is None:
-            if device.uuid and not device.lost:
-                yield Flaw("DeviceNotMeasured", f"{device.uuid} has no series, and the driver of the node lists it")
+            if shown_as and not device.lost:
+                yield Flaw("DeviceNotMeasured", f"{shown_as} has no series, and the driver of the node lists it")
             continue
         if device.pci_address and any(row.pci and _pci(row.pci) != _pci(device.pci_address) for row in rows):
             yield Flaw("DevicesMixedUp", f"{rows[0]} is shown at PCI address {rows[0].pci}, and the driver has it at {device.pci_address}")

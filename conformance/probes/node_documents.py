@@ -119,6 +119,21 @@ def device_subject(node: Node, device: Device) -> Subject:
     return Subject("Node", cut(f"{node.name} device {device.index} {device.uuid}".rstrip(), _WORDS))
 
 
+def why_unreadable(scope: Scope) -> Callable[[Place], str]:
+    """Says why no pod reads the devices of a place, or nothing. The kernel shows AMD's to every pod that knows where to look."""
+
+    def reason(place: Place) -> str:
+        if not _is_amd(place):
+            return why_unlistable(place)
+        return "" if scope.policy.probes.suite_image else "AMD's devices are read in an image of the suite (policy probes.suiteImage)"
+
+    return reason
+
+
+def _is_amd(place: Place) -> bool:
+    return place.resource.startswith("amd.com/") or place.driver == "gpu.amd.com"
+
+
 def units(place: Place) -> int:
     """How many units a probe asks for: all that are free, and one where units are no devices."""
     return 1 if place.shared else place.free
@@ -133,10 +148,10 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     pod without a device look.
     """
     way = way or scope.policy.probes.whole_nodes
-    whole = way != "no"
+    whole, unreadable = way != "no", why_unreadable(scope)
     chosen = {
-        place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not why_unlistable(one))
-        for place in choose_places(scope, listable_places(scope), free=0 if whole else 1)
+        place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not unreadable(one))
+        for place in choose_places(scope, listable_places(scope, unreadable), free=0 if whole else 1)
         if nodes is None or place.node.name in nodes
     }
     namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()
@@ -147,7 +162,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
         wanted = [_pod(scope, name, places, way) for name, (_, places) in pods.items()]
         ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
         for pod, (node, places) in pods.items():
-            found = _read(ran[pod], places, whole)
+            found = _read(ran[pod], places, whole or any(map(_is_amd, places)))
             if isinstance(found, NodeDocument):
                 by_node[node] = found
             else:
@@ -175,7 +190,7 @@ def judged(
         for gone in documents.unread.values():
             yield gone.places[0], of_unread(gone) or gone.finding
 
-    yield from per_node(scope, asked(), why_unlistable)
+    yield from per_node(scope, asked(), why_unreadable(scope))
 
 
 def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
