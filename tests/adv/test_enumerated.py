@@ -8,10 +8,10 @@ import pytest
 from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.probes.node_documents import NodeDocument, Unread
 from conformance.scope.scope import subject
-from fixtures.nodeprobe.document import Host, PciFunction
+from fixtures.nodeprobe.document import Device, Driver, Host, Partitions, PciFunction, Way
 from fixtures.verdict.findings import undecided
 from tests.builders import a_scope
-from tests.hw.documents import a_document
+from tests.hw.documents import a_document, of_driver
 from tests.nodeprobe.tables import MACHINES, Table
 
 UUID = "GPU-00000001-1111-2222-3333-444444444444"
@@ -73,3 +73,11 @@ def test_a_runtime_that_does_not_know_the_device_tells_it(trouble: str, cause: s
     places = a_document().places
     found = check_unknown(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))
     assert (found.cause if found else "") == cause
+
+
+@pytest.mark.parametrize(("count", "partition", "outcome"), [(8, "SPX", "ok"), (7, "SPX", "bad"), (8, "CPX", "not_judged")])
+def test_devices_of_amd_are_counted_on_the_whole_node(count: int, partition: str, outcome: str) -> None:
+    devices = [Device(index=index, partitions=Partitions(compute=partition)) for index in range(count)]
+    one = of_driver(Driver(vendor="amd", way=Way.SYSFS, devices=devices))
+    places = tuple(msgspec.structs.replace(place, capacity=8, free=2) for place in one.places)
+    assert seen(msgspec.structs.replace(one, places=places, whole=True))[0] == outcome

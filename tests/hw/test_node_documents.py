@@ -126,3 +126,11 @@ def test_nodes_that_were_not_asked_are_said_to_be_left_out() -> None:
     findings = {one.subject.name: one for one in judged(scope, read, lambda one: [ok(Subject("Node", one.node.name))])}
     assert [findings[f"gpu-{number}"].outcome for number in range(3)] == [Outcome.OK, Outcome.NOT_JUDGED, Outcome.NOT_JUDGED]
     assert "busy" in findings["gpu-2"].message
+
+
+@pytest.mark.parametrize("image", ["suite:1", ""])
+def test_devices_of_amd_are_read_in_the_suites_image_alone(monkeypatch: pytest.MonkeyPatch, image: str) -> None:
+    nodes = [a_node("gpu-0", resource="amd.com/gpu"), a_node("gpu-1")]
+    scope = a_scope(build_policy({"probes": {"suiteImage": image, "everyNode": True}}), nodes=nodes)
+    found = collect(scope, FakeRuns(monkeypatch, {}))  # type: ignore[arg-type]
+    assert {name: one.whole for name, one in found.by_node.items()} == ({"gpu-0": True, "gpu-1": False} if image else {"gpu-1": False})
