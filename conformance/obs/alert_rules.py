@@ -6,6 +6,7 @@ Rules are PrometheusRules of the cluster and files that the policy names. Facts:
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from fixtures.text.yaml_text import NotYaml, load_all
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 
 RULES = "monitoring.coreos.com/prometheusrules"
-_MOST_RULES, _MOST_TRIALS, _EXPRESSION = 2000, 60, 4096
+_MOST_RULES, _MOST_RECORDS, _EXPRESSION = 2000, 100, 4096
+_SECONDS, _LONGEST = 60.0, 15 * 86_400.0
+"""How long the rules of one situation are tried, and how far back a rule may look that is tried."""
 _OURS = re.compile(r"(?i)dcgm|nvidia|amd_com|gpu")
 _MADE = ("up", "kube_node_status_allocatable", "kube_node_status_capacity")
 """Series that the trial makes by itself: Prometheus' own, and what kube-state-metrics says of Node objects."""
@@ -102,10 +105,16 @@ def unserved(expression: Expression, served: frozenset[str]) -> list[str]:
     return [] if expression.alternatives and len(missing) < len(own) else missing
 
 
-def _expanded(expr: str, records: Mapping[str, Rule], depth: int = 3) -> str:
+def _expanded(expr: str, records: Mapping[str, Rule]) -> str:
     """The expression with those of recorded series behind it, for the names in them."""
-    names = [name for name in read_expression(expr).series if name in records] if depth else []
-    return "\n".join([expr, *(_expanded(records[name].expr, records, depth - 1) for name in names)])
+    texts, open_ = [expr], [expr]
+    known: set[str] = set()
+    while open_ and len(known) < _MOST_RECORDS:
+        for name in read_expression(open_.pop()).series & records.keys() - known:
+            known.add(name)
+            texts.append(records[name].expr)
+            open_.append(records[name].expr)
+    return "\n".join(texts)
 
 
 def _subject(rule: Rule) -> Subject:
@@ -166,14 +175,18 @@ def _covered(
         if any(_OURS.search(rule.expr) for rule in about):
             return ok(subject, observed=message, expected=expected, source="names of series")
         return undecided(subject, cause="RulesNotEvaluated", message=message, source="names of series")
-    said = []
+    said, end = [], time.monotonic() + _SECONDS
     made = {sample.name for sample in scrape}
-    for rule, expression in list(about.items())[:_MOST_TRIALS]:
+    for rule, expression in about.items():
+        longest = max(expression.longest, seconds(rule.wait))
+        if longest > _LONGEST or time.monotonic() > end:
+            said.append((rule, "it needs more time than a trial has"))
+            continue
         if foreign := sorted(expression.series - made - records.keys()):
             said.append((rule, f"it needs {listed(foreign, 3)}, which the trial does not have"))
             continue
         used = [one for one in records.values() if one.name in expression.series]
-        why = fires(rule, used, series_of(situation, expression, scrape), max(expression.longest, seconds(rule.wait)))
+        why = fires(rule, used, series_of(situation, expression, scrape), longest)
         if not why:
             return ok(subject, observed=f"{rule.name} fires", expected=expected, source=f"promtool over {rule.where} and a page of metrics")
         said.append((rule, why))

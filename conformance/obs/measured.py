@@ -125,7 +125,7 @@ def check_moving(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
 def _settled(first: Scrape, last: Scrape) -> bool:
     """Whether every device was seen to move: nothing is left to wait for."""
     found = _between(first, last)
-    return found is not None and not found.still and not any(flaw.cause == "SamplesFrozen" for flaw in found.flaws)
+    return found is not None and not (found.still and not found.moved) and not any(flaw.cause == "SamplesFrozen" for flaw in found.flaws)
 
 
 def _between(first: Scrape, last: Scrape) -> Movement | None:
@@ -139,8 +139,10 @@ def judge_moving(node: Node, first: Scrape, last: Scrape) -> Finding:
     if found is None or last.page is None:
         return undecided(subject(node), message=f"the second page did not come: {last.why}", source=source)
     wrong = [*found.flaws, *dead_activity(last.page)]
-    if wrong or not found.still:
+    if wrong or found.moved or not found.still:  # one collection fills the whole page
         expected = "every device's energy, or any of its values, changes from one page to the next"
         return _judged(node, last, wrong, f"{len(found.moved)} devices moved in {last.at - first.at:.0f} s", expected)
+    if all(part.vgpu for part in last.page.parts):
+        return not_judged(subject(node), message="its devices are idle vGPUs, which show nothing that has to move", source=source)
     message = f"{listed(found.still)} are idle and none of their values changed in {last.at - first.at:.0f} s, which proves nothing"
     return undecided(subject(node), cause="FreshnessNotTold", message=message, source=source)

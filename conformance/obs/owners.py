@@ -23,7 +23,7 @@ Name = tuple[str, str]
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """What one pod of a node holds. ``count`` is 0 for a pod without devices, ``devices`` are UUIDs that anybody but the exporter names.
 
-    ``said_by`` is who names them. ``runs``: the exporter has to name it by now.
+    ``said_by`` is who names them. ``runs``: the exporter has to name it by now. ``quarrel``: two of the others differ, as a clause.
     """
 
     count: int = 0
@@ -31,6 +31,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     devices: frozenset[str] = frozenset()
     said_by: str = ""
     runs: bool = False
+    quarrel: str = ""
 
 
 def held_on(scope: Scope, node: Node, pods: Iterable[Pod], sights: Mapping[Name, Iterable[str]] | None = None) -> dict[Name, Held]:
@@ -44,15 +45,23 @@ def held_on(scope: Scope, node: Node, pods: Iterable[Pod], sights: Mapping[Name,
         amounts = {key: units for key, units in scope.devices_of(pod.spec).items() if units}
         by_status, by_claim = _by_status(scope, pod), claimed.get((pod.namespace, pod.name, pod.metadata.uid), set())
         by_sight = set((sights or {}).get(name, ()))
-        names = by_sight or by_status or by_claim
+        told = {"the pod itself": by_sight, "the kubelet (pod.status)": by_status, "its claim": by_claim}
+        said = {who: names for who, names in told.items() if names}
         found[name] = Held(
             count=max(sum(amounts.values()), len(by_claim)),
             containers=_containers(scope, pod),
-            devices=frozenset(names),
-            said_by="the pod itself" if by_sight else "the kubelet (pod.status)" if by_status else "its claim" if by_claim else "",
+            devices=frozenset(next(iter(said.values()), ())),
+            said_by=next(iter(said), ""),
+            quarrel=_quarrel(said),
             runs=pod.status.phase == "Running" and not pod.metadata.deletion_timestamp,
         )
     return found
+
+
+def _quarrel(said: Mapping[str, set[str]]) -> str:
+    if all(names == next(iter(said.values())) for names in said.values()):
+        return ""
+    return " and ".join(f"{who} says {listed(in_order(names))}" for who, names in said.items())
 
 
 def _containers(scope: Scope, pod: Pod) -> frozenset[str]:
@@ -109,6 +118,8 @@ def _wrong(page: Page, held: Mapping[Name, Held], *, shared: bool) -> Iterator[F
 
 def _unnamed(page: Page, held: Mapping[Name, Held]) -> Iterator[Flaw]:
     for (namespace, name), known in sorted(held.items()):
+        if known.quarrel:
+            yield Flaw("OwnerWrong", f"of {namespace}/{name} {known.quarrel}")
         mine = [part for part in parts_of(page) if any((one.namespace, one.pod) == (namespace, name) for one in part.owners)]
         if known.runs and len(mine) < known.count:
             named = {part.uuid for part in mine}

@@ -80,6 +80,7 @@ def test_what_a_pod_holds_is_told_by_itself_before_the_kubelet() -> None:
     by_itself = held_on(scope, node, pods, {("team-a", "train-0"): [uuid(3)]})
     (one,) = by_itself.values()
     assert (set(one.devices), one.said_by) == ({uuid(3)}, "the pod itself")
+    assert one.quarrel, "the kubelet says another device"
 
 
 @pytest.mark.parametrize(
