@@ -21,6 +21,7 @@ from fixtures.nodeprobe.document import Device, Fabric
 from fixtures.nodeprobe.smi_listing import ListedGpu, Listing, failure_of
 
 RETIRED_PAGES_LIMIT = 60  # single plus double bit; from there on the GPU is replaced (docs/facts/device-health.md#memory-errors)
+_NEEDS_RESET = "gpu requires reset"
 _FABRIC_WELL = ("", "no", "none", "not supported")
 _FABRIC_HEALTH = frozenset(
     {"bandwidth degraded", "route recovery", "route unhealthy", "access timeout recovery", "incorrect configuration"}
@@ -77,8 +78,11 @@ def _reasons(device: Device) -> Iterator[tuple[Action, str]]:
             yield Action.REPLACE, "SRAM error threshold exceeded"
         if ecc.uncorrected:
             yield Action.RESET, f"{ecc.uncorrected} uncorrectable ECC errors since reset"
-    if device.lost or any(smi_device.is_error(value) for value in device.unread.values()):
+    errors = {value.lower().strip("[]") for value in device.unread.values() if smi_device.is_error(value)}
+    if device.lost or errors - {_NEEDS_RESET}:
         yield Action.REBOOT, "the driver cannot read the GPU"
+    elif errors:
+        yield Action.RESET, "the driver cannot read the GPU before a reset"
     if (action := device.recovery_action) not in (None, "none"):
         yield Action.REBOOT if "reboot" in str(action) else Action.RESET, f"the driver asks for recovery: {action}"
     if device.fabric:
