@@ -182,7 +182,9 @@ def test_listings_of_several_pods_may_show_one_gpu() -> None:
     assert judged(one + one.replace("GPU 0", "GPU 1")) == ("bad", "BAD_LISTING")
 
 
-@pytest.mark.parametrize(("word", "code"), [("Unknown Error", "REBOOT"), ("GPU is lost", "REBOOT"), ("[GPU requires reset]", "RESET")])
+@pytest.mark.parametrize(
+    ("word", "code"), [("Unknown Error", "REBOOT"), ("GPU is lost", "DRIVER_FAILED"), ("[GPU requires reset]", "RESET")]
+)
 def test_a_gpu_that_cannot_be_read(word: str, code: str) -> None:
     assert judged(query(f"{row('GPU UUID', word, 4)}\n{row('GPU Recovery Action', 'None', 4)}\n")) == ("bad", code)
 
