@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from conformance.probes.computing import COMPUTES, computing, fault_of, faulty, sample_fault, words_of
+from conformance.probes.computing import COMPUTES, computing, fault_of, faulty, has_library, sample_fault, words_of
 from conformance.probes.running import ProbeResult
 from conformance.probes.visible_devices import SOURCE, VisibleDevices, visible_to
-from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 
 def judge_holder(ran: ProbeResult, asked: int, resource: str, *, shared: bool = False) -> Finding:
@@ -88,10 +88,16 @@ def judge_disjoint(ran: Mapping[str, ProbeResult], resource: str) -> Iterator[Fi
             yield ok(subject, observed=observed, expected=expected, source=SOURCE)
 
 
-def judge_computing(ran: ProbeResult, count: int, resource: str, *, shared: bool = False) -> Finding:
-    """ISO-05: every device that a pod was given computes, by the compute check."""
+def judge_computing(ran: ProbeResult, count: int, resource: str, *, shared: bool = False, mounted: bool = True) -> Finding:
+    """ISO-05: every device that a pod was given computes, by the compute check.
+
+    Unless the runtime has ``mounted`` the library, it comes with the image, as the check does: one without them shows nothing.
+    """
     source = "gpu-conformance compute in the container"
     expected = f"{count} of {resource} given, and each {COMPUTES}"
+    if not mounted and not ran.trouble and not has_library(ran):
+        message = "the image that probes.images names for it has no library of its vendor, or not this suite"
+        return not_judged(ran.subject, message=message, source=source)
     sight = visible_to(ran)
     if isinstance(sight, str) or sight.computed is None:
         message = sight if isinstance(sight, str) else "the compute check did not run"

@@ -5,15 +5,15 @@ A driver lists devices with which no program can start, so listing them proves l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from conformance.devices.free_devices import Place
+from conformance.devices.free_devices import Place, why_unlistable
 from conformance.outputs.job_log import parse_vector_add
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.running import ProbeResult, pinned_pod
-from conformance.probes.visible_devices import LIST_SCRIPT, VisibleDevices, computing_script
+from conformance.probes.visible_devices import LIST_SCRIPT, VisibleDevices, computing_script, visible_to
 from conformance.scope.scope import Scope
 from fixtures.compute.document import Device, Document, Status, Trouble
 from fixtures.kubernetes.models import Json, Node
@@ -59,9 +59,13 @@ def listing_pod(
     then: str = "",
     options: str = _QUICK,
     limits: Mapping[str, str] = LIMITS,
+    image: str = "",
 ) -> Json:
-    """A pod that lists its devices, and computes on them where the policy names the suite's image; ``then`` is what it does afterwards."""
-    image = scope.policy.probes.suite_image
+    """A pod that lists its devices, and computes on them in ``image`` or in the suite's, where the policy names one.
+
+    ``then`` is what it does afterwards.
+    """
+    image = image or scope.policy.probes.suite_image
     if not image:
         return pinned_pod(scope, node, name, LIST_SCRIPT + then, resources=resources, sibling=sibling)
     script = computing_script(options) + then
@@ -72,6 +76,25 @@ def sample_pod(scope: Scope, node: Node, name: str, resource: str) -> Json:
     """A pod of CUDA's sample vectorAdd: its image's own program, which computes on the first device."""
     image = scope.policy.probes.sample_image
     return pinned_pod(scope, node, name, "", resources={resource: 1}, env=ENVIRONMENT, image=image, limits=LIMITS)
+
+
+def is_amd(place: Place) -> bool:
+    """Whether its devices are AMD's: their library comes with an image, and no runtime mounts it."""
+    return place.resource.startswith("amd.com/")
+
+
+def why_uncomputed(scope: Scope) -> Callable[[Place], str]:
+    """Says why no pod can compute on the devices of a place, or nothing."""
+    probes = scope.policy.probes
+
+    def reason(place: Place) -> str:
+        if is_amd(place):
+            named = probes.image_for([place.resource]) != probes.image
+            return "" if named else "AMD's library comes with an image, and probes.images names none for it with ROCm and this suite"
+        images = probes.suite_image or probes.sample_image
+        return why_unlistable(place) or ("" if images else "the policy names no image that computes (probes.suiteImage, sampleImage)")
+
+    return reason
 
 
 def is_slice(place: Place) -> bool:
@@ -105,6 +128,12 @@ def words_of(document: Document) -> str:
     """What computed, in words."""
     compared = sum(step.compared for device in document.devices for step in device.steps)
     return f"{len(document.devices)} compute, {compared / 2**20:.0f} MiB compared"
+
+
+def has_library(ran: ProbeResult) -> bool:
+    """Whether the compute check ran in a pod and found a vendor's library."""
+    sight = visible_to(ran)
+    return not isinstance(sight, str) and sight.computed is not None and bool(sight.computed.present)
 
 
 def fault_of(document: Document, sight: VisibleDevices, *, shared: bool = False) -> Fault | None:

@@ -26,9 +26,10 @@ def library(*devices: Device, present: bool = True, trouble: Trouble | None = No
 
 
 def ran(libraries: list[Library], *, listed: int = 1, files: str = FILES, stopped: bool = False, text: str = "") -> ProbeResult:
-    document = text or encode(Document(suite="", taken_at="", stopped=stopped, libraries=libraries), indent=False).decode()
+    document = Document(suite="", taken_at="", stopped=stopped, libraries=libraries)
+    printed = encode(document, indent=False).decode() if libraries else text
     smi = "\n".join(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: {GPU.format(index)})" for index in range(listed))
-    log = f"## uid\n1000\n## smi\n{smi}\n## dev\n{files}\n## compute\n{document}\n## end\n"
+    log = f"## uid\n1000\n## smi\n{smi}\n## dev\n{files}\n## compute\n{printed}\n## end\n"
     return ProbeResult(subject=Subject("Pod", "p"), node="gpu-0", logs={"probe": log})
 
 
@@ -78,6 +79,12 @@ def test_what_a_pod_computed_decides(case: str) -> None:
     result, outcome, cause = CASES[case]
     finding = judge_computing(result, 1, "nvidia.com/gpu")
     assert (finding.outcome, finding.cause if outcome is not OK else "") == (outcome, cause)
+
+
+def test_an_image_that_must_bring_the_library_and_does_not_shows_nothing() -> None:
+    for image in (ran(library(present=False)), ran([], text="")):
+        assert judge_computing(image, 1, "amd.com/gpu", mounted=False).outcome is Outcome.NOT_JUDGED
+    assert judge_computing(ran(library(device()), listed=0), 1, "amd.com/gpu", mounted=False).outcome is OK
 
 
 def test_fewer_devices_than_were_given_is_bad() -> None:
