@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from conformance.devices.free_devices import places_of
 from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
 from conformance.scope.scope import Scope, subject
 from fixtures.nodeprobe.document import Driver
@@ -32,14 +33,14 @@ def _check(scope: Scope, one: NodeDocument) -> Iterator[Finding]:
             reason = driver.problem or driver.unread["devices"]
             yield undecided(node, message=f"what the driver enumerates is not known: {reason}", source=SOURCE)
             continue
-        if cut_up := sorted({device.partitions.compute for device in driver.devices if device.partitions} - {"SPX"}):
+        if cut_up := sorted({device.partitions.compute for device in driver.devices if device.partitions} - {"", "SPX"}):
             yield not_judged(node, message=f"its devices are partitioned ({listed(cut_up, 3)}), and units are parts of them", source=SOURCE)
             continue
-        names, count = _leaves(driver)
-        observed = f"{count} devices enumerated in {one.pod}"
-        if problem := _missing(one, names, count):
+        seen = _Seen(driver)
+        observed = f"{seen.count} devices enumerated in {one.pod}"
+        if problem := _missing(one, seen):
             yield bad(node, cause="AdvertisedDeviceNotThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=problem)
-        elif one.granted and (others := sorted(names - one.granted)):
+        elif one.granted and (others := sorted(seen.others(one.granted))):
             message = f"the driver has {listed(others, 3)}, which the node did not give to the pod: another pod may hold it"
             yield bad(node, cause="AnotherDeviceThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
         elif (on_bus := _on_bus(one, driver)) > (advertised := _whole(scope, one, driver)) > 0:
@@ -59,28 +60,38 @@ def check_unknown(gone: Unread) -> Finding | None:
     return bad(node, cause="AdvertisedDeviceNotThere", observed=said, expected=_EXPECTED, source="pod status", message=message)
 
 
-def _leaves(driver: Driver) -> tuple[set[str], int]:
-    """UUIDs of what pods use (MIG devices in place of a device that is cut), and how many there are, with those that have none."""
-    found: list[str] = []
-    for device in driver.devices:
-        mig = device.mig
-        found += [part.uuid for part in mig.devices] if mig is not None and mig.enabled else [device.uuid]
-    return {uuid for uuid in found if uuid}, len(found)
+class _Seen:
+    """What a driver enumerates: devices, and MIG devices of those that are cut. A plugin may give either out."""
+
+    def __init__(self, driver: Driver) -> None:
+        in_parts = [(device.uuid, device.mig) for device in driver.devices if device.mig is not None and device.mig.enabled]
+        self._parts = {uuid: [part.uuid for part in mig.devices] for uuid, mig in in_parts}
+        whole = [device.uuid for device in driver.devices]
+        leaves = [uuid for device in whole for uuid in self._parts.get(device, [device])]
+        self._leaves = set(leaves) - {""}
+        self.known = {*leaves, *whole} - {""}
+        self.count, self.most = len(leaves), max(len(leaves), len(whole))
+        self.unnamed = leaves.count("")
+
+    def others(self, granted: frozenset[str]) -> set[str]:
+        """What nobody gave to the pod, neither by itself nor with the device that it is a part of."""
+        within = {part for device, parts in self._parts.items() if device in granted for part in parts}
+        return self._leaves - granted - within
 
 
-def _missing(one: NodeDocument, names: set[str], count: int) -> str:
+def _missing(one: NodeDocument, seen: _Seen) -> str:
     """What was given and is not enumerated, in a clause. A device without a UUID may be any of them."""
-    gone = sorted(one.granted - names)
-    if len(gone) > count - len(names):
+    gone = sorted(one.granted - seen.known)
+    if len(gone) > seen.unnamed:
         return f"the node gave {listed(gone, 3)} to the pod, and its driver does not have it: no job that gets it can start"
-    if count < one.asked:
-        return f"the node gave {one.asked} devices to the pod, and its driver has {count}: a job that gets the others cannot start"
+    if seen.most < one.asked:
+        return f"the node gave {one.asked} devices to the pod, and its driver has {seen.most}: a job that gets the others cannot start"
     return ""
 
 
 def _on_bus(one: NodeDocument, driver: Driver) -> int:
     """Devices of the machine that have the driver, whoever holds them. 0 where a sandbox hides the bus."""
-    vendor, module, kinds = _ON_BUS[driver.vendor]
+    vendor, module, kinds = _ON_BUS.get(driver.vendor, ("", "", ()))
     return sum((one.vendor, one.driver) == (vendor, module) and one.kind in kinds for one in one.document.host.pci)
 
 
@@ -88,7 +99,7 @@ def _whole(scope: Scope, one: NodeDocument, driver: Driver) -> int:
     """How many whole devices the node advertises; 0 where units are parts or shares, which no bus shows."""
     cut_up = any(device.mig is not None and device.mig.enabled for device in driver.devices)
     place = one.places[0]
-    if cut_up or len(one.places) != 1 or place.shared:
+    if cut_up or place.shared or len(places_of(scope, one.node)) > 1:
         return 0
     published = scope.dra_inventory.get(one.node.name, ()) if place.driver else ()
     return sum(item.whole for item in published if item.driver == place.driver) or place.capacity

@@ -38,23 +38,25 @@ def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     yield from judged(
         scope,
         NodeDocuments(by_node=after.by_node, unread=unread),
-        lambda one: compared(before.by_node[one.node.name], one, computed=computed),
+        lambda one: compared(before.by_node[one.node.name], one, computed=one.node.name in computed),
         not_freed,
     )
 
 
-def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> bool:
-    """Use the memory of the devices, where the policy names an image that can; what the programs say is ISO-05's question."""
+def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> set[str]:
+    """Use the memory of the devices, where the policy names an image that can: names of the nodes on which that ran."""
     probes = scope.policy.probes
     places = [place for one in read.by_node.values() for place in one.places if not _unfit(one)]
-    if not probes.suite_image or not places:
-        return False
+    used: set[str] = set()
+    if not probes.suite_image:
+        return used
     for start in range(0, len(places), probes.at_once):
         batch = dict(enumerate(places[start : start + probes.at_once]))
         pods = [listing_pod(scope, place.node, f"iso-04-{n}", resources={place.resource: units(place)}) for n, place in batch.items()]
-        run_pods(workspace, pods, probes.start_seconds + SECONDS_PER_DEVICE * max(map(units, batch.values())))
+        ran = run_pods(workspace, pods, probes.start_seconds + SECONDS_PER_DEVICE * max(map(units, batch.values())))
+        used |= {one.node for one in ran.values() if not one.trouble}
         workspace.clear()
-    return True
+    return used
 
 
 def compared(before: NodeDocument, after: NodeDocument, *, computed: bool) -> Iterator[Finding]:

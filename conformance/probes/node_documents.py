@@ -33,7 +33,7 @@ _ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 _LIMITS = {"cpu": "500m", "memory": "192Mi"}
 """Python and the driver's library: three times what a document of eight devices takes."""
 
-_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_UUID = re.compile(r"(?<![\w-])(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _WORDS = 300
 _VENDORS = {"amd.com": "amd", "gpu.intel.com": "intel"}
 """Drivers by the domain of the resources that a node offers."""

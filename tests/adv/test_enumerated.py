@@ -10,7 +10,7 @@ from conformance.probes.node_documents import NodeDocument, Unread
 from conformance.scope.scope import subject
 from fixtures.nodeprobe.document import Device, Driver, Host, Partitions, PciFunction, Way
 from fixtures.verdict.findings import undecided
-from tests.builders import a_scope
+from tests.builders import a_node, a_scope
 from tests.hw.documents import a_document, of_driver
 from tests.nodeprobe.tables import MACHINES, Table
 
@@ -54,6 +54,24 @@ def test_devices_of_driver_and_node_are_compared_by_uuid_or_else_counted(machine
 def test_another_device_is_none_of_those_given(faults: Table, outcome: str, cause: str) -> None:
     granted = given(a_document()).granted
     assert seen(msgspec.structs.replace(given(a_document("h100", faults)), places=a_document().places, granted=granted)) == (outcome, cause)
+
+
+def test_a_device_that_is_cut_may_be_given_as_a_whole_or_in_parts() -> None:
+    one = a_document("a100-mig")
+    whole = frozenset(device.uuid for _, device in one.devices())
+    places = tuple(msgspec.structs.replace(place, free=8, capacity=8) for place in one.places)
+    assert seen(msgspec.structs.replace(one, places=places, granted=whole)) == ("ok", "")
+    assert seen(msgspec.structs.replace(one, places=places, granted=whole | {UUID.replace("1", "9")})) == (
+        "bad",
+        "AdvertisedDeviceNotThere",
+    )
+
+
+def test_devices_on_the_bus_may_be_those_of_another_resource() -> None:
+    one = given(a_document(), on_bus=16)
+    scope = a_scope(nodes=[a_node("gpu-0", capacity={"nvidia.com/mig-1g.10gb": "56"})])
+    both = msgspec.structs.replace(one, places=tuple(msgspec.structs.replace(p, node=scope.snapshot.nodes[0]) for p in one.places))
+    assert [str(finding.outcome) for finding in enumerated(scope)(both)] == ["ok"]
 
 
 def test_a_device_of_another_pod_is_named() -> None:

@@ -18,7 +18,8 @@ from tests.hw.documents import a_document
 from tests.nodeprobe.tables import MACHINES
 from tests.nodeprobe.test_smi import printed
 
-GOOD = "## granted GPU-00000001-1111-2222-3333-444444444444,void\n" + encode(a_document().document).decode()
+UUIDS = "GPU-00000001-1111-2222-3333-444444444444", "MIG-GPU-00000002-1111-2222-3333-444444444444/1/0", "void"
+GOOD = f"## granted {','.join(UUIDS)}\n{encode(a_document().document).decode()}"
 NEWER = GOOD.replace('"schemaVersion": "1.', '"schemaVersion": "2.')
 
 
@@ -81,7 +82,7 @@ def test_a_log_is_a_document_or_says_why_its_node_is_undecided(monkeypatch: pyte
 
 def test_uuids_come_from_the_variable_and_from_nothing_else_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = collect(fleet(1, {}), FakeRuns(monkeypatch, {}))  # type: ignore[arg-type]
-    assert found.by_node["gpu-0"].granted == {"GPU-00000001-1111-2222-3333-444444444444"}
+    assert found.by_node["gpu-0"].granted == {UUIDS[0]}
 
 
 def test_a_thousand_nodes_are_asked_by_at_most_32_pods_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
