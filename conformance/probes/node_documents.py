@@ -16,6 +16,7 @@ from conformance.devices.free_devices import Place, listable_places, places_of, 
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from conformance.scope.scope import Scope, subject
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
@@ -157,20 +158,30 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()
     by_node: dict[str, NodeDocument] = {}
     unread: dict[str, Unread] = {}
-    for batch in batches(scope, workspace, list(chosen.items()), 1):
-        pods = {f"node-probe-{number}": item for number, item in batch}
-        wanted = [_pod(scope, name, places, way) for name, (_, places) in pods.items()]
-        ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
-        for pod, (node, places) in pods.items():
-            found = _read(ran[pod], places, whole or any(map(_is_amd, places)))
-            if isinstance(found, NodeDocument):
-                by_node[node] = found
-            else:
-                unread[node] = found
+    trouble: ApiTrouble | None = None
+    try:
+        for batch in batches(scope, workspace, list(chosen.items()), 1):
+            pods = {f"node-probe-{number}": item for number, item in batch}
+            wanted = [_pod(scope, name, places, way) for name, (_, places) in pods.items()]
+            ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
+            for pod, (node, places) in pods.items():
+                found = _read(ran[pod], places, whole)
+                if isinstance(found, NodeDocument):
+                    by_node[node] = found
+                else:
+                    unread[node] = found
+    except ApiTrouble as error:  # what was read until then is read
+        trouble = error
     for node, places in chosen.items():
         if node not in by_node and node not in unread:
-            unread[node] = Unread(places=places, finding=not_reached(scope, places[0].node))
+            unread[node] = Unread(places=places, finding=_not_come_to(scope, places[0].node, trouble))
     return NodeDocuments(by_node=by_node, unread=unread)
+
+
+def _not_come_to(scope: Scope, node: Node, trouble: ApiTrouble | None) -> Finding:
+    if trouble is None:
+        return not_reached(scope, node)
+    return undecided(subject(node), message=f"its probe pod could not be run: {trouble.message}", source="API server", cause="ApiTrouble")
 
 
 def judged(
@@ -215,14 +226,22 @@ def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
 
 
 def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool) -> NodeDocument | Unread:
-    """The document in a pod's log; a text that is none, or of another version, says nothing of the node."""
+    """The document in a pod's log; a text that is none, or of another version, says nothing of the node.
+
+    ``whole``: the pod asked for no device.
+    """
     trouble, cause = ran.trouble, "ProbeDidNotRun"
     if not trouble:
         try:
             granted, _, text = ran.logs.get("probe", "").removeprefix(_GRANTED).partition("\n")
             document = decode(text.encode()) if text.startswith("{") else smi.document(text)
             if document.schema_version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]:
-                return NodeDocument(places=places, document=document, granted=_granted(places, granted, whole), whole=whole)
+                return NodeDocument(
+                    places=places,
+                    document=document,
+                    granted=frozenset() if whole else _granted(places, granted),
+                    whole=whole or any(map(_is_amd, places)),
+                )
             trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"
         except (NotJson, NotSmi) as error:
             trouble = f"its log is no document ({error})"
@@ -231,9 +250,9 @@ def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool) -> NodeDocum
     return Unread(places=places, finding=undecided(subject(places[0].node), message=message, source=SOURCE, cause=cause), trouble=trouble)
 
 
-def _granted(places: Sequence[Place], variable: str, whole: bool) -> frozenset[str]:
+def _granted(places: Sequence[Place], variable: str) -> frozenset[str]:
     """UUIDs of what a pod was given. Variables of CDI and of images (``void``, ``all``) name none."""
     named = frozenset(_UUID.findall(variable))
     published = [device.body.attribute("uuid") for place in places if place.driver for device in place.devices]
-    every = all(place.driver and (whole or place.free == place.capacity) for place in places)
+    every = all(place.driver and place.free == place.capacity for place in places)
     return named or (frozenset(published) - {""} if every else frozenset())

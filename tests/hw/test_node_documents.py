@@ -10,6 +10,7 @@ from conformance.policy.policy_file import build_policy
 from conformance.probes import node_documents
 from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect, judged
 from conformance.probes.running import ProbeResult
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.nodeprobe.document import encode
 from fixtures.verdict.findings import Inconclusive, Outcome, Subject, ok
@@ -29,6 +30,7 @@ class FakeRuns:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, logs: dict[str, str]) -> None:
         self.logs = logs
         self.batches: list[list[Json]] = []
+        self.answers = 1000  # batches until the API server fails
         monkeypatch.setattr(node_documents, "run_pods", self.run_pods)
 
     def namespace(self, level: str = "restricted") -> str:
@@ -39,6 +41,8 @@ class FakeRuns:
 
     def run_pods(self, workspace: object, pods: list[Json], seconds: float, namespace: str) -> dict[str, ProbeResult]:
         self.batches.append(pods)
+        if len(self.batches) > self.answers:
+            raise ApiTrouble("ServiceUnavailable", "503 of the API server")
         found = {}
         for pod in pods:
             name, node = pod["metadata"]["name"], pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -89,6 +93,14 @@ def test_a_thousand_nodes_are_asked_by_at_most_32_pods_at_a_time(monkeypatch: py
     runs = FakeRuns(monkeypatch, {})
     assert len(collect(fleet(1000, {}), runs).by_node) == 1000  # type: ignore[arg-type]
     assert (max(map(len, runs.batches)), sum(map(len, runs.batches))) == (32, 1000)
+
+
+def test_what_was_read_before_the_api_server_failed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = FakeRuns(monkeypatch, {})
+    runs.answers = 1
+    found = collect(fleet(70, {}), runs)  # type: ignore[arg-type]
+    assert (len(found.by_node), len(found.unread)) == (32, 38)
+    assert {gone.finding.cause for gone in found.unread.values()} == {"ApiTrouble"}
 
 
 def test_what_the_time_does_not_reach_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
