@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.builder import build
+from fixtures.simulator.builder import build, hardware_of
 from fixtures.simulator.config.defects import apply, behaviour_of
 from fixtures.simulator.config.rights import Rights, parse_denied, rights_of
-from fixtures.simulator.config.scenario import Change, Defect, ObjectRef, ScenarioError, load_scenario
+from fixtures.simulator.config.scenario import Change, Defect, DeviceValues, ObjectRef, ScenarioError, load_scenario
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -68,6 +68,33 @@ def test_merge_patch_changes_only_its_target_and_not_the_original() -> None:
 def test_a_defect_that_would_do_nothing_is_refused(given: Defect, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         apply(objects(), given, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"node": "h200-*", "set": {"cuda": 1}}, r"no node h200-\* with devices"),
+        ({"node": "cpu-0", "set": {"cuda": 1}}, "no node cpu-0 with devices"),
+        ({"node": "h100-0", "device": 9, "set": {"lost": 1}}, "node h100-0 has no device 9"),
+        (
+            {"node": "h100-0", "device": 0, "set": {"remap.pendin": 1}},
+            "unknown value 'remap.pendin' of h100-0; did you mean 'remap",
+        ),
+        ({"node": "h100-0", "set": {"lost": 1}}, "unknown value 'lost' of h100-0"),
+        ({"node": "h100-0", "device": "all", "set": {"pcie.width": 16}}, "0.pcie.width of h100-0 is 16 already"),
+    ],
+)
+def test_values_of_devices_that_nobody_has_are_refused(entry: Json, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        hardware_of(load_scenario("healthy"), [defect(devices=[msgspec.convert(entry, DeviceValues)])])
+
+
+def test_values_of_devices_reach_the_machines_that_are_named() -> None:
+    entries: list[Json] = [{"node": "h100-1", "device": 1, "set": {"lost": 1}}, {"node": "h100-*", "kernel": ["NVRM: x"]}]
+    found = hardware_of(load_scenario("healthy"), [defect(devices=msgspec.convert(entries, list[DeviceValues]))])
+    assert {name: (machine.values, machine.kernel) for name, machine in found.items() if machine.gpus} == {
+        f"h100-{number}": ({"1.lost": 1} if number == 1 else {}, ("NVRM: x",)) for number in range(3)
+    }
 
 
 def test_behaviour_is_merged_and_checked() -> None:
