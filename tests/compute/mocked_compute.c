@@ -1,8 +1,10 @@
-/* A libcuda.so.1, a libamdhip64.so with its libhiprtc.so, and a libze_loader.so.1, which compute on the host what the kernels of the check compute on a device.
+/* A libcuda.so.1, a libamdhip64.so with its libhiprtc.so, and a libze_loader.so.1, which compute on the host what the kernels of the check
+ * compute on a device.
  *
  * The table is that of the mocked libnvidia-ml.so.1. "CALL" or "1.CALL" is the error that a call answers, -1 hangs and -2 crashes. "1.after"
  * is after how many calls on that device each one answers "1.after.code". "1.wrong.every": 1000000 alters each millionth value that is
- * computed, "1.wrong.copy" one byte of each copy to the host, and "1.idle" makes kernels do nothing. With "1.spoils" each
+ * computed, "1.wrong.copy" one byte of each copy to the host, and "1.idle" makes kernels do nothing. Whoever releases a
+ * context without having freed its memory gets an error. With "1.spoils" each
  * later call of the process answers the error of the device. "1.flops", "1.rate" and "1.bus" are
  * what the device does in a second; its clock is moved by its work.
  */
@@ -36,6 +38,7 @@ static int fault(const char *call, int device) {
         if (!code && ++calls[device] > number(key_of(device, "after"), 1LL << 60)) code = number(key_of(device, "after.code"), 214);
     }
     if (code && device >= 0 && number(key_of(device, "spoils"), 0)) spoilt = (int)code;
+    if (code == -1) fprintf(stderr, "%s hangs\n", call);
     while (code == -1) pause();
     if (code == -2) abort();
     return (int)code;
@@ -56,6 +59,8 @@ static void differ(const uint32_t *a, const uint32_t *b, uint64_t n, uint64_t *f
     advance(8.0 * n / of("rate", 2000000000000));
 }
 static void multiply(const float *at, const float *b, float *c, uint32_t n) {
+    static int known;
+    if (!known++) fprintf(stderr, "it multiplies\n");
     memset(c, 0, 4ul * n * n);
     for (uint32_t k = 0; k < n; k++) for (uint32_t i = 0; i < n; i++) for (uint32_t j = 0; j < n; j++)
         c[i * n + j] += at[k * n + i] * b[k * n + j];
@@ -124,7 +129,7 @@ BOTH(cuDeviceGetName, hipDeviceGetName, (char *out, int n, int device), { ASK(de
 BOTH(cuDeviceTotalMem_v2, hipDeviceTotalMem, (size_t *out, int device), { ASK(device) NOISE(out) *out = (size_t)number(key_of(device, "memory.total"), 0); return SUCCESS; })
 BOTH(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId, (char *out, int n, int device), { ASK(device) return table_text(key_of(device, "pci"), out, (unsigned)n) ? INVALID_VALUE : SUCCESS; })
 BOTH(cuDevicePrimaryCtxRetain, hipDevicePrimaryCtxRetain, (int **out, int device), { static int contexts[64]; ASK(device) contexts[device & 63] = device; *out = &contexts[device & 63]; return SUCCESS; })
-BOTH(cuDevicePrimaryCtxRelease_v2, hipDevicePrimaryCtxRelease, (int device), { ASK(device) return held[device & 63] ? 709 : SUCCESS; }) /* somebody forgot to free */
+BOTH(cuDevicePrimaryCtxRelease_v2, hipDevicePrimaryCtxRelease, (int device), { ASK(device) fprintf(stderr, "%llu bytes held\n", held[device & 63]); return held[device & 63] ? 709 : SUCCESS; })
 BOTH(cuMemGetInfo_v2, hipMemGetInfo, (size_t *out, size_t *total), { ASK(current) NOISE(out) *total = (size_t)of("memory.total", 0); *out = *total - held[current & 63] - of("memory.used", 0); return SUCCESS; })
 BOTH(cuMemAlloc_v2, hipMalloc, (void **out, size_t size), { ASK(current) return make(out, size); })
 BOTH(cuMemFree_v2, hipFree, (void *address), { ASK(current) return drop(address); })

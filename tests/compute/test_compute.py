@@ -211,11 +211,14 @@ def test_devices_that_hang_are_not_all_waited_for(folders: dict[str, Path], tmp_
 def test_it_ends_within_two_seconds_when_it_is_asked(folders: dict[str, Path], tmp_path: Path, fault: Table) -> None:
     command = ("-m", "conformance.cli.main", "compute", "--json", *SMALL[:-2], "--seconds", "300")
     with start(folders, tmp_path, "h100", fault, *command) as process:
-        time.sleep(2.0)  # until it multiplies, or hangs: what it does then shows nowhere outside it
+        assert process.stderr is not None
+        assert process.stderr.readline() in ("it multiplies\n", "cuMemAlloc_v2 hangs\n")
         asked = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
-    assert time.monotonic() - asked < 2
+        out, err = process.communicate(timeout=30)
+    crowd = max(os.getloadavg()[0] / (os.cpu_count() or 1), 1)  # how many processes wait for each core
+    assert time.monotonic() - asked < 2 * crowd
+    assert fault or err == "0 bytes held\n", "everything was given back"
     assert process.returncode == 10
     document = decode(out.encode())
     assert document.stopped
