@@ -93,8 +93,17 @@ def operator(space: str, nodes: Iterable[str]) -> list[Json]:
     }
     made = [definition("clusterpolicies", "nvidia.com", "ClusterPolicy"), policy, namespace(space, "privileged")]
     for name, (key, image) in agents.items():
-        made += daemonset(name, space, names, image=image, select={f"nvidia.com/gpu.deploy.{key}": "true"}, owner=OPERATOR)
+        agent = daemonset(name, space, names, image=image, select={f"nvidia.com/gpu.deploy.{key}": "true"}, owner=OPERATOR)
+        if key == "dcgm-exporter":
+            agent[0]["spec"]["template"]["metadata"] |= {"annotations": {"prometheus.io/scrape": "true"}}
+            agent += [prometheus()] if names else []
+        made += agent
     return made
+
+
+def prometheus() -> Json:
+    """What reads the exporters that an annotation names."""
+    return pod("prometheus-0", "kube-system", "cpu-0", container("prometheus", image="quay.io/prometheus/prometheus:v3.7.3"))
 
 
 def deployed(
@@ -135,6 +144,7 @@ BUILDERS: Builders = {
     "node": _node,
     "operator": operator,
     "pod": _pod,
+    "prometheus": prometheus,
 }
 
 
