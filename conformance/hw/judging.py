@@ -15,7 +15,7 @@ from conformance.hw.product_links import ProductLinks, links_of
 from conformance.outputs.nvidia_smi import RETIRED_PAGES_LIMIT
 from conformance.probes.node_documents import SOURCE, NodeDocument, device_subject
 from conformance.scope.scope import subject
-from fixtures.nodeprobe.document import Device, Driver, Fabric, Pcie, Way
+from fixtures.nodeprobe.document import Device, Driver, Fabric, Pcie, PciFunction, Way
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
 
@@ -160,7 +160,8 @@ def host_link(seen: Seen) -> Answer:
         words = f"its link to the host runs at generation {link.generation} of {link.max_generation} while it computes"
         faults.append(Fault("HostLinkBelowMaximum", words))
     load = "under load" if busy else "idle, so its speed is not judged"
-    return Answer(f"x{link.width} of x{link.max_width}, generation {link.generation} of {link.max_generation} {load}", faults)
+    product = f"; the product has x{row.width}, generation {row.generation}" if row else ""
+    return Answer(f"x{link.width} of x{link.max_width}, generation {link.generation} of {link.max_generation} {load}{product}", faults)
 
 
 def _peer(seen: Seen, device: Device) -> Seen:
@@ -172,10 +173,15 @@ def _link(seen: Seen) -> Pcie:
     own = seen.device.pcie or Pcie()
     if own.width is not None and own.max_width is not None:
         return own
-    at = short_address(seen.device.pci_address)
-    function = next((one for one in seen.one.document.host.pci if at and short_address(one.address) == at), None)
+    function = _function(seen)
     now, most = _of_sysfs(function.link if function else ""), _of_sysfs(function.max_link if function else "")
     return Pcie(generation=now[0], width=now[1], max_generation=most[0], max_width=most[1])
+
+
+def _function(seen: Seen) -> PciFunction | None:
+    """The device on the PCI bus."""
+    at = short_address(seen.device.pci_address)
+    return next((one for one in seen.one.document.host.pci if at and short_address(one.address) == at), None)
 
 
 def _of_sysfs(text: str) -> tuple[int | None, int | None]:
@@ -246,6 +252,8 @@ def fabric(seen: Seen) -> Answer:
     if faults:
         return Answer(faults=faults)
     in_fabric = f"fabric {device.fabric.state}" if device.fabric and device.fabric.state not in _NO_FABRIC else ""
+    if in_fabric and device.fabric and not device.fabric.status:
+        return _unread(seen, "status of its fabric", "fabric.status")
     if not listed and not in_fabric:
         hidden = device.unread.get("links", "") if row and row.nvlinks and row.joined == "board" else ""
         return Answer(unknown=f"its links are not known: {hidden}") if hidden else Answer(absent="it shows no link to other devices")
@@ -261,8 +269,8 @@ def fabric(seen: Seen) -> Answer:
 def _links_down(seen: Seen, row: ProductLinks | None, up: int, down: Sequence[str]) -> Iterator[Fault]:
     """NVLinks that should be up. A device that is alone in its machine, or gave its links up for MIG (Ampere), has none to expect."""
     device = seen.device
-    alone = len(seen.peers) < 2 or (device.mig is not None and device.mig.enabled)
-    if row is None or not row.nvlinks or (not up and alone):
+    cut_up = device.mig is not None and device.mig.enabled
+    if row is None or not row.nvlinks or (not up and (cut_up or _is_alone(seen))):
         return
     if row.joined == "bridge":
         if up % row.step:
@@ -271,6 +279,14 @@ def _links_down(seen: Seen, row: ProductLinks | None, up: int, down: Sequence[st
         yield Fault("NvlinkDown", f"{up} of {row.nvlinks} links are up: {', '.join(down)} are down")
     elif not device.links and any(peer.links for peer in seen.peers):
         yield Fault("NvlinkDown", f"the driver lists none of its {row.nvlinks} links, and those of its peers")
+
+
+def _is_alone(seen: Seen) -> bool:
+    """Whether the machine has no other device of its product, by its bus: others may be with other pods."""
+    own = _function(seen)
+    if own is None:
+        return len(seen.peers) == 1
+    return sum((one.vendor, one.device) == (own.vendor, own.device) for one in seen.one.document.host.pci) == 1
 
 
 def _out_of_fabric(seen: Seen, row: ProductLinks | None) -> Iterator[Fault]:
@@ -282,7 +298,7 @@ def _out_of_fabric(seen: Seen, row: ProductLinks | None) -> Iterator[Fault]:
     if found.state != "completed":
         yield Fault("FabricNotReady", f"its fabric is {found.state}: CUDA does not start on it (error 802)")
         return
-    if found.status != "success":
+    if found.status not in ("", "success"):
         yield Fault("FabricNotReady", f"its fabric ended with {found.status}")
     yield from _unwell(found)
     if row and row.rack:

@@ -228,6 +228,7 @@ REPORTS = [
     (fabric, a_driver("NVIDIA A100-SXM4-40GB", links=links(0, 12), mig=Mig(enabled=True, pending=True)), Outcome.NOT_JUDGED, ""),
     (fabric, a_driver(H100, 1, links=links(0, 18), fabric=DONE), Outcome.OK, ""),
     (fabric, a_driver(H100, links=links(0, 18), fabric=DONE), Outcome.BAD, "NvlinkDown"),
+    (fabric, a_driver(H100, links=links(18, 18), fabric=Fabric(state="completed", status="")), Outcome.UNDECIDED, "NotUnderstood"),
     (fabric, a_driver("NVIDIA X1", links=links(3, 18)), Outcome.UNDECIDED, "NotUnderstood"),
     (fabric, a_driver(H100, links=links(3, 3)), Outcome.UNDECIDED, "NotUnderstood"),
     # https://github.com/Syllo/nvtop/issues/6, https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1010: idle links are slow
@@ -288,6 +289,13 @@ HARMLESS = (
     "[1.5] NVRM: Xid (PCI:0000:12:00): 119, pid=9, Timeout after 6s of waiting for RPC response from GPU0 GSP!",
     "[999993.1] mlx5_core 0000:1a:00.0 ens1: Link up",
 )
+
+
+def test_a_device_is_not_alone_where_other_pods_have_its_peers() -> None:
+    functions = [PciFunction(address=f"0000:1{at}:00.0", vendor="10de", device="2330", kind="accelerator") for at in range(8)]
+    driver = a_driver(H100, 1, links=links(0, 18), fabric=DONE)
+    [found] = per_device(fabric, "")(of_driver(driver, host=Host(pci=functions)))
+    assert (found.outcome, found.cause) == (Outcome.BAD, "NvlinkDown")
 
 
 LOGS = [
