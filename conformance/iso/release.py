@@ -24,7 +24,7 @@ AT_REST = 2048 * MIB
 """More than any driver keeps for itself on a device that nobody has."""
 
 _COHERENT = ("GH200", "GB200", "GB300")
-_REFUSALS = ("UnexpectedAdmissionError", "OutOf")
+_REFUSAL = "requested number of devices unavailable"
 _EXPECTED = "the device is free again, and its memory as empty as before"
 
 
@@ -34,12 +34,11 @@ def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     workspace.clear()
     computed = _compute(scope, workspace, before)
     after = collect(scope, workspace, way="no", nodes=before.by_node)
-    unread = {**before.unread, **after.unread}
     yield from judged(
         scope,
-        NodeDocuments(by_node=after.by_node, unread=unread),
+        NodeDocuments(by_node=after.by_node, unread={**before.unread, **after.unread}),
         lambda one: compared(before.by_node[one.node.name], one, computed=one.node.name in computed),
-        not_freed,
+        lambda gone: not_freed(gone) if gone.places[0].node.name in after.unread else None,
     )
 
 
@@ -78,8 +77,11 @@ def compared(before: NodeDocument, after: NodeDocument, *, computed: bool) -> It
 
 
 def not_freed(gone: Unread) -> Finding | None:
-    """A kubelet that refuses the next pod, although the scheduler counts the devices as free, did not take them back."""
-    if not any(word in gone.trouble for word in _REFUSALS):
+    """A kubelet that refuses the next pod, although the scheduler counts the devices as free, did not take them back.
+
+    Words: docs/facts/scheduling-messages.md#refusals-of-the-kubelet.
+    """
+    if not any(words in gone.trouble for words in (_REFUSAL, *(f"OutOf{place.resource}" for place in gone.places))):
         return None
     message = "the pod that held the devices is gone, and the kubelet gives them to no other"
     node, said = subject(gone.places[0].node), cut(gone.trouble, 300)

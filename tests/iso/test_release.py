@@ -52,6 +52,8 @@ def test_devices_that_are_shared_are_not_judged() -> None:
         ("Failed; UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable", "DeviceNotFreed"),
         ("Failed; OutOfnvidia.com/gpu: Node didn't have enough resource", "DeviceNotFreed"),
         ("Pending; Unschedulable: 0/5 nodes are available: 5 Insufficient nvidia.com/gpu.", ""),  # another pod may have them
+        ("Failed; OutOfcpu: Node didn't have enough resource: cpu", ""),
+        ("Failed; UnexpectedAdmissionError: Allocate failed due to no healthy devices present", ""),  # HW-03 and ADV-02 say why
         ("Pending; ImagePullBackOff", ""),
     ],
 )
