@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from conformance.catalogue import load_catalogue
 from conformance.obs.flaws import Flaw, NodeFacts, against_driver, dead_activity, flaws, movement
 from conformance.obs.page import read_page
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Metrics
+from fixtures.model.platform.exporters import metrics_page, metrics_port
 from fixtures.nodeprobe.document import Device, Ecc, Remapping
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
@@ -23,6 +28,7 @@ from fixtures.simulator.nodes.telemetry.dcgm_exporter import Exporter
 from tests.samples import sample
 
 FAMILIES = Metrics().families
+CAUSES = {cause for id_ in ("OBS-01", "OBS-03") for cause in load_catalogue().get(id_).causes}
 WHOLE, SLICED, AMD = "h100", "a100", "mi300x"
 _LAYOUT = {"1g.10gb": 2, "3g.40gb": 1}
 _PRODUCTS = {WHOLE: "H100", SLICED: "A100-80", AMD: "MI300X"}
@@ -219,6 +225,37 @@ def test_samples_that_stand_still_are_told_from_devices_that_do(
     seen = movement(read_page(first(text)), read_page(last(text)), 60.0)
     assert ({flaw.cause for flaw in seen.flaws}, len(seen.still)) == (causes, still)
     assert all("GPU-" in flaw.text for flaw in seen.flaws)
+
+
+@given(st.data())
+def test_a_wild_page_is_read_or_refused_and_never_more(data: st.DataObject) -> None:
+    lines = page(SLICED).splitlines(keepends=True)
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        cut = data.draw(st.integers(0, len(lines[at])))
+        lines[at] = lines[at][:cut] + data.draw(st.text(max_size=12)) + data.draw(st.sampled_from(["", lines[at][cut:], "\n", "} 9e999\n"]))
+    text = "".join(lines)
+    for flaw in found(text, SLICED):
+        assert flaw.cause in CAUSES
+    with suppress(Unreadable):
+        movement(read_page(text, whole=False), read_page(page(SLICED)), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("ports", "annotations", "path"),
+    [
+        ([{"containerPort": 9400}], {}, "p:9400/proxy/metrics"),
+        (
+            [{"name": "profiling", "containerPort": 6060}, {"name": "metrics", "containerPort": 9401}],
+            {},
+            "p:9401/proxy/metrics",
+        ),
+        ([], {"prometheus.io/scheme": "https", "prometheus.io/path": "/gpu"}, "https:p:9400/proxy/gpu"),
+        ([{"containerPort": "x"}], {"prometheus.io/path": "/../../secrets"}, "p:9400/proxy/metrics"),
+    ],
+)
+def test_the_page_of_a_pod_is_where_its_ports_say_and_nowhere_else(ports: list[Any], annotations: dict[str, str], path: str) -> None:
+    assert metrics_page("n", "p", metrics_port(ports), annotations) == f"/api/v1/namespaces/n/pods/{path}"
 
 
 def driver(number: int = 0, **more: Any) -> Device:
