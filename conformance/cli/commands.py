@@ -62,6 +62,12 @@ COMMANDS = {
         examples=("gpu-conformance probe", "gpu-conformance probe --json"),
         details="exit codes: 0 a driver enumerates devices, 4 usage, 10 none does",
     ),
+    "show": Command(
+        module="conformance.cli.show",
+        about="what is known of a node: may it take work, why not, and who holds its devices. Reads only",
+        examples=("gpu-conformance show node gpu-0 --kubeconfig FILE", "gpu-conformance show node gpu-0 --snapshot dump --json"),
+        details="exit codes: 0 shown, 4 usage or no such name, 10 what was asked for could not be read",
+    ),
     "owners": Command(
         module="conformance.cli.owners",
         about="who holds which device: by the exporter, the kubelet, claims and pods. Reads only",

@@ -1,0 +1,193 @@
+"""``gpu-conformance show node|pod|device NAME``: what is known of one object, from which field and since when. Reads only.
+
+Exit codes: 0 shown, 4 usage or no such name, 10 what was asked for could not be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import textwrap
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from tabulate import tabulate
+
+from conformance.catalogue import load_catalogue
+from conformance.cli import target
+from conformance.cli.arguments import Parser, complain, show, show_json
+from conformance.cli.commands import command_parser
+from conformance.devices.known import Known
+from conformance.devices.known_node import known_node
+from conformance.plugin.opening import OpenTarget, open_target
+from conformance.plugin.options import Options
+from conformance.policy.platforms import chosen_by_marks
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Cluster
+from fixtures.model.facts import Fact
+from fixtures.snapshot.collect import collect
+from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.simulated_nodes import describe
+from fixtures.text.ages import duration
+from fixtures.text.sentences import in_order, listed
+from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.record import Target
+from reports.phrases import banner
+from reports.safe_text import one_line
+
+PROGRAM = "gpu-conformance show"
+INCONCLUSIVE = 10
+READS_OF = {"node": ("OPS-02", "OBS-09", "DRA-01")}
+"""Requirements that read what the answer rests on, by what is shown."""
+
+_WIDTH = 60
+"""Columns of a value and of a source: names and UUIDs are never broken, so that they can be copied."""
+_NAME, _TEXT = 120, 400
+
+
+class NoSuchName(Exception):
+    """Nothing of the name was read. One line, with names that are like it."""
+
+
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
+    parser.add_argument("kind", choices=list(READS_OF), help="what to show")
+    parser.add_argument("name", metavar="NAME", help="the name of a node")
+    target.add_options(parser)
+    parser.add_argument("--snapshot", metavar="PATH", default="", help="a file or folder of 'kubectl get' output instead of a live cluster")
+    parser.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="", help="the embedded simulated cluster instead")
+    parser.add_argument("--policy", metavar="FILE", default="", help="what you expect of the cluster (YAML)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Read, choose and print."""
+    import pytest  # imported late: --help needs none
+
+    arguments = command_parser("show").parse_args(argv[1:])
+    if sum(map(bool, (arguments.kubeconfig, arguments.in_cluster, arguments.snapshot, arguments.simulate))) != 1:
+        return complain(PROGRAM, "name one cluster: --kubeconfig FILE, --in-cluster, --snapshot PATH or --simulate SCENARIO")
+    try:
+        opened = open_target(_options(arguments), "show")
+    except pytest.UsageError as error:
+        return complain(PROGRAM, error)
+    try:
+        scope = _read(opened, READS_OF[arguments.kind])
+        known = _node(scope, opened, arguments.name)
+    except NoSuchName as error:
+        return complain(PROGRAM, error)
+    except (Inconclusive, NotApplicable) as error:
+        complain(PROGRAM, error.message)
+        return INCONCLUSIVE
+    finally:
+        opened.close()
+    if arguments.json:
+        show_json(_document(known, opened.target, scope.snapshot.taken_at))
+    else:
+        show("\n".join(_lines(known, opened.target, scope.snapshot.taken_at)))
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return Options(
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        in_cluster=arguments.in_cluster,
+        snapshot=arguments.snapshot,
+        simulate=arguments.simulate,
+        policy=arguments.policy,
+    )
+
+
+def _read(opened: OpenTarget, ids: Iterable[str]) -> Scope:
+    """The cluster as far as the answer needs it, seen through the policy and the presets that its marks choose."""
+    snapshot = opened.offline
+    if snapshot is None:
+        assert opened.cluster is not None
+        keys = ["nodes", "pods", "namespaces", *(key for id_ in ids for key in load_catalogue().get(id_).lists)]
+        snapshot = collect(opened.cluster, keys, version=opened.target.kubernetes_version)
+        opened.target.cluster_uid = snapshot.cluster_uid
+    describe(opened.target, snapshot.listing("nodes"))
+    if not opened.policy.platform and (found := chosen_by_marks(snapshot)):
+        opened.adopt(found)
+    return Scope(snapshot, opened.policy)
+
+
+def _node(scope: Scope, opened: OpenTarget, name: str) -> Known:
+    node = scope.snapshot.node_by_name.get(name)
+    if node is None:
+        raise NoSuchName(_unknown("node", name, scope.snapshot.node_by_name))
+    return known_node(scope, node, fields_of(scope.snapshot, [node], partial(_cluster, opened)))
+
+
+def _cluster(opened: OpenTarget) -> Cluster:
+    assert opened.cluster is not None
+    return opened.cluster
+
+
+def _unknown(kind: str, name: str, names: Iterable[str]) -> str:
+    """That nothing has a name, with the nearest names, or some of those that there are."""
+    every = list(names)
+    near = difflib.get_close_matches(name, every, n=3, cutoff=0.5)
+    others = f"did you mean {listed(near)}?" if near else f"known: {listed(in_order(every), 8)}" if every else f"there is no {kind} at all"
+    return f"no {kind} {one_line(name, _NAME)!r}; {one_line(others, _TEXT)}"
+
+
+def _lines(known: Known, where: Target, now: float) -> Iterable[str]:
+    if words := banner(where):
+        yield f"*** {words} ***"
+    yield one_line(known.answer, 4 * _TEXT)
+    yield ""
+    about = ""
+    rows: list[list[str]] = []
+    for fact in known.facts:
+        if fact.about != about:
+            about = fact.about
+            rows.append([f"-- {about}", "", "", ""])
+        by = f", by {fact.owner}" if fact.owner and fact.owner not in fact.value else ""
+        value, source = _wrapped(one_line(fact.value + by, _TEXT)), _wrapped(one_line(fact.source, _NAME))
+        rows.append([one_line(fact.name, _NAME), value, source, _since(fact, now)])
+    yield tabulate(rows, headers=("fact", "value", "source", "since"), disable_numparse=True)
+    for text in known.unread:
+        yield one_line(f"Not known: {text}", _TEXT)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _since(fact: Fact, now: float) -> str:
+    age = fact.since.age(now)
+    return "" if age is None else f"{duration(age)} ago"
+
+
+def _document(known: Known, where: Target, now: float) -> Any:
+    """``{schemaVersion, target, kind, name, state, answer, facts, notRead}``; a fact has a time only where something says it."""
+    return {
+        "schemaVersion": "1.0",
+        "target": {"kind": str(where.kind), "server": one_line(where.server, _NAME), "simulated": where.simulated},
+        "readAt": _utc(now),
+        "kind": known.kind,
+        "name": one_line(known.name, _NAME),
+        "state": known.state,
+        "answer": one_line(known.answer, 4 * _TEXT),
+        "facts": [
+            {
+                "about": fact.about,
+                "name": one_line(fact.name, _NAME),
+                "value": one_line(fact.value, _TEXT),
+                "source": one_line(fact.source, _NAME),
+                "owner": one_line(fact.owner, _NAME),
+                "since": _utc(fact.since.latest) if fact.since.latest is not None else None,
+                "sinceSource": one_line(fact.since.source, _NAME),
+            }
+            for fact in known.facts
+        ],
+        "notRead": [one_line(text, _TEXT) for text in known.unread],
+    }
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

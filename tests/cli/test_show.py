@@ -1,0 +1,147 @@
+"""What ``show`` says of nodes, pods and devices: the answer first, then rows with source and time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.cli.main import main
+from fixtures.kubernetes.models import Json
+from tests.builders import H100
+
+HEARTBEAT = "2026-03-01T11:55:00Z"
+"""The snapshot counts as taken five minutes later: at noon."""
+OWN = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-03-01T09:00:00Z"}
+
+
+def a_node(name: str = "gpu-0", *, taints: Sequence[Json] = (), labels: Json | None = None, spec: Json | None = None, **meta: Any) -> Json:
+    """A Ready node with eight devices, as kubectl prints it."""
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": HEARTBEAT, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": H100, **(labels or {})},
+            **meta,
+        },
+        "spec": {"taints": [OWN, *taints], **(spec or {})},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }
+
+
+def written_by(manager: str, *path: str) -> Json:
+    """managedFields by which a manager wrote one field three hours ago."""
+    fields: Json = {}
+    for name in reversed(path):
+        fields = {name: fields}
+    return {"managedFields": [{"manager": manager, "operation": "Update", "time": "2026-03-01T09:00:00Z", "fieldsV1": fields}]}
+
+
+def says(kind: str, status: str = "True", **more: str) -> Json:
+    node = a_node()
+    node["status"]["conditions"].append({"type": kind, "status": status, "lastTransitionTime": "2026-03-01T08:00:00Z", **more})
+    return node
+
+
+def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, name: str, *objects: Json) -> Json:
+    """The answer of ``show … --json`` over a snapshot of these objects."""
+    (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    code = main(["show", kind, name, "--snapshot", str(tmp_path), "--json"])
+    found = capsys.readouterr()
+    assert code == 0, found.err
+    answer: Json = json.loads(found.out)
+    return answer
+
+
+def rows(answer: Json, about: str) -> dict[str, str]:
+    return {fact["name"]: fact["value"] for fact in answer["facts"] if fact["about"] == about}
+
+
+UNSCHEDULABLE = ("f:spec", "f:unschedulable")
+NODES = {
+    "in service": (a_node(), "may take work", "gpu-0 may take work"),
+    "cordoned by a person": (
+        a_node(spec={"unschedulable": True}, taints=[CORDON], **written_by("alice", *UNSCHEDULABLE)),
+        "may not take work",
+        "cordoned by alice for 3 h (spec.unschedulable, timeAdded of taint node.kubernetes.io/unschedulable)",
+    ),
+    "cordoned by NVSentinel": (
+        a_node(spec={"unschedulable": True}, taints=[CORDON], **written_by("fault-quarantine", *UNSCHEDULABLE)),
+        "may not take work",
+        "cordoned by NVSentinel for 3 h",
+    ),
+    "tainted for an Xid": (
+        a_node(taints=[{"key": "nvidia.com/gpu-xid-error", "effect": "NoSchedule", "timeAdded": "2026-03-01T11:00:00Z"}]),
+        "may not take work",
+        "has the taint nvidia.com/gpu-xid-error:NoSchedule for 1 h (spec.taints[nvidia.com/gpu-xid-error]",
+    ),
+    "a fault that keeps no pod away": (
+        says("GPUMissing"),
+        "may not take work",
+        "for 4 h (node.status.conditions, condition GPUMissing); sche",
+    ),
+    "an announced end": (says("VMEventScheduled"), "may take work", "gpu-0 may take work, but it has VMEventScheduled=True"),
+    "its MIG mode changes": (a_node(labels={"nvidia.com/mig.config.state": "pending"}), "may not take work", "its MIG manager is at work"),
+    "hostile words": (says("GPUMissing", message="\x1b[2J" + "x" * 9000 + "\n##[error]"), "may not take work", "GPUMissing=True"),
+}
+
+
+@pytest.mark.parametrize(("node", "state", "words"), NODES.values(), ids=NODES)
+def test_a_node_is_answered_in_one_sentence(node: Json, state: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(tmp_path, capsys, "node", "gpu-0", node, a_node("gpu-1"))
+    assert (answer["state"], answer["kind"], answer["name"]) == (state, "Node", "gpu-0")
+    assert words in answer["answer"]
+    assert answer["answer"].isprintable()
+    assert len(answer["answer"]) < 2000
+    assert bool(rows(answer, "against it")) == ("may not" in state or "but" in words)
+    assert all(fact["source"] for fact in answer["facts"])
+    assert "the snapshot holds no pods" in answer["notRead"], "and what pods hold is not shown as nothing"
+    assert "nvidia.com/gpu" not in rows(answer, "devices")
+
+
+def test_devices_are_counted_with_who_holds_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(tmp_path, capsys, "node", "gpu-0", a_node(), a_node("gpu-1"), a_pod("train-0", "gpu-0", 3), a_pod("other", "gpu-1", 8))
+    assert rows(answer, "devices")["nvidia.com/gpu"] == "8 capacity, 8 allocatable, 3 held, 5 free"
+    assert rows(answer, "pods") == {"team-a/train-0": "holds 3 nvidia.com/gpu"}
+
+
+def a_pod(name: str, node: str = "", devices: int = 1, *, status: Json | None = None, **spec: Any) -> Json:
+    amounts = {"nvidia.com/gpu": str(devices)}
+    containers = [{"name": "main", "image": "a", "resources": {"limits": amounts, "requests": amounts}}]
+    own = {"containers": containers, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}], **spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team-a", "uid": name, "creationTimestamp": "2026-03-01T09:00:00Z"},
+        "spec": own | ({"nodeName": node} if node else {}),
+        "status": {"phase": "Running" if node else "Pending", **(status or {})},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["node", "gpu-7", "--snapshot", "DIR"], 4, "no node 'gpu-7'; did you mean gpu-0?"),
+        (["node", "gpu-0"], 4, "name one cluster"),
+        (["node", "gpu-0", "--snapshot", "DIR", "--simulate", "healthy"], 4, "name one cluster"),
+        (["node", "gpu-0", "--snapshot", "EMPTY"], 10, "the snapshot holds no nodes"),
+    ],
+    ids=["no such node", "no cluster", "two clusters", "no nodes"],
+)
+def test_what_cannot_be_shown_ends_with_its_reason(
+    words: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, item in (("DIR", a_node()), ("EMPTY", a_pod("train-0"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "all.json").write_text(json.dumps(item))
+    paths = {name: str(tmp_path / name) for name in ("DIR", "EMPTY")}
+    assert main(["show", *(paths.get(word, word) for word in words)]) == code
+    assert said in capsys.readouterr().err
