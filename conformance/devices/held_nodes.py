@@ -7,8 +7,8 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 from fixtures.model.nodes.cordons import is_cordoned
 from fixtures.model.nodes.holds import Hold, holds, is_temporary
-from fixtures.model.nodes.since import Since
 from fixtures.model.nodes.work import own_keys
+from fixtures.model.since import Since
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 

@@ -14,8 +14,8 @@ from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.facts import Fact
 from fixtures.model.nodes.facts import facts_of_node
-from fixtures.model.nodes.since import UNKNOWN, Since
 from fixtures.model.nodes.work import NodeWork, Obstacle, Why, work_by_node
+from fixtures.model.since import UNKNOWN, Since
 from fixtures.probes.claims import CLAIMS
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration

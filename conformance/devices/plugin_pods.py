@@ -10,8 +10,8 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.nodes.polarity import Health
-from fixtures.model.nodes.since import said
 from fixtures.model.platform.components import VENDORS, mounts_plugin_folder, vendor_of
+from fixtures.model.since import said
 from fixtures.text.sentences import in_order, listed
 
 

@@ -19,7 +19,7 @@ from fixtures.kubernetes.models import Json, Pod, Taint, Toleration
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.nodes.holds import is_temporary
-from fixtures.model.nodes.since import said
+from fixtures.model.since import said
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed

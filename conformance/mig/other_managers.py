@@ -15,7 +15,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 from fixtures.model.nodes.field_writes import label, last_write
-from fixtures.model.nodes.since import said
+from fixtures.model.since import said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided

@@ -17,7 +17,7 @@ from fixtures.kubernetes.times import moment
 from fixtures.model.nodes.cordons import is_cordoned
 from fixtures.model.nodes.field_writes import label, last_write
 from fixtures.model.nodes.holds import Hold
-from fixtures.model.nodes.since import UNKNOWN, Since, said
+from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed

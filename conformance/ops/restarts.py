@@ -16,7 +16,7 @@ from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import ContainerStatus, Json, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping
-from fixtures.model.nodes.since import said
+from fixtures.model.since import said
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, Finding, NotApplicable, Outcome, Subject, bad, ok, undecided

@@ -1,4 +1,4 @@
-from fixtures.model.nodes.since import Since, said
+from fixtures.model.since import Since, said
 
 
 def test_an_age_counts_from_the_latest_moment_and_is_never_negative() -> None:
