@@ -14,7 +14,7 @@ from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
-from conformance.probes.computing import computing, listing_pod
+from conformance.probes.computing import computing, listing_pod, listing_run
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import FACTOR, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
@@ -172,9 +172,11 @@ def _pod(scope: Scope, workspace: Workspace, slot: Slot, name: str, profile: str
 
     With strategy single the profile is that of a resource of another name.
     """
+    first = name.endswith("-0")  # one pod of each slot computes
     if slot.place.device_class:
-        return selecting_pod(scope, workspace, slot.place, name, HOLD_SCRIPT, [profile_selector(profile)])
-    if name.endswith("-0"):  # one pod of each slot computes
+        run = listing_run(scope, then=STAY) if first else HOLD_SCRIPT
+        return selecting_pod(scope, workspace, slot.place, name, run, [profile_selector(profile)])
+    if first:
         return listing_pod(scope, slot.node, name, resources={resource: 1}, then=STAY)
     return pinned_pod(scope, slot.node, name, HOLD_SCRIPT, resources={resource: 1})
 

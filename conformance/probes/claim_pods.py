@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 from conformance.devices.free_devices import Place
 from conformance.dynamic_resources.claims import results_of
+from conformance.probes.computing import Run
 from conformance.probes.running import pinned_pod
 from conformance.scope.scope import Scope
 from fixtures.cluster.watch import Observation
@@ -23,13 +24,15 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 """What the scheduler says of a pod whose claims no device of a node meets."""
 
 
-def selecting_pod(scope: Scope, workspace: Workspace, place: Place, name: str, script: str, expressions: Iterable[str]) -> Json:
+def selecting_pod(scope: Scope, workspace: Workspace, place: Place, name: str, script: str | Run, expressions: Iterable[str]) -> Json:
     """A probe pod that claims one device, which CEL ``expressions`` must select too. The claim's template is created."""
+    run = script if isinstance(script, Run) else Run(script=script)
     version = api_version(workspace.cluster.path(TEMPLATES))
     selectors = [{"cel": {"expression": text}} for text in expressions]
     claim = claim_of(place.device_class, 1, version, name=name, selectors=selectors)
     workspace.create(TEMPLATES, template_of(claim, owned.labels(workspace.run_id)), workspace.namespace())
-    pod = pinned_pod(scope, place.node, name, script, resources={f"{BY_CLASS}{place.device_class}": 1})
+    claimed = {f"{BY_CLASS}{place.device_class}": 1}
+    pod = pinned_pod(scope, place.node, name, run.script, resources=claimed, env=run.env, image=run.image, limits=run.limits)
     pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = name
     return pod
 

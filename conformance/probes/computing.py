@@ -65,11 +65,25 @@ def listing_pod(
 
     ``then`` is what it does afterwards.
     """
+    run = listing_run(scope, then=then, options=options, limits=limits, image=image)
+    return pinned_pod(scope, node, name, run.script, resources=resources, sibling=sibling, env=run.env, image=run.image, limits=run.limits)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod runs, and in what."""
+
+    script: str
+    image: str = ""
+    env: Mapping[str, str] = {}
+    limits: Mapping[str, str] = {}
+
+
+def listing_run(scope: Scope, *, then: str, options: str = _QUICK, limits: Mapping[str, str] = LIMITS, image: str = "") -> Run:
+    """The part of :func:`listing_pod` that is not the pod's place."""
     image = image or scope.policy.probes.suite_image
     if not image:
-        return pinned_pod(scope, node, name, LIST_SCRIPT + then, resources=resources, sibling=sibling)
-    script = computing_script(options) + then
-    return pinned_pod(scope, node, name, script, resources=resources, sibling=sibling, env=ENVIRONMENT, image=image, limits=limits)
+        return Run(script=LIST_SCRIPT + then)
+    return Run(script=computing_script(options) + then, image=image, env=ENVIRONMENT, limits=limits)
 
 
 def sample_pod(scope: Scope, node: Node, name: str, resource: str) -> Json:
