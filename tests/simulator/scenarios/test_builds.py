@@ -86,7 +86,7 @@ def test_pods_hold_at_most_what_their_node_can_allocate(name: str) -> None:
             assert value <= thousandths(allocatable.get(resource, "0")) + of_slices, (node, resource)
             devices += resource.startswith(("nvidia.com/", "amd.com/"))
     devices += len(of_kind(name, "ResourceClaim"))
-    assert devices > 0
+    assert devices > 0 or name == "idle-fabric"
 
 
 @every_scenario
