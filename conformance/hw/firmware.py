@@ -110,5 +110,5 @@ def _versions(document: Document) -> Iterator[Version]:
     for rule in rules():
         for kind, label, name, part in (*devices, *adapters):
             version, board = getattr(part, rule.field, ""), re.fullmatch(rule.pattern, getattr(part, rule.board, ""))
-            if kind == rule.part and version:
+            if kind == rule.part and version and (board or kind == "device"):  # an adapter without a board may be of any maker
                 yield Version(f"{rule.what} ({name}{f', board {board[1]}' if board else ''})", label, version)

@@ -26,6 +26,9 @@ _BY_FIELD = (Way.NVML, Way.NVIDIA_SMI)
 _UNDER_LOAD = 0.5
 """A device that draws this part of its power limit computes; below it, its link to the host may be slow to save power."""
 
+_NEAR_LIMIT = 10
+"""Degrees below the temperature of slowdown from which on a device may just have been too hot."""
+
 _SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """Generation of PCIe by the speed of a lane in GT/s, as sysfs writes it (PCI Express Base Specification)."""
 
@@ -208,7 +211,7 @@ def slowdown(seen: Seen) -> Answer:
     clocks = seen.device.clocks
     if clocks is None or "clocks.slowdowns" in seen.device.unread:
         return _unread(seen, "reasons of low clocks", "clocks.slowdowns", "clocks")
-    power = "hardware power brake" in clocks.slowdowns
+    power = "hardware power brake" in clocks.slowdowns or _is_cool(seen.device)
     faults = [
         Fault("PowerBrake" if power else "TooHot", f"{name} is active ({_state(seen.device)})")
         for name in sorted(clocks.slowdowns, key=lambda name: name != "hardware power brake")
@@ -217,6 +220,13 @@ def slowdown(seen: Seen) -> Answer:
     if not faults and "software thermal slowdown" in clocks.slowdowns:
         faults.append(Fault("TooHot", f"the driver slows it down for heat ({_state(seen.device)})", grave=False))
     return Answer("; ".join(clocks.slowdowns) or "no slowdown", faults)
+
+
+def _is_cool(device: Device) -> bool:
+    """Whether heat cannot be why the hardware slows the device down: the other reasons of ``hardware slowdown`` are power."""
+    hot = device.clocks is not None and any("thermal" in name for name in device.clocks.slowdowns)
+    limit = device.temperature_slowdown
+    return not hot and device.temperature is not None and limit is not None and device.temperature < limit - _NEAR_LIMIT
 
 
 def _state(device: Device) -> str:
@@ -270,23 +280,30 @@ def _links_down(seen: Seen, row: ProductLinks | None, up: int, down: Sequence[st
     """NVLinks that should be up. A device that is alone in its machine, or gave its links up for MIG (Ampere), has none to expect."""
     device = seen.device
     cut_up = device.mig is not None and device.mig.enabled
-    if row is None or not row.nvlinks or (not up and (cut_up or _is_alone(seen))):
+    if row is None or not row.nvlinks or (not up and (cut_up or _machine(seen) < 2)):
         return
     if row.joined == "bridge":
         if up % row.step:
             yield Fault("NvlinkDown", f"{up} links are up, and a bridge has {row.step}: {', '.join(down)} are down")
-    elif up < row.nvlinks and down:
-        yield Fault("NvlinkDown", f"{up} of {row.nvlinks} links are up: {', '.join(down)} are down")
+    elif up < (expected := _links_to_expect(seen, row)) and down:
+        yield Fault("NvlinkDown", f"{up} of {expected} links are up: {', '.join(down)} are down")
     elif not device.links and any(peer.links for peer in seen.peers):
         yield Fault("NvlinkDown", f"the driver lists none of its {row.nvlinks} links, and those of its peers")
 
 
-def _is_alone(seen: Seen) -> bool:
-    """Whether the machine has no other device of its product, by its bus: others may be with other pods."""
+def _links_to_expect(seen: Seen, row: ProductLinks) -> int:
+    """How many links are up: all in a machine of the size that they are wired for, in a smaller one as many as on a peer."""
+    if _machine(seen) >= row.devices:
+        return row.nvlinks
+    return max(sum(link.active for link in peer.links) for peer in seen.peers)
+
+
+def _machine(seen: Seen) -> int:
+    """How many devices of its product the machine has, by its bus: others may be with other pods."""
     own = _function(seen)
     if own is None:
-        return len(seen.peers) == 1
-    return sum((one.vendor, one.device) == (own.vendor, own.device) for one in seen.one.document.host.pci) == 1
+        return len(seen.peers)
+    return sum((one.vendor, one.device) == (own.vendor, own.device) for one in seen.one.document.host.pci)
 
 
 def _out_of_fabric(seen: Seen, row: ProductLinks | None) -> Iterator[Fault]:
@@ -320,7 +337,8 @@ def _unwell(found: Fabric) -> Iterator[Fault]:
 def use(persistence: bool | None) -> Judge:
     """HW-07: the persistence mode is the policy's, and nothing computes on a device that was just given to the probe's own pod.
 
-    Shared units and MIG devices are parts of a device on which others may compute, and so may others on a whole node that is not free.
+    Shared units and MIG devices are parts of a device on which others may compute. A pod that sees a whole node holds none of its devices,
+    and others may get them at any time.
     """
 
     def judge(seen: Seen) -> Answer:
@@ -330,8 +348,7 @@ def use(persistence: bool | None) -> Judge:
             words = f"persistence mode is {_on(device.persistence)}, the policy wants it {_on(persistence)}"
             faults.append(Fault("PersistenceUnlike", words))
         pids = [str(process.pid) for process in device.processes if process.kind == "compute"]
-        held = seen.one.whole and any(place.free < place.capacity for place in seen.one.places)
-        shared = held or (device.mig and device.mig.enabled) or any(place.shared for place in seen.one.places)
+        shared = seen.one.whole or (device.mig and device.mig.enabled) or any(place.shared for place in seen.one.places)
         if pids and not shared:
             words = f"{len(pids)} processes compute on it, and the only pod that holds it is the probe's own: {listed(pids)}"
             faults.append(Fault("ProcessWithoutPod", words))
@@ -341,8 +358,10 @@ def use(persistence: bool | None) -> Judge:
             return _unread(seen, "persistence mode", "persistence")
         if any(field.startswith("processes") for field in device.unread) and not shared:
             return _unread(seen, "list of processes", "processes")
+        if shared and persistence is None:
+            return Answer(absent="other pods may compute on it, and the policy asks for no persistence mode")
         mode = "not known" if device.persistence is None else _on(device.persistence)
-        return Answer(f"persistence mode {mode}, {'shared with others' if shared else 'no process'}")
+        return Answer(f"persistence mode {mode}, {'processes not judged' if shared else 'no process'}")
 
     return judge
 

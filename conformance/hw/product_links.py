@@ -26,6 +26,7 @@ class ProductLinks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     joined: Literal["board", "bridge"]
     step: int = 0
     rack: bool = False
+    devices: int = 0
     date: datetime.date
     source: str
 

@@ -36,8 +36,8 @@ _LIMITS = {"cpu": "500m", "memory": "192Mi"}
 
 _UUID = re.compile(r"(?<![\w-])(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _WORDS = 300
-_VENDORS = {"amd.com": "amd", "gpu.intel.com": "intel"}
-"""Drivers by the domain of the resources that a node offers."""
+_VENDORS = {"amd.com": "amd", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
+"""Vendors by the domain of the resources that a node offers, or by its DRA driver."""
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def drivers(self) -> Sequence[Driver]:
         """Drivers of the vendors whose devices the node offers: one of another vendor says nothing of them."""
-        vendors = {_VENDORS.get(place.resource.partition("/")[0], "nvidia") for place in self.places}
+        vendors = {_VENDORS.get(place.driver or place.resource.partition("/")[0], "nvidia") for place in self.places}
         return [driver for driver in self.document.drivers if driver.vendor in vendors]
 
     def devices(self) -> Iterator[tuple[Subject, Device]]:

@@ -208,8 +208,15 @@ REPORTS = [
         Outcome.BAD,
         "NvlinkDown",
     ),
+    # https://help.itc.rwth-aachen.de/service/rhr4fjjutttf/article/20919ea3f07f4c9da581532def08c35f: a machine with two of them
+    (fabric, a_driver("Tesla V100-SXM2-16GB", links=links(2, 6)), Outcome.OK, ""),
     # https://github.com/Azure/azhpc-diagnostics/issues/73: two of the six links of a V100 are inactive, and it works
-    (fabric, a_driver("Tesla V100-SXM2-32GB", links=[Link(number=n, active=n not in (3, 5)) for n in range(6)]), Outcome.BAD, "NvlinkDown"),
+    (
+        fabric,
+        a_driver("Tesla V100-SXM2-32GB", 8, links=[Link(number=n, active=n not in (3, 5)) for n in range(6)]),
+        Outcome.BAD,
+        "NvlinkDown",
+    ),
     # https://github.com/Azure/azhpc-images/pull/506: completed without resources, and no clique
     (fabric, a_driver(GB200, fabric=Fabric(state="completed", status="insufficient resources", clique=0)), Outcome.BAD, "FabricNotReady"),
     (fabric, a_driver(GB200, fabric=Fabric(state="completed", status="success", clique=0)), Outcome.BAD, "FabricNotReady"),
@@ -261,7 +268,7 @@ REPORTS = [
     (memory, a_driver(H100, unread={}), Outcome.UNDECIDED, "NotUnderstood"),
     (recovery, a_driver(H100, unread={"recoveryAction": "Not Supported"}), Outcome.NOT_JUDGED, ""),
     (recovery, a_driver(H100, lost=True), Outcome.UNDECIDED, "DeviceDoesNotAnswer"),
-    (use(None), a_driver(H100, processes=[Process(pid=7, kind="compute")], mig=Mig(enabled=True, pending=True)), Outcome.OK, ""),
+    (use(None), a_driver(H100, processes=[Process(pid=7, kind="compute")], mig=Mig(enabled=True, pending=True)), Outcome.NOT_JUDGED, ""),
     (use(None), a_driver(H100, processes=[Process(pid=7, kind="graphics")]), Outcome.OK, ""),
     (use(True), a_driver(H100, unread={"persistence": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
 ]
@@ -361,6 +368,17 @@ def test_firmware_is_compared_among_parts_of_one_board() -> None:
     }
     assert "device 0 has VBIOS" in found["old"].message
     assert "mlx5_0 has firmware" in found["old"].message
+
+
+def test_what_hides_behind_one_free_device_or_a_nameless_board_is_no_proof() -> None:
+    cards = [PciFunction(address=f"0000:{at:02x}:00.0", vendor="10de", device="2330", kind="accelerator") for at in range(8)]
+    one_of_eight = of_driver(a_driver(H100, 1, links=links(0, 18), fabric=DONE), host=Host(pci=cards))
+    assert [finding.cause for finding in per_device(fabric, "")(one_of_eight)] == ["NvlinkDown"]
+    ports = [RdmaPort(adapter=f"rdma{at}", port=1, firmware=firmware) for at, firmware in enumerate(("1.62", "22.35.1012"))]
+    documents = [of_driver(a_driver(H100, 1), host=Host(rdma=ports))]
+    assert [one.outcome for one in firmware_judge(documents, [])(documents[0])] == [Outcome.NOT_JUDGED]
+    cool = a_driver(H100, 1, clocks=Clocks(slowdowns=["hardware slowdown"]), temperature=41, temperature_slowdown=88)
+    assert [finding.cause for finding in per_device(slowdown, "")(of_driver(cool))] == ["PowerBrake"]
 
 
 def test_the_rows_of_products_are_dated_and_say_where_from() -> None:
