@@ -30,6 +30,11 @@ _OURS = re.compile(r"(?i)dcgm|nvidia|amd_com|gpu")
 _MADE = ("up", "kube_node_status_allocatable", "kube_node_status_capacity")
 """Series that the trial makes by itself: Prometheus' own, and what kube-state-metrics says of Node objects."""
 
+_OF_OPERATOR = "gpu_operator_"
+"""Series of NVIDIA's GPU Operator, which ships rules about them; no exporter of devices has them."""
+_ANYBODYS = "gpu_"
+"""How AMD's series begin, and those of recording rules and other programs: without AMD's exporter nobody knows who serves them."""
+
 _ONCE_THERE = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
 """Series that are there only once there was an Xid, and name it in a label then."""
 
@@ -45,9 +50,9 @@ def check_rules(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
     served = frozenset(name for _, page in pages for name in page.series)
     records = {rule.name: rule for rule in rules if rule.records}
     read = {rule: read_expression(_expanded(rule.expr, records)) for rule in rules if not rule.records}
-    dead = {rule: missing for rule, expression in read.items() if (missing := unserved(expression, served))}
+    dead = {rule: missing for rule, expression in read.items() if (missing := unserved(expression, served | records.keys()))}
     for rule, expression in read.items():
-        if rule not in dead and any(name.startswith(_prefixes()) for name in expression.series):
+        if rule not in dead and any(map(_is_of_exporter, expression.series)):
             yield ok(
                 _subject(rule), observed=listed(sorted(expression.series)), expected="series that an exporter serves", source=rule.where
             )
@@ -93,13 +98,16 @@ def rules_of_files(paths: Sequence[str]) -> Iterator[Rule]:
             raise Inconclusive("RulesUnread", f"metrics.rules {path}: {error}") from None
 
 
-def _prefixes() -> tuple[str, ...]:
-    return tuple(prefix for kind in kinds() for prefix in kind.prefixes)
+def _is_of_exporter(name: str) -> bool:
+    prefixes = tuple(prefix for kind in kinds() for prefix in kind.prefixes)
+    return name.startswith(prefixes) and not name.startswith(_OF_OPERATOR)
 
 
 def unserved(expression: Expression, served: frozenset[str]) -> list[str]:
     """Series of exporters that an expression needs and nobody serves. An Xid's series is there only once there was one."""
-    own = sorted(name for name in expression.series if name.startswith(_prefixes()))
+    own = sorted(name for name in expression.series if _is_of_exporter(name))
+    if not any(name.startswith(_ANYBODYS) for name in served):
+        own = [name for name in own if not name.startswith(_ANYBODYS)]
     once = _ONCE_THERE if any(name.startswith("DCGM_") for name in served) else ()
     missing = [name for name in own if name not in served and name not in once]
     return [] if expression.alternatives and len(missing) < len(own) else missing
@@ -205,4 +213,4 @@ def _is_about(situation: Situation, rule: Rule, expression: Expression) -> bool:
     """Whether a rule may be about a situation, by the series that it names."""
     if {plain_name(name) for name in expression.series} & set(situation.series):
         return True
-    return situation.absent and "absent" in rule.expr and any(name.startswith(_prefixes()) for name in expression.series)
+    return situation.absent and "absent" in rule.expr and any(map(_is_of_exporter, expression.series))

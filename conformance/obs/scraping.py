@@ -16,7 +16,7 @@ from conformance.obs.page import Kind, Page, kinds, read_page
 from conformance.outputs.unreadable import Unreadable
 from conformance.scope.agents import full_name, is_ready
 from conformance.scope.scope import Scope, matches
-from fixtures.cluster.answer import UNREADABLE
+from fixtures.cluster.answer import UNREADABLE, Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import DaemonSet, Pod
@@ -34,6 +34,8 @@ COLLECTIONS = 3
 """So often an exporter has to have collected before what it still names, or does not name, is held against it."""
 _REFUSED = ("connection refused", "EOF", "connection reset", "no endpoints available", "malformed HTTP")
 """Words of an API server for a pod that it reached and that does not serve."""
+_WANTS_TLS = b"HTTP request to an HTTPS server"
+"""What a server in Go answers to whoever asks it without TLS."""
 
 
 class Silence(StrEnum):
@@ -54,12 +56,11 @@ class Exporter(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     kind: Kind
 
-    @property
-    def path(self) -> str:
-        """Where the API server hands its page on."""
+    def path(self, *, tls: bool = False) -> str:
+        """Where the API server hands its page on, which it asks for by ``tls`` or as the pod's annotation says."""
         ports = [port for container in self.pod.spec.containers for port in container.ports or ()]
         port = metrics_port(ports, self.kind.port)
-        return metrics_page(self.pod.namespace, self.pod.name, port, self.pod.metadata.annotation)
+        return metrics_page(self.pod.namespace, self.pod.name, port, self.pod.metadata.annotation, tls=tls)
 
     @property
     def name(self) -> str:
@@ -123,12 +124,18 @@ def _exporters(scope: Scope) -> dict[str, Exporter]:
     return found
 
 
+def _page(cluster: Cluster, path: str) -> Answer:
+    return cluster.request("GET", path, accept="*/*", attempts=2, seconds=SECONDS, cut_at=PAGE_BYTES)
+
+
 def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
     """Ask one exporter for its page. Raises :class:`Inconclusive` where the caller may not use the proxy."""
     made = Scrape(exporter=exporter, at=time.monotonic())
     replaced = msgspec.structs.replace
     try:
-        answer = cluster.request("GET", exporter.path, accept="*/*", attempts=2, seconds=SECONDS, cut_at=PAGE_BYTES)
+        answer = _page(cluster, exporter.path())
+        if answer.status == 400 and _WANTS_TLS in answer.body:
+            answer = _page(cluster, exporter.path(tls=True))
     except ApiTrouble as trouble:
         if trouble.code == UNREADABLE:
             return replaced(made, silence=Silence.UNREADABLE, why=trouble.message.partition(": ")[2] or trouble.message)

@@ -55,6 +55,10 @@ def test_ranges_and_durations_are_seconds() -> None:
         (WHOLE, "DCGM_FI_DEV_GPU_UTIL or amd_gpu_gfx_activity", []),  # LLMKube#1372: for each exporter that there is
         (AMD, "DCGM_FI_DEV_GPU_TEMP > 85", ["DCGM_FI_DEV_GPU_TEMP"]),  # LLMKube#1356
         (AMD, "DCGM_FI_DEV_XID_ERRORS > 0", ["DCGM_FI_DEV_XID_ERRORS"]),
+        # gpu-operator ships this rule; others' recorded series begin with gpu_ too
+        *((node, "gpu_operator_reconciliation_status != 1", []) for node in (WHOLE, AMD)),
+        (WHOLE, "gpu_idle_minutes > 60", []),
+        (AMD, "gpu_gfx_activty > 90", ["gpu_gfx_activty"]),
         (WHOLE, "kube_pod_info > 0", []),  # another program's: who serves it is not known here
     ],
 )

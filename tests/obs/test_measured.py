@@ -30,7 +30,7 @@ class Served:
         self.by_node = by_node
 
     def request(self, _method: str, path: str, **_: Any) -> Answer:
-        pod = path.split("/pods/")[1].partition(":")[0]
+        pod = path.split("/pods/")[1].removeprefix("https:").partition(":")[0]
         answers = self.by_node[pod.replace("-", "_")]
         answer = answers.pop(0) if isinstance(answers, list) and len(answers) > 1 else answers[0] if isinstance(answers, list) else answers
         if isinstance(answer, ApiTrouble):
@@ -50,6 +50,7 @@ def scope_of(*nodes: Json, exporters: int = 2, fresh: float = 120.0) -> Any:
 
 
 GOOD = page()
+WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS server.\n")  # dcgm-exporter#209
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,8 @@ GOOD = page()
     [
         (GOOD, GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),
         (REFUSED, GOOD, {}, Outcome.BAD, "MetricsNotServed"),
+        ([WITHOUT_TLS, GOOD], GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),
+        ([WITHOUT_TLS, WITHOUT_TLS], GOOD, {}, Outcome.BAD, "MetricsNotServed"),
         (Answer(status=500, body=b"collector failed"), GOOD, {}, Outcome.BAD, "MetricsNotServed"),
         ("", GOOD, {}, Outcome.BAD, "MetricsUnreadable"),  # dcgm-exporter#549: nothing on an idle node
         (SIGN_IN, GOOD, {}, Outcome.BAD, "MetricsUnreadable"),
