@@ -5,10 +5,11 @@ Facts: docs/facts/nodes.md#what-sysfs-says-of-devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from conformance.net.advertising import offering_nodes
 from conformance.probes.node_documents import SOURCE, NodeDocument
-from conformance.scope.scope import subject
+from conformance.scope.scope import Scope, subject
 from fixtures.nodeprobe.document import Host, PciFunction
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, advised, bad, not_judged, ok, undecided
@@ -19,6 +20,20 @@ _REDIRECTS = {"request redirect", "completion redirect"}
 _BY_ATS = "direct translated"
 _OWN_WAY = "efa"
 """EFA's driver reaches NVIDIA's memory by itself."""
+
+
+def near_devices(scope: Scope) -> Callable[[NodeDocument], Iterator[Finding]]:
+    """What judges a document. Every Ethernet card of some makers is an RDMA adapter by its driver: nodes offer those that carry jobs."""
+    offering = {node.name for node in offering_nodes(scope)}
+
+    def judge(one: NodeDocument) -> Iterator[Finding]:
+        if one.node.name in offering or any(port.layer == "InfiniBand" for port in one.document.host.rdma):
+            yield from check_near_devices(one)
+        else:
+            message = "it offers no RDMA resource and has no InfiniBand port: its adapters may be for ordinary traffic only"
+            yield not_judged(subject(one.node), message=message, source=SOURCE)
+
+    return judge
 
 
 def check_near_devices(one: NodeDocument) -> Iterator[Finding]:

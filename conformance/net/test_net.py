@@ -7,7 +7,7 @@ from conformance.net.device_probe import probe_devices
 from conformance.net.figures import figure_of
 from conformance.net.jobs import check_jobs
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
-from conformance.net.near_devices import check_near_devices
+from conformance.net.near_devices import near_devices
 from conformance.net.nic_policy import check_nic_cluster_policy
 from conformance.net.port_use import judge_ports
 from conformance.net.shared_runs import SharedRuns
@@ -67,7 +67,7 @@ def test_ports_carry_the_payload_and_count_no_errors(judge: Evidence, scope: Sco
 @requirement("NET-09")
 def test_adapters_reach_the_memory_of_devices_directly(judge: Evidence, scope: Scope, documents: NodeDocuments) -> None:
     """RDMA adapters reach the memory of devices directly: by peer memory or DMA-BUF, past no redirection, over one switch."""
-    judge(judged(scope, documents, check_near_devices))
+    judge(judged(scope, documents, near_devices(scope)))
 
 
 @requirement("NET-10")

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from conformance.net.near_devices import check_near_devices
+from conformance.net.near_devices import check_near_devices, near_devices
 from fixtures.nodeprobe import pci
 from fixtures.nodeprobe.document import DirectAccess, Driver, Host, PciBridge, PciFunction, RdmaPort, Way
 from fixtures.verdict.findings import Outcome
+from tests.builders import a_scope
 from tests.hw.documents import of_driver
 
 OFF: list[str] = ["source validation"]
@@ -69,3 +70,12 @@ def test_what_stands_between_device_and_adapter_is_found(host: Host, outcome: Ou
     [found] = check_near_devices(of_driver(Driver(vendor="nvidia", way=Way.NVML), host=host))
     assert (found.outcome, found.cause) == (outcome, cause), found
     assert words in found.message
+
+
+@pytest.mark.parametrize(("layer", "outcome"), [("Ethernet", Outcome.NOT_JUDGED), ("InfiniBand", Outcome.BAD)])
+def test_an_ethernet_card_that_no_job_can_ask_for_is_no_fabric(layer: str, outcome: Outcome) -> None:
+    host = a_host(access=NOTHING)
+    for port in host.rdma:
+        port.layer = layer
+    one = of_driver(Driver(vendor="nvidia", way=Way.NVML), host=host)
+    assert [found.outcome for found in near_devices(a_scope(nodes=[one.node]))(one)] == [outcome]
