@@ -20,6 +20,9 @@ _SOURCE = "node labels, ResourceSlices, status.nodeInfo, node probe"
 _EXPECTED = "the versions of its pool, and sources that agree"
 _CUDA_LABEL = "nvidia.com/cuda.runtime-version.full"
 _KERNEL_LABEL = "feature.node.kubernetes.io/kernel-version.full"
+_GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
+"""Drivers of other devices of a node publish versions of their own."""
+
 _NUMBERS = re.compile(r"\d{1,9}")
 
 Told = Mapping[str, Mapping[str, str]]
@@ -95,8 +98,9 @@ def _told(scope: Scope, node: Node, documents: NodeDocuments) -> dict[str, dict[
 
 
 def _published(scope: Scope, node: Node, attribute: str) -> str:
-    """What the node's slices say; of several versions all, so that they differ from what others say."""
-    found = {device.body.attribute(attribute) for item in scope.dra_inventory.get(node.name, ()) for device in item.devices} - {""}
+    """What the slices of the node's GPUs say; of several versions all, so that they differ from what others say."""
+    items = [item for item in scope.dra_inventory.get(node.name, ()) if item.driver in _GPU_DRIVERS]
+    found = {device.body.attribute(attribute) for item in items for device in item.devices} - {""}
     return ", ".join(sorted(found))
 
 

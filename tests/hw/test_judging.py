@@ -298,13 +298,6 @@ HARMLESS = (
 )
 
 
-def test_a_device_is_not_alone_where_other_pods_have_its_peers() -> None:
-    functions = [PciFunction(address=f"0000:1{at}:00.0", vendor="10de", device="2330", kind="accelerator") for at in range(8)]
-    driver = a_driver(H100, 1, links=links(0, 18), fabric=DONE)
-    [found] = per_device(fabric, "")(of_driver(driver, host=Host(pci=functions)))
-    assert (found.outcome, found.cause) == (Outcome.BAD, "NvlinkDown")
-
-
 LOGS = [
     (["NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."], "NodeNeedsReboot"),
     (["NVRM: GPU 0000:10:00.0: GPU has fallen off the bus."], "NodeNeedsReboot"),
@@ -371,7 +364,7 @@ def test_firmware_is_compared_among_parts_of_one_board() -> None:
 
 
 def test_what_hides_behind_one_free_device_or_a_nameless_board_is_no_proof() -> None:
-    cards = [PciFunction(address=f"0000:{at:02x}:00.0", vendor="10de", device="2330", kind="accelerator") for at in range(8)]
+    cards = [PciFunction(address=f"0000:{at:02x}:00.0", vendor="10de", device="2330", kind="accelerator") for at in range(0x10, 0x18)]
     one_of_eight = of_driver(a_driver(H100, 1, links=links(0, 18), fabric=DONE), host=Host(pci=cards))
     assert [finding.cause for finding in per_device(fabric, "")(one_of_eight)] == ["NvlinkDown"]
     ports = [RdmaPort(adapter=f"rdma{at}", port=1, firmware=firmware) for at, firmware in enumerate(("1.62", "22.35.1012"))]
