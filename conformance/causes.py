@@ -112,7 +112,7 @@ _OF_REASONS = {
     **dict.fromkeys(("Unschedulable", "NotStarted", "NoLog", "LogTooLarge", "NoEvidence", "CommandNotFound"), "ProbeDidNotRun"),
     **dict.fromkeys(("PodsStay", "GangStays", "GroupLinkDropped"), "ProbeDidNotRun"),
     **dict.fromkeys(("ClaimsNotCounted", "ClaimsNotServed", "PodsNotManaged", "QueueNotActive", "QueueNotOpen"), "QueueNotUsable"),
-    "ConfigurationUnreadable": NOT_UNDERSTOOD,
+    **dict.fromkeys(("ConfigurationUnreadable", "RulesUnread", "BadPrometheus", "Unreadable"), NOT_UNDERSTOOD),
     "AnotherCluster": "AddressOfAnotherCluster",
 }
 _OF_THE_SERVER = "ApiTrouble"

@@ -44,7 +44,7 @@ _SAYS = {"system not yet initialized": _FABRIC, "unknown error": _UNKNOWN, "out 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Why devices do not compute. Without a cause it is not known whether they do."""
 
-    cause: str
+    cause: str = ""
     message: str
     observed: str
 
@@ -153,7 +153,7 @@ def has_library(ran: ProbeResult) -> bool:
 def fault_of(document: Document, sight: VisibleDevices, *, shared: bool = False) -> Fault | None:
     """Why not all devices that a container lists compute, or None. On ``shared`` devices others may hold the memory."""
     if document.stopped:
-        return Fault(cause="", message="the compute check was stopped before it had ended", observed="stopped")
+        return Fault(message="the compute check was stopped before it had ended", observed="stopped")
     if not document.present:
         message = f"the container lists {len(sight.uuids)} devices and has no library with which a program computes on them"
         return Fault(cause="ComputeLibraryMissing", message=message, observed="libcuda.so.1 is not there")
@@ -173,7 +173,7 @@ def _of_device(device: Device, sight: VisibleDevices, shared: bool) -> Fault | N
     if failed is None:
         if device.computes:
             return None
-        return Fault(cause="", message=f"nothing was compared on {name}", observed="nothing compared")
+        return Fault(message=f"nothing was compared on {name}", observed="nothing compared")
     if failed.wrong is not None:
         observed = f"{name}: {failed.wrong.count} wrong values in {failed.compared} bytes, the first at byte {failed.wrong.first}"
         message = f"{name} gives wrong values without any error ({failed.name}): every job on it computes wrong results"
@@ -181,7 +181,7 @@ def _of_device(device: Device, sight: VisibleDevices, shared: bool) -> Fault | N
     trouble = failed.trouble or Trouble(call=failed.name, message=str(failed.status))
     observed = cut(f"{name}: {failed.name} {failed.status}: {trouble}", _WORDS)
     if failed.status is Status.CRASHED and "SIGKILL" in trouble.message:  # the memory of the pod is bounded
-        return Fault(cause="", message=f"the compute check was killed in its pod: {observed}", observed=observed)
+        return Fault(message=f"the compute check was killed in its pod: {observed}", observed=observed)
     return Fault(cause=_cause(trouble, sight, shared), message=f"{name} is listed and does not compute: {observed}", observed=observed)
 
 
@@ -212,15 +212,15 @@ def _unlike(document: Document, sight: VisibleDevices) -> Fault | None:
 def sample_fault(ran: ProbeResult, *, shared: bool = False) -> Fault | None:
     """What the log of the sample shows, or None where it computed."""
     if ran.trouble:
-        return Fault(cause="", message=f"the pod of the sample gave no answer: {ran.trouble}", observed=ran.trouble)
+        return Fault(message=f"the pod of the sample gave no answer: {ran.trouble}", observed=ran.trouble)
     try:
         log = parse_vector_add(ran.logs.get("probe", ""))
     except Unreadable as error:
-        return Fault(cause="", message=f"the log of the sample could not be read: {error}", observed="no log of vectorAdd")
+        return Fault(message=f"the log of the sample could not be read: {error}", observed="no log of vectorAdd")
     if log.passed:
         return None
     if log.passed is None:
-        return Fault(cause="", message="the log ends before the sample's verdict", observed="no verdict")
+        return Fault(message="the log ends before the sample's verdict", observed="no verdict")
     if "verification failed" in log.error or "FAILED" in log.error:
         message = "the device adds two vectors and gives a wrong sum, without any error"
         return Fault(cause="DeviceComputesWrong", message=message, observed=log.error)
