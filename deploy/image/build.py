@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from fixtures.kubernetes.pod_resources import PROGRAM
 ROOT = Path(__file__).resolve().parents[2]
 UV = ROOT / ".tools" / "bin" / "uv"
 SUITE = "bookworm"
-PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "tzdata", "util-linux")
+PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "tzdata", "util-linux", "dash", "coreutils")
 PYTHON = (3, 11)
 """The Python of the Debian release."""
 
@@ -40,8 +41,10 @@ LEFT_OUT = (
 )
 """Of the root: what a container gets from its runtime, and what nobody reads in it. Copyright files stay."""
 
-PROGRAMS = ("usr/bin/python3", "usr/bin/nsenter")
-"""Programs of the root that stay, by how their paths begin. ``nsenter`` takes an experiment's program into the namespaces of its host."""
+PROGRAMS = re.compile(r"(?:usr/)?bin/(?:python3(?:\.\d+)?|nsenter|sh|dash|id|ls|sleep)")
+"""Programs of the root that stay. ``nsenter`` takes an experiment's program into the namespaces of its host. The scripts of probe pods
+need a shell, ``id``, ``ls`` and ``sleep``; nothing else runs them.
+"""
 
 UNUSED = ("kubernetes/aio/", "bin/")
 """Of the wheels: the client's second half, for asyncio, is 60 MB that nothing here imports. Scripts name the Python that installed them."""
@@ -156,7 +159,7 @@ def base_entries(root: Path) -> Iterator[oci.Entry]:
     """The root without what the container's runtime brings, with the one user that the image has."""
     for entry in oci.entries_of(root):
         program = entry.path.startswith(("bin/", "usr/bin/"))
-        if not f"{entry.path}/".startswith(LEFT_OUT) and (not program or entry.path.startswith(PROGRAMS)):
+        if not f"{entry.path}/".startswith(LEFT_OUT) and (not program or PROGRAMS.fullmatch(entry.path)):
             yield entry
     user = f"root:x:0:0:root:/:/usr/sbin/nologin\n{NAME}:x:{USER}:{USER}::/tmp:/usr/sbin/nologin\n"
     yield oci.Entry(path="etc/passwd", mode=0o644, data=user.encode())
