@@ -64,8 +64,8 @@ COMMANDS = {
     ),
     "show": Command(
         module="conformance.cli.show",
-        about="what is known of a node: may it take work, why not, and who holds its devices. Reads only",
-        examples=("gpu-conformance show node gpu-0 --kubeconfig FILE", "gpu-conformance show node gpu-0 --snapshot dump --json"),
+        about="what is known of a node, pod or device: may it take work, who holds it, why it waits. Reads only",
+        examples=("gpu-conformance show node gpu-0 --kubeconfig FILE", "gpu-conformance show pod team-a/train-0 --snapshot dump --json"),
         details="exit codes: 0 shown, 4 usage or no such name, 10 what was asked for could not be read",
     ),
     "owners": Command(

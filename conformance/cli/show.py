@@ -20,10 +20,13 @@ from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from conformance.devices.known import Known
+from conformance.devices.known_device import known_by_kubelet, known_device, kubelets_devices, names_of_devices
 from conformance.devices.known_node import known_node
+from conformance.dynamic_resources.inventory import SLICES
 from conformance.plugin.opening import OpenTarget, open_target
 from conformance.plugin.options import Options
 from conformance.policy.platforms import chosen_by_marks
+from conformance.req.known_pod import known_pod
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
 from fixtures.model.facts import Fact
@@ -39,8 +42,14 @@ from reports.safe_text import one_line
 
 PROGRAM = "gpu-conformance show"
 INCONCLUSIVE = 10
-READS_OF = {"node": ("OPS-02", "OBS-09", "DRA-01")}
+_BASE = ("OPS-02", "OBS-09", "DRA-01")
+READS_OF = {"node": _BASE, "pod": (*_BASE, "REQ-04", "REQ-12"), "device": _BASE}
 """Requirements that read what the answer rests on, by what is shown."""
+
+WHO_KNOWS = (
+    "The API server knows devices by ResourceSlices of DRA drivers and by kubelets that write allocatedResourcesStatus; device plugins"
+    " publish counts. 'gpu-conformance owners' asks exporters, 'gpu-conformance probe' the driver of a machine"
+)
 
 _WIDTH = 60
 """Columns of a value and of a source: names and UUIDs are never broken, so that they can be copied."""
@@ -54,7 +63,7 @@ class NoSuchName(Exception):
 def options(parser: Parser, _command: str) -> None:
     """Give the parser its arguments."""
     parser.add_argument("kind", choices=list(READS_OF), help="what to show")
-    parser.add_argument("name", metavar="NAME", help="the name of a node")
+    parser.add_argument("name", metavar="NAME", help="a node's name, a pod's NAMESPACE/NAME or NAME, a device's UUID or NODE/INDEX")
     target.add_options(parser)
     parser.add_argument("--snapshot", metavar="PATH", default="", help="a file or folder of 'kubectl get' output instead of a live cluster")
     parser.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="", help="the embedded simulated cluster instead")
@@ -75,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
         return complain(PROGRAM, error)
     try:
         scope = _read(opened, READS_OF[arguments.kind])
-        known = _node(scope, opened, arguments.name)
+        known = _known(scope, opened, arguments.kind, arguments.name)
     except NoSuchName as error:
         return complain(PROGRAM, error)
     except (Inconclusive, NotApplicable) as error:
@@ -115,6 +124,36 @@ def _read(opened: OpenTarget, ids: Iterable[str]) -> Scope:
     return Scope(snapshot, opened.policy)
 
 
+def _known(scope: Scope, opened: OpenTarget, kind: str, name: str) -> Known:
+    if kind == "node":
+        return _node(scope, opened, name)
+    return _pod(scope, name) if kind == "pod" else _device(scope, name)
+
+
+def _pod(scope: Scope, name: str) -> Known:
+    namespace, _, own = name.rpartition("/")
+    found = [pod for pod in scope.snapshot.pods if pod.name == own and namespace in ("", pod.namespace)]
+    if len(found) == 1:
+        return known_pod(scope, found[0])
+    names = {f"{pod.namespace}/{pod.name}": pod for pod in found or scope.snapshot.pods}
+    if found:
+        raise NoSuchName(f"{len(found)} pods have the name {one_line(own, _NAME)!r}: {one_line(listed(in_order(names)), _TEXT)}")
+    raise NoSuchName(_unknown("pod", name, names if namespace else [*names, *(pod.name for pod in names.values())]))
+
+
+def _device(scope: Scope, name: str) -> Known:
+    by_slice = names_of_devices(scope)
+    if name in by_slice:
+        return known_device(scope, *by_slice[name])
+    by_kubelet = kubelets_devices(scope)
+    if name in by_kubelet:
+        return known_by_kubelet(name, by_kubelet[name])
+    if unread := scope.claims.unread(SLICES) if scope.snapshot.listing(SLICES).trouble else "":
+        raise Inconclusive("Forbidden", unread)
+    unknown = _unknown("device", name, [*by_slice, *by_kubelet])
+    raise NoSuchName(f"{unknown}. {WHO_KNOWS}")
+
+
 def _node(scope: Scope, opened: OpenTarget, name: str) -> Known:
     node = scope.snapshot.node_by_name.get(name)
     if node is None:
@@ -131,7 +170,7 @@ def _unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """That nothing has a name, with the nearest names, or some of those that there are."""
     every = list(names)
     near = difflib.get_close_matches(name, every, n=3, cutoff=0.5)
-    others = f"did you mean {listed(near)}?" if near else f"known: {listed(in_order(every), 8)}" if every else f"there is no {kind} at all"
+    others = f"did you mean {listed(near)}?" if near else f"known: {listed(in_order(every), 8)}" if every else f"no {kind} is known"
     return f"no {kind} {one_line(name, _NAME)!r}; {one_line(others, _TEXT)}"
 
 

@@ -20,6 +20,8 @@ from fixtures.kubernetes.quantity import QuantityError
 from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.demand.pod_amounts import add, of_pod, units, written
+from fixtures.model.nodes.holds import HARD
+from fixtures.text.sentences import listed
 
 Amounts = dict[str, Fraction]
 
@@ -90,6 +92,7 @@ class Rooms:
 
     def __init__(self, scope: Scope, now: float) -> None:
         self._scope = scope
+        self._now = now
         self._made: dict[str, Room] = {}
         self._candidates: dict[frozenset[tuple[str, int]], list[Node]] = {}
         self._nodes = [node for node in scope.usable_nodes if not change_under_way(node, scope.policy, now)]
@@ -142,6 +145,29 @@ class Rooms:
                 return []
             placed.append((room, spec, wishes))
         return [room for room, _, _ in placed]
+
+    def refusal(self, node: Node, spec: PodSpec, wishes: Wishes = _NO_WISHES) -> str:
+        """Why :meth:`place` would not put a pod onto a node, as a clause in the same words for like nodes; empty where it would.
+
+        Other pods' places, volumes and host ports are not weighed (:func:`beyond`).
+        """
+        if away := self._scope.why_not_judged(node) or change_under_way(node, self._scope.policy, self._now):
+            return away
+        if not Choice(spec).admits(node):
+            unmet = [f"{key}={value}" for key, value in (spec.node_selector or {}).items() if node.metadata.label.get(key) != value]
+            return f"its nodeSelector wants {listed(unmet, 3)}" if unmet else "its required node affinity excludes it"
+        tolerated = Tolerated(spec.tolerations)
+        if hard := [taint for taint in node.spec.taints if taint.effect in HARD and not tolerated.matches(taint)]:
+            return f"it does not tolerate the taint {listed(hard, 2)}"
+        wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
+        room = self._room(node)
+        if not room.left("pods"):
+            return "no more pods fit onto it"
+        if short := [name for name, amount in wanted.items() if not room.holds({name: amount})]:
+            return f"too little is free of {listed(sorted(short), 3)}"
+        if wishes.requests and chosen(self._scope, room.devices, wishes.requests) is None:
+            return "fewer devices are free than its claims ask for"
+        return ""
 
     def _room(self, node: Node) -> Room:
         if node.name not in self._made:

@@ -91,12 +91,14 @@ def _place(scope: Scope, node: Node) -> Iterator[Fact]:
 
 
 def _resources(scope: Scope, node: Node) -> Iterator[Fact]:
-    """A row for each device resource: what it has, gives, and what pods hold by their requests."""
-    given = scope.device_allocatable(node)
+    """A row for each device resource: what it has, gives, and what pods hold by their requests, where pods were read."""
+    given, pods = scope.device_allocatable(node), scope.snapshot.listing("pods")
+    source = "status.capacity, status.allocatable, requests of bound pods"
     for name, count in scope.device_capacity(node).items():
-        held = scope.held.get(node.name, {}).get(name, 0)
-        value = f"{count} capacity, {given.get(name, 0)} allocatable, {held} held, {scope.free(node, name)} free"
-        yield Fact(about="devices", name=name, value=value, source="status.capacity, status.allocatable, requests of bound pods")
+        held = "held: not known"
+        if pods.collected and not pods.trouble:
+            held = f"{scope.held.get(node.name, {}).get(name, 0)} held, {scope.free(node, name)} free"
+        yield Fact(about="devices", name=name, value=f"{count} capacity, {given.get(name, 0)} allocatable, {held}", source=source)
 
 
 def _published(scope: Scope, node: Node) -> Iterator[Fact]:

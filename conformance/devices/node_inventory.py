@@ -29,8 +29,7 @@ _PodId = tuple[str, str, str]
 
 def published_slices(scope: Scope) -> dict[str, list[PublishedSlice]]:
     """Slices of accelerators by node, in the newest generation of their pools, in order of name."""
-    read = scope.snapshot.listing(CLAIMS).collected and not scope.snapshot.listing(CLAIMS).trouble
-    pods = {(pod.namespace, pod.name, pod.metadata.uid): pod for pod in scope.snapshot.pods} if read else {}
+    pods = _pods(scope)
     published = scope.slices.newest()
     found: dict[str, list[PublishedSlice]] = {}
     for node, drivers in scope.dra_inventory.items():
@@ -44,11 +43,22 @@ def published_slices(scope: Scope) -> dict[str, list[PublishedSlice]]:
                         driver=_short(driver),
                         pool=_short(pool),
                         generation=entry.generation,
-                        devices=[_device(scope, device, pods if read else None) for device in own[:MAX_DEVICES]],
+                        devices=[_device(scope, device, pods) for device in own[:MAX_DEVICES]],
                         left_out=max(len(own) - MAX_DEVICES, 0),
                     )
                     found.setdefault(node, []).append(row)
     return found
+
+
+def device_row(scope: Scope, device: InventoryDevice) -> PublishedDevice:
+    """One device with the claims that hold it."""
+    return _device(scope, device, _pods(scope))
+
+
+def _pods(scope: Scope) -> dict[_PodId, Pod] | None:
+    """Pods of the snapshot; None where claims were not read."""
+    read = scope.snapshot.listing(CLAIMS).collected and not scope.snapshot.listing(CLAIMS).trouble
+    return {(pod.namespace, pod.name, pod.metadata.uid): pod for pod in scope.snapshot.pods} if read else None
 
 
 def _device(scope: Scope, device: InventoryDevice, pods: Mapping[_PodId, Pod] | None) -> PublishedDevice:

@@ -14,6 +14,7 @@ from conformance.obs.page import Page, Part
 from conformance.scope.scope import Scope, requested_amounts
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.devices.given import given_by_kubelet
 from fixtures.text.sentences import in_order, listed
 
 Name = tuple[str, str]
@@ -43,7 +44,7 @@ def held_on(scope: Scope, node: Node, pods: Iterable[Pod], sights: Mapping[Name,
             continue
         name = (pod.namespace, pod.name)
         amounts = {key: units for key, units in scope.devices_of(pod.spec).items() if units}
-        by_status, by_claim = _by_status(scope, pod), claimed.get((pod.namespace, pod.name, pod.metadata.uid), set())
+        by_status, by_claim = given_by_kubelet(pod, scope.is_device), claimed.get((pod.namespace, pod.name, pod.metadata.uid), set())
         by_sight = set((sights or {}).get(name, ()))
         told = {"the pod itself": by_sight, "the kubelet (pod.status)": by_status, "its claim": by_claim}
         said = {who: names for who, names in told.items() if names}
@@ -68,14 +69,6 @@ def _containers(scope: Scope, pod: Pod) -> frozenset[str]:
     every = [*pod.spec.containers, *(pod.spec.init_containers or ())]
     by_resource = {one.name for one in every if requested_amounts(one, scope.is_device)}
     return frozenset(by_resource | {one.name for one in every if one.resources.claims})
-
-
-def _by_status(scope: Scope, pod: Pod) -> set[str]:
-    """UUIDs of devices that the kubelet says it gave the pod's containers: IDs of shared units have ``::n`` behind theirs."""
-    rows = (row for status in pod.status.container_statuses or () for row in mappings(status.allocated_resources_status))
-    own = [row for row in rows if scope.is_device(text_of(row.get("name")))]
-    ids = [text_of(item.get("resourceID")).partition("::")[0] for row in own for item in mappings(row.get("resources"))]
-    return {one for one in ids if one.startswith(("GPU-", "MIG-"))}
 
 
 def _by_claim(scope: Scope, node: Node) -> dict[tuple[str, str, str], set[str]]:

@@ -62,7 +62,7 @@ def completed(path: Path, *words: str, cwd: Path | None = None) -> list[str]:
     ("words", "offered"),
     [
         (["do"], ["docs", "doctor"]),
-        (["comp"], ["completion"]),
+        (["compl"], ["completion"]),
         (["doctor", "--kub"], ["--kubeconfig"]),
         (["doctor", "--simulate", "mig-m"], ["mig-mixed"]),
         (["doctor", "--access", ""], ["dry-run", "hardware", "read", "workload"]),

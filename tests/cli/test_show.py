@@ -104,7 +104,7 @@ def test_a_node_is_answered_in_one_sentence(node: Json, state: str, words: str, 
     assert bool(rows(answer, "against it")) == ("may not" in state or "but" in words)
     assert all(fact["source"] for fact in answer["facts"])
     assert "the snapshot holds no pods" in answer["notRead"], "and what pods hold is not shown as nothing"
-    assert "nvidia.com/gpu" not in rows(answer, "devices")
+    assert rows(answer, "devices")["nvidia.com/gpu"] == "8 capacity, 8 allocatable, held: not known"
 
 
 def test_devices_are_counted_with_who_holds_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,3 +145,121 @@ def test_what_cannot_be_shown_ends_with_its_reason(
     paths = {name: str(tmp_path / name) for name in ("DIR", "EMPTY")}
     assert main(["show", *(paths.get(word, word) for word in words)]) == code
     assert said in capsys.readouterr().err
+
+
+def a_claim(name: str, device: str = "", pod: str = "") -> Json:
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "gpu-0", "device": device}
+    status: Json = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"resource": "pods", "name": pod, "uid": pod}]}
+    wanted = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    return {**of("resource.k8s.io/v1", "ResourceClaim", name, namespace="team-a"), "spec": wanted, "status": status if device else {}}
+
+
+def of(version: str, kind: str, name: str, **meta: str) -> Json:
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-02-01T00:00:00Z", **meta},
+    }
+
+
+TAINT = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule", "timeAdded": "2026-03-01T10:00:00Z"}
+DEVICES: list[Json] = [
+    {"name": "gpu-0", "attributes": {"uuid": {"string": "GPU-aaaa"}, "type": {"string": "gpu"}}},
+    {"name": "gpu-1", "attributes": {"uuid": {"string": "GPU-bbbb"}, "type": {"string": "gpu"}}, "taints": [TAINT]},
+    {"name": "gpu-2", "attributes": {"uuid": {"string": "GPU-cccc"}, "type": {"string": "gpu"}}},
+]
+SLICE = {"driver": "gpu.nvidia.com", "nodeName": "gpu-0", "pool": {"name": "gpu-0", "generation": 1, "resourceSliceCount": 1}}
+CLASS = {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]}
+DRA: list[Json] = [
+    {**of("resource.k8s.io/v1", "ResourceSlice", "slice"), "spec": {**SLICE, "devices": DEVICES}},
+    {**of("resource.k8s.io/v1", "DeviceClass", "gpu.nvidia.com"), "spec": CLASS},
+    a_claim("mine", "gpu-0", "train-0"),
+    a_claim("waiting"),
+]
+ENTRY: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}
+XID = {"key": "nvidia.com/gpu-xid-error", "effect": "NoSchedule"}
+SAID = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}]}
+
+PODS = {
+    "it runs": (a_pod("train-0", "gpu-0", 2), [], "runs", "team-a/train-0 runs on gpu-0 and holds 2 nvidia.com/gpu"),
+    "it has ended": (a_pod("train-0", "gpu-0", status={"phase": "Failed", "reason": "Evicted"}), [], "has ended", "as Failed (Evicted)"),
+    "it does not start": (
+        a_pod("train-0", "gpu-0", status={"phase": "Pending"}),
+        [],
+        "starts",
+        "is bound to gpu-0, holds 1 nvidia.com/gpu",
+    ),
+    "more than a node has": (a_pod("train-0", devices=16), [], "waits", "it asks for 16 nvidia.com/gpu and the largest node has 8"),
+    "not so many are free": (
+        a_pod("train-0", devices=4),
+        [a_pod("other", "gpu-0", 6)],
+        "waits",
+        "nvidia.com/gpu: at most 2 free on a node",
+    ),
+    "a taint": (a_pod("train-0", tolerations=[]), [], "waits", "it does not tolerate the taint nvidia.com/gpu=present:NoSchedule"),
+    "a selector": (a_pod("train-0", nodeSelector={"pool": "b"}), [], "waits", "its own selector or affinity excludes every node"),
+    "a gate": (
+        a_pod("train-0", schedulingGates=[{"name": "acme.example/go"}]),
+        [],
+        "waits",
+        "has waited 3 h behind the scheduling gate acme.example/go",
+    ),
+    "no claim": (
+        a_pod("train-0", devices=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "none"}]),
+        DRA,
+        "waits",
+        "ResourceClaim none does not",
+    ),
+    "no class": (
+        a_pod("train-0", devices=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "waiting"}]),
+        [DRA[0], DRA[3], {**DRA[1], "metadata": {"name": "other"}}],
+        "waits",
+        "DeviceClass gpu.nvidia.com, which does not exist",
+    ),
+    "it holds a claim": (
+        a_pod("train-0", "gpu-0", 0, **ENTRY),
+        DRA,
+        "runs",
+        "holds 1 of gpu.nvidia.com, allocated: gpu.nvidia.com/gpu-0/gpu-0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "others", "state", "words"), PODS.values(), ids=PODS)
+def test_a_pod_is_answered_with_why_it_got_no_device(
+    pod: Json, others: list[Json], state: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not pod["spec"].get("nodeName"):
+        pod = {**pod, "status": {"phase": "Pending", **SAID}}
+    answer = asked(tmp_path, capsys, "pod", "train-0", a_node(), pod, *others)
+    assert (answer["state"], answer["name"]) == (state, "team-a/train-0")
+    assert words in answer["answer"]
+    waits = rows(answer, "why it waits")
+    assert (waits.get("default-scheduler says") == "0/2 nodes are available") == (state == "waits")
+
+
+def test_a_pods_devices_are_named_where_the_cluster_knows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(tmp_path, capsys, "pod", "team-a/train-0", a_node(), a_pod("train-0", "gpu-0", 0, **ENTRY), *DRA)
+    assert rows(answer, "holds") == {"GPU-aaaa": "by its claim"}
+    answer = asked(tmp_path, capsys, "pod", "train-0", a_node(), a_pod("train-0", "gpu-0"))
+    assert "only the kubelet does (PodResources)" in rows(answer, "holds")["which devices"]
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "words"),
+    [
+        ("GPU-aaaa", "held", "GPU-aaaa (gpu-0 of gpu-0) is held: claim team-a/mine for pod train-0"),
+        ("gpu-0/1", "not offered", "no claim gets it: gpu.nvidia.com/xid=79:NoSchedule"),
+        ("gpu-0/gpu-2", "free", "GPU-cccc (gpu-2 of gpu-0) is held by no claim"),
+        ("GPU-dddd", "held", "GPU-dddd is held by team-a/told on gpu-0, says the kubelet"),
+    ],
+)
+def test_a_device_is_answered_with_who_holds_it(
+    name: str, state: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-dddd"}]}
+    told = a_pod("told", "gpu-0", status={"containerStatuses": [{"name": "main", "allocatedResourcesStatus": [row]}]})
+    answer = asked(tmp_path, capsys, "device", name, a_node(), a_pod("train-0", "gpu-0", 0, **ENTRY), told, *DRA)
+    assert answer["state"] == state
+    assert words in answer["answer"]
+    assert rows(answer, "taints") == ({"by its driver": "gpu.nvidia.com/xid=79:NoSchedule"} if name == "gpu-0/1" else {})

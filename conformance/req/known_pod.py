@@ -1,0 +1,215 @@
+"""What is known of one pod: where it is, which devices it holds, and why it got none: by its scheduler's words and by the nodes.
+
+Why a pod waits is what REQ-04 and REQ-12 find of it; the rows by nodes rest on the same arithmetic (:class:`Rooms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from conformance.devices.claim_fit import wishes_of
+from conformance.devices.fitting import Rooms, beyond, requests_of
+from conformance.devices.known import Known, gathered
+from conformance.devices.known_device import uuids_by_claim
+from conformance.devices.known_node import placed_since
+from conformance.devices.products import product_of
+from conformance.dynamic_resources.claims import results_of
+from conformance.probes.pod_state import why_not_running
+from conformance.req.checks import check_can_be_offered
+from conformance.req.pending_groups import pending_groups
+from conformance.req.waiting import check_waiting
+from conformance.scope.node_affinity import too_long
+from conformance.scope.pod_events import quoted, unread_events
+from conformance.scope.reserved_devices import as_reserved
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.kubernetes.times import moment
+from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.devices.given import given_by_kubelet
+from fixtures.model.facts import Fact
+from fixtures.model.since import UNKNOWN, Since, said
+from fixtures.text.ages import duration
+from fixtures.text.sentences import in_order, listed
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+
+_WAITS = "why it waits"
+_REFUSALS = (Outcome.BAD, Outcome.UNDECIDED)
+_BY_NODES = "status.allocatable, labels and taints of nodes, requests of bound pods"
+_RESOURCES = "spec.containers[].resources"
+
+
+def known_pod(scope: Scope, pod: Pod) -> Known:
+    """Everything that is known of a pod."""
+    waits = not pod.spec.node_name and not pod.finished
+    found, trouble = _findings(scope, pod) if waits else ({}, ())
+    parts = [partial(_itself, pod), partial(_asked, scope, pod), partial(_claims, scope, pod), partial(_held, scope, pod)]
+    if waits:
+        parts += [partial(_said, scope, pod), partial(_found, found), partial(_by_nodes, scope, pod)]
+    facts, unread = gathered(*parts)
+    state, answer = _answer(scope, pod, facts, found)
+    events = unread_events(scope.snapshot) if waits else ""
+    every = tuple(dict.fromkeys(filter(None, (*unread, *trouble, events))))
+    return Known(kind="Pod", name=f"{pod.namespace}/{pod.name}", state=state, answer=answer, facts=facts, unread=every)
+
+
+def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Finding]) -> tuple[str, str]:
+    name, status = f"{pod.namespace}/{pod.name}", pod.status
+    holds = listed((fact.value.replace("; ", ", ") for fact in facts if fact.about == "asks for"), 3) or "no devices"
+    leaving = " and is being deleted" if pod.metadata.deletion_timestamp else ""
+    if pod.finished:
+        why = f" ({said(f'{status.reason} {status.message}'.strip(), 200)})" if status.reason or status.message else ""
+        return "has ended", f"{name} has ended as {status.phase}{why} and holds nothing any more"
+    if pod.spec.node_name:
+        if status.phase == "Running":
+            return "runs", f"{name} runs on {pod.spec.node_name}{leaving} and holds {holds}"
+        return "starts", f"{name} is bound to {pod.spec.node_name}{leaving}, holds {holds} and does not run: {quoted(why_not_running(pod))}"
+    created = moment(pod.metadata.creation_timestamp)
+    age = f" {duration(scope.snapshot.taken_at - created)}" if created is not None else ""
+    if gates := [said(text_of(gate.get("name")), 80) for gate in pod.spec.scheduling_gates or ()]:
+        own = found.get("REQ-12")
+        why = own.message if own is not None and own.message else "no scheduler looks at it before"
+        return "waits", f"{name} has waited{age} behind the scheduling gate {listed(gates, 3)}: {why}"
+    wishes = wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    bad = next((one.message for one in found.values() if one.outcome is Outcome.BAD), "")
+    by_nodes = [f"{fact.name}: {fact.value}" for fact in facts if fact.about == _WAITS and fact.source == _BY_NODES]
+    scheduler = next((fact.value for fact in facts if fact.about == _WAITS and fact.name.endswith(" says")), "")
+    why = bad or wishes.beyond or listed(by_nodes, 3) or scheduler or "nothing says why"
+    return "waits", f"{name} has waited{age} for a node{leaving}: {why}"
+
+
+def _itself(pod: Pod) -> Iterator[Fact]:
+    yield Fact(about="pod", name="phase", value=pod.status.phase or "not known", source="status.phase")
+    created = pod.metadata.creation_timestamp or "not known"
+    yield Fact(about="pod", name="created", value=created, source="metadata.creationTimestamp", since=Since(latest=moment(created)))
+    if owner := pod.controller:
+        yield Fact(about="pod", name="owner", value=f"{owner.kind} {owner.name}", source="metadata.ownerReferences")
+    if pod.spec.node_name:
+        yield Fact(about="pod", name="node", value=pod.spec.node_name, source="spec.nodeName", since=placed_since(pod))
+    if pod.status.nominated_node_name:
+        yield Fact(about="pod", name="nominated node", value=pod.status.nominated_node_name, source="status.nominatedNodeName")
+    scheduler = pod.spec.scheduler_name or "default-scheduler"
+    yield Fact(about="pod", name="scheduler", value=scheduler, source="spec.schedulerName")
+    if pod.spec.priority:
+        yield Fact(about="pod", name="priority", value=str(pod.spec.priority), source="spec.priority")
+    for gate in pod.spec.scheduling_gates or ():
+        yield Fact(about="pod", name="scheduling gate", value=said(text_of(gate.get("name")), 120), source="spec.schedulingGates")
+
+
+def _asked(scope: Scope, pod: Pod) -> Iterator[Fact]:
+    """A row for each extended resource, as the scheduler counts it."""
+    for name, amount in sorted(requests_of(pod.spec).items()):
+        if "/" in name or scope.is_device(name):
+            yield Fact(about="asks for", name=name, value=f"{amount} {name}", source=_RESOURCES)
+
+
+def _claims(scope: Scope, pod: Pod) -> Iterator[Fact]:
+    """A row for each claim: what it asks for and what it was allocated."""
+    made = pod.status.resource_claim_statuses or ()
+    for entry in pod.spec.resource_claims or ():
+        asked = scope.claims.spec_of(entry, pod.namespace, made)
+        claim = scope.claims.claim_behind(entry, pod.namespace, made)
+        yield _claim(scope, text_of(entry.get("name")), asked, claim, pod.namespace)
+    if name := text_of(mapping(pod.status.extended_resource_claim_status).get("resourceClaimName")):
+        claim = scope.claims.claim(pod.namespace, name)
+        asked = mapping(claim, "spec") if claim else scope.claims.unread("resource.k8s.io/resourceclaims") or "the claim does not exist"
+        yield _claim(scope, "extended resources", asked, claim, pod.namespace)
+
+
+def _claim(scope: Scope, name: str, asked: Json | str, claim: Json | None, namespace: str) -> Fact:
+    ways = [] if isinstance(asked, str) else [ways[0] for ways in scope.claims.ways_of(asked) if ways]
+    wants = asked if isinstance(asked, str) else listed((f"{one.count or 'all'} of {one.device_class}" for one in ways), 4)
+    meta = mapping(claim, "metadata")
+    given = ["/".join(text_of(result.get(key)) for key in ("driver", "pool", "device")) for result in results_of(claim)] if claim else []
+    state = f"allocated: {listed(given, 8)}" if given else "not allocated" if claim else "no ResourceClaim yet"
+    source = f"ResourceClaim {namespace}/{text_of(meta.get('name'))}" if claim else "spec.resourceClaims"
+    at = moment(mapping(claim, "status", "allocation").get("allocationTimestamp"))
+    since = Since(latest=at, source="status.allocation.allocationTimestamp") if at is not None else UNKNOWN
+    return Fact(about="asks for", name=f"claim {said(name, 80)}", value=f"{wants}; {state}", source=source, since=since)
+
+
+def _held(scope: Scope, pod: Pod) -> Iterator[Fact]:
+    """Which devices it has, by UUID, as far as the API server knows them."""
+    if pod.finished or not pod.spec.node_name or not scope.device_demand_of(pod).devices:
+        return
+    by_claim = uuids_by_claim(scope, pod)
+    for uuid, source in sorted(by_claim.items()):
+        yield Fact(about="holds", name=uuid, value="by its claim", source=source)
+    by_kubelet = given_by_kubelet(pod, scope.is_device)
+    for uuid in in_order(by_kubelet - by_claim.keys()):
+        yield Fact(about="holds", name=uuid, value="by its kubelet", source="status.containerStatuses[].allocatedResourcesStatus")
+    if not by_claim and not by_kubelet:
+        words = f"the API server does not know: only the kubelet does (PodResources); gpu-conformance owners --node {pod.spec.node_name}"
+        yield Fact(about="holds", name="which devices", value=words, source="status.containerStatuses[].allocatedResourcesStatus: nothing")
+
+
+def _said(scope: Scope, pod: Pod) -> Iterator[Fact]:
+    """What its scheduler says: the condition, and the newest warning that is no repetition of it."""
+    who = f"{pod.spec.scheduler_name or 'default-scheduler'} says"
+    condition, texts = pod.condition("PodScheduled"), set()
+    if condition is not None and condition.status == "False" and condition.message:
+        since = Since(latest=moment(condition.last_transition_time), source="lastTransitionTime")
+        texts.add(condition.message)
+        yield Fact(about=_WAITS, name=who, value=quoted(condition.message), source="condition PodScheduled", since=since)
+    for event in scope.pod_events.of(pod)[:1]:
+        if event.text not in texts:
+            reporter = f"{said(event.reporter, 60) or 'an event'} says"
+            yield Fact(
+                about=_WAITS, name=reporter, value=quoted(event.text), source=f"event {said(event.reason, 60)}", since=_last(event.last)
+            )
+
+
+def _last(text: str) -> Since:
+    return Since(latest=moment(text), source="lastTimestamp")
+
+
+def _findings(scope: Scope, pod: Pod) -> tuple[dict[str, Finding], tuple[str, ...]]:
+    """What REQ-04 and REQ-12 find of a pod, or of the group that must be placed with it; and why one of them is not known."""
+    found: dict[str, Finding] = {}
+    trouble: list[str] = []
+
+    def offered() -> Iterator[Finding]:
+        return (one for one in check_can_be_offered(scope) if one.subject == subject(pod))
+
+    def waiting() -> Iterator[Finding]:
+        own = next((group.subject for group in pending_groups(scope) if any(one.metadata is pod.metadata for one in group.pods)), None)
+        return (one for one in check_waiting(scope, scope.snapshot.taken_at) if one.subject == own)
+
+    for id_, check in (("REQ-04", offered), ("REQ-12", waiting)):
+        try:
+            findings = list(check())
+        except (Inconclusive, NotApplicable) as error:
+            trouble.append(f"{id_}: {error.message}")
+            continue
+        if one := next((one for one in findings if one.outcome in _REFUSALS), next(iter(findings), None)):
+            found[id_] = one
+    return found, tuple(trouble)
+
+
+def _found(found: dict[str, Finding]) -> Iterator[Fact]:
+    for id_, one in found.items():
+        value = one.message or f"nothing is wrong: {one.observed}"
+        yield Fact(about=_WAITS, name=f"by {id_}", value=value, source=one.source)
+
+
+def _by_nodes(scope: Scope, pod: Pod) -> Iterator[Fact]:
+    """A row for each reason that keeps it from nodes of one product, and one for what is not weighed here."""
+    pod = as_reserved(pod)
+    if long := too_long(pod.spec):
+        yield Fact(about=_WAITS, name="nodes", value=long, source="spec.affinity")
+        return
+    wishes = wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    if wishes.beyond:
+        yield Fact(about=_WAITS, name="its claims", value=wishes.beyond, source="spec.resourceClaims, DeviceClasses")
+    wanted = [name for name, count in scope.devices_of(pod.spec).items() if count]
+    rooms = Rooms(scope, scope.snapshot.taken_at)
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in scope.accelerator_nodes if wanted or wishes.requests else scope.snapshot.nodes:
+        groups.setdefault((product_of(scope, node), rooms.refusal(node, pod.spec, wishes)), []).append(node)
+    for (product, refusal), nodes in sorted(groups.items()):
+        free = [f"{name}: at most {max(scope.free(node, name) for node in nodes)} free on a node" for name in wanted if name in refusal]
+        value = "; ".join([refusal or "it fits there now", *free])
+        words = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} of {said(product, 60)}"
+        yield Fact(about=_WAITS, name=words, value=value, source=_BY_NODES)
+    if others := beyond(pod.spec):
+        yield Fact(about=_WAITS, name="not weighed", value=f"only its scheduler can weigh {listed(others)}", source="spec")
