@@ -24,8 +24,8 @@ MAX_NAMES = 40
 
 _CODE = re.compile(r"`([^`\n]{1,500})`")
 _PLACE = re.compile(r"\b(NODE|NAMESPACE|NAME|POD|KIND)\b|v1\.NN\b")
-_PLAIN = re.compile(r"kubectl [^;|&$<>()\\!#]+")
-"""What is offered with names in it: one command of kubectl, without anything that a shell reads as more than words and quotes."""
+_PLAIN = re.compile(r"(?:kubectl|gpu-conformance show) [^;|&$<>()\\!#]+")
+"""What is offered with names in it: one command that reads or changes objects, without anything that a shell reads as more than words."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
@@ -39,7 +39,7 @@ _SHORT = {"VolcanoJob": "vcjob", "Queue": "queue.scheduling.volcano.sh"}
 
 _NAMESPACE = "-n NAMESPACE "
 
-_ONE_BY_ONE = re.compile(r" drain |jsonpath=")
+_ONE_BY_ONE = re.compile(r" drain |jsonpath=|^gpu-conformance ")
 """kubectl takes several nodes, but draining all at once empties a pool, and a path into one object finds nothing in a list."""
 
 _SHORT_OF = {"ds": "daemonset", "deploy": "deployment", "sts": "statefulset"}
@@ -95,7 +95,7 @@ def _filled(report: Report, templates: Iterable[str], subjects: Iterable[Subject
 
 
 def _is_plain(command: str) -> bool:
-    """Whether a shell reads it as one command of kubectl with all its quotes closed."""
+    """Whether a shell reads it as one command that may be offered, with all its quotes closed."""
     try:
         return bool(_PLAIN.fullmatch(command) and shlex.split(command))
     except ValueError:

@@ -3,6 +3,7 @@
 import ast
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -116,7 +117,10 @@ def _tried(folder: Path, name: str, offered: list[tuple[str, str]]) -> Iterator[
     """What is wrong with commands: they are refused, or what they were offered for is as before."""
     with served(folder, judged(load_defect(name).scenario, name).objects) as (_, store):
         for code, line in offered:
-            command = [str(KUBECTL), "--kubeconfig", str(folder / "kubeconfig"), *shlex.split(line)[1:]]
+            program, *words = shlex.split(line.replace("FILE", shlex.quote(str(folder / "kubeconfig"))))
+            command = [str(KUBECTL), "--kubeconfig", str(folder / "kubeconfig"), *words]
+            if program != "kubectl":
+                command = [sys.executable, "-m", "conformance.cli.main", *words]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
             if done.returncode and not _has_no_such_thing(done.stderr):
                 yield f"{name}: {line}: {done.stderr[:300]}"

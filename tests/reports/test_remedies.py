@@ -50,6 +50,14 @@ def test_a_command_that_takes_one_object_is_written_for_each() -> None:
         "kubectl -n team-a describe pod train-0",
         "kubectl -n team-b describe pod train-1",
     ]
+    assert lines("gpu-conformance show pod NAMESPACE/POD --kubeconfig FILE", *pods) == [
+        "gpu-conformance show pod team-a/train-0 --kubeconfig FILE",
+        "gpu-conformance show pod team-b/train-1 --kubeconfig FILE",
+    ]
+    assert lines("gpu-conformance show node NODE --kubeconfig FILE", bad("gpu-0"), bad("gpu-1")) == [
+        "gpu-conformance show node gpu-0 --kubeconfig FILE",
+        "gpu-conformance show node gpu-1 --kubeconfig FILE",
+    ]
     assert lines("kubectl delete pod --field-selector spec.nodeName=NODE", bad("gpu-0"), bad("gpu-1")) == [
         "kubectl delete pod --field-selector spec.nodeName=gpu-0",
         "kubectl delete pod --field-selector spec.nodeName=gpu-1",

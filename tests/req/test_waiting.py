@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.devices.fitting import requests_of
+from conformance.devices.fitting import Rooms, requests_of
 from conformance.req.asked_again import MAX_ASKED, asked_again
 from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
@@ -98,7 +98,17 @@ def test_a_pod_that_wants_a_part_of_a_device_waits_for_a_whole_one(
 def test_a_pod_that_fits_nowhere_waits_rightly(pod: dict[str, Any], node: dict[str, Any]) -> None:
     asks = a_waiting_pod(**pod)
     asks.spec.containers[0].resources.requests = {**(asks.spec.containers[0].resources.requests or {}), "cpu": "1"}
-    assert outcome(asks, holders(6), nodes=[aged(a_node(**node))]) is Outcome.OK
+    place = aged(a_node(**node))
+    assert outcome(asks, holders(6), nodes=[place]) is Outcome.OK
+    assert Rooms(scope(asks, holders(6), nodes=[place]), NOW).refusal(place, asks.spec), "and it is known why"
+
+
+def test_a_node_that_would_take_a_pod_refuses_it_for_no_reason() -> None:
+    found = scope(asks := a_waiting_pod(devices=2), holders(6))
+    rooms, (place,) = Rooms(found, NOW), found.snapshot.nodes
+    assert rooms.refusal(place, asks.spec) == ""
+    assert rooms.place(asks.spec) is not None
+    assert rooms.refusal(place, asks.spec) == "too little is free of nvidia.com/gpu"
 
 
 def test_of_a_queue_only_as_many_are_named_as_could_run() -> None:
