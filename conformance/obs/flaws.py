@@ -30,9 +30,9 @@ class Flaw(msgspec.Struct, frozen=True):
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the cluster says of a node, against which its exporter's page is read. None: it does not say.
 
-    ``counts`` are whole devices with who says so, ``instances`` MIG instances by profile (an empty name where the plugin does not tell
-    profiles apart), ``devices`` UUIDs of whole devices that a DRA driver publishes, with their PCI address or "". ``elsewhere``: UUIDs
-    on pages of other nodes, with the node. ``memory_mib`` is that of one whole device.
+    ``others`` are names of accelerator nodes, its own too. ``counts`` are whole devices with who says so, ``instances`` MIG instances by
+    profile, ``devices`` UUIDs of whole devices that a DRA driver publishes, with their PCI address or "". ``elsewhere``: UUIDs on pages
+    of other nodes, with the node. ``memory_mib`` is that of one whole device.
     """
 
     name: str
@@ -75,7 +75,7 @@ def _identities(page: Page, node: NodeFacts) -> Iterator[Flaw]:
         published = (node.devices or {}).get(part.uuid, "")
         if published and part.pci and _pci(part.pci) != _pci(published):
             yield Flaw("DevicesMixedUp", f"{part} is shown at PCI address {part.pci}, and its driver publishes it at {published}")
-        if part.host in node.others:
+        if part.host != node.name and part.host in node.others:
             yield Flaw("DeviceOfOtherNode", f"{part} is labelled with the node {part.host}, and this page is of {node.name}")
         elif part.uuid in node.elsewhere:
             yield Flaw("DeviceOfOtherNode", f"{part} is on the page of {node.elsewhere[part.uuid]} too")
@@ -107,8 +107,6 @@ def _instances(page: Page, node: NodeFacts) -> Iterator[Flaw]:
     if node.instances is None or node.vgpu or not page.kind.of_instance:
         return
     shown = Counter(part.profile for part in page.parts if part.instance)
-    if "" in node.instances:
-        shown = Counter({"": sum(shown.values())})
     for profile, offered in sorted(node.instances.items()):
         if shown[profile] < offered:
             others = listed(f"{count} of {other}" for other, count in sorted(shown.items()) if other not in node.instances)

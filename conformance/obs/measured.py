@@ -37,7 +37,7 @@ def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments) -> 
         if one is None or one.page is None:
             yield _silent(scope, node, scraper.exporters.get(node.name), one, pages)
             continue
-        found = flaws(one.page, facts_of(scope, node, places), scope.policy.metrics.families)
+        found = flaws(one.page, facts_of(scope, node, one.page, places), scope.policy.metrics.families)
         if (told := documents.by_node.get(node.name)) is not None:
             found += [flaw for flaw in against_driver(one.page, (device for _, device in told.devices())) if flaw not in found]
         if found and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):

@@ -9,7 +9,7 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import number, physical_counts
 from conformance.dynamic_resources.inventory import DriverInventory
 from conformance.obs.flaws import NodeFacts
-from conformance.obs.page import Kind, kinds
+from conformance.obs.page import Kind, Page, kinds
 from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
@@ -36,8 +36,8 @@ def exporter_of(scope: Scope, node: Node) -> Kind | str:
     return f"no exporter of {', '.join([*names, *drivers][:3]) or 'its devices'} is known to the suite"
 
 
-def facts_of(scope: Scope, node: Node, places: Mapping[str, Sequence[str]]) -> NodeFacts:
-    """What is said of a node. ``places`` are the nodes on whose pages a UUID is."""
+def facts_of(scope: Scope, node: Node, page: Page, places: Mapping[str, Sequence[str]]) -> NodeFacts:
+    """What is said of a node with a page. ``places`` are the nodes on whose pages a UUID is."""
     view, inventory = view_of(scope, node), scope.dra_inventory.get(node.name, [])
     counts = [(one.devices, one.source) for one in physical_counts(node, view, scope.policy, inventory, slices=False)]
     if view.strategy == "none" and view.gpu.factor == 1 and (units := view.capacity.get(GPU)):
@@ -48,14 +48,18 @@ def facts_of(scope: Scope, node: Node, places: Mapping[str, Sequence[str]]) -> N
     whole = view.strategy != "single" and view.gpu.factor == 1 and not view.gpu.product.mig_profile
     return NodeFacts(
         name=node.name,
-        others=frozenset(other.name for other in scope.accelerator_nodes if other.name != node.name),
+        others=scope.once(_names),
         counts=tuple(counts),
         instances=instances_of(view),
         devices=devices or None,
-        elsewhere={uuid: other for uuid, nodes in places.items() if node.name in nodes for other in nodes if other != node.name},
+        elsewhere={uuid: other for uuid in page.devices for other in places.get(uuid, ()) if other != node.name},
         memory_mib=number(node.metadata.label.get("nvidia.com/gpu.memory")) if whole else None,
         vgpu=view.vgpu,
     )
+
+
+def _names(scope: Scope) -> frozenset[str]:
+    return frozenset(node.name for node in scope.accelerator_nodes)
 
 
 def instances_of(view: NodeAdvertisement) -> dict[str, int] | None:
