@@ -1,6 +1,6 @@
 """``gpu-conformance show node|pod|device NAME``: what is known of one object, from which field and since when. Reads only.
 
-Exit codes: 0 shown, 4 usage or no such name, 10 what was asked for could not be read.
+Exit codes: 0 shown, 4 usage or no such name, 10 what was asked for could not be read, 3 internal error.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from reports.phrases import banner
 from reports.safe_text import one_line
 
 PROGRAM = "gpu-conformance show"
-INCONCLUSIVE = 10
+INTERNAL_ERROR, INCONCLUSIVE = 3, 10
 _BASE = ("OPS-02", "OBS-09", "DRA-01")
-READS_OF = {"node": _BASE, "pod": (*_BASE, "REQ-04", "REQ-12"), "device": _BASE}
+READS_OF = {"node": _BASE, "pod": (*_BASE, "REQ-04", "REQ-06", "REQ-12"), "device": _BASE}
 """Requirements that read what the answer rests on, by what is shown."""
 
 WHO_KNOWS = (
@@ -82,6 +82,9 @@ def main(argv: Sequence[str]) -> int:
         opened = open_target(_options(arguments), "show")
     except pytest.UsageError as error:
         return complain(PROGRAM, error)
+    except pytest.exit.Exception as error:  # the simulated cluster did not start
+        complain(PROGRAM, error)
+        return INTERNAL_ERROR
     try:
         scope = _read(opened, READS_OF[arguments.kind])
         known = _known(scope, opened, arguments.kind, arguments.name)

@@ -10,7 +10,7 @@ from functools import partial
 
 from conformance.devices.claimable import free_devices
 from conformance.devices.known import Known, gathered
-from conformance.devices.known_node import claim_words, work_of
+from conformance.devices.known_node import claim_words, placed_since, work_of
 from conformance.devices.node_inventory import device_row
 from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.scope.scope import Scope
@@ -21,7 +21,7 @@ from fixtures.model.devices.given import given_by_kubelet
 from fixtures.model.facts import Fact
 from fixtures.model.since import UNKNOWN, Since
 from fixtures.text.sentences import listed
-from fixtures.verdict.record import PublishedDevice
+from fixtures.verdict.record import DeviceClaim, PublishedDevice
 
 
 def uuids_by_claim(scope: Scope, pod: Pod) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _holders(scope: Scope, row: PublishedDevice) -> Iterator[Fact]:
     for claim in row.claims or ():
         body = scope.claims.claim(claim.namespace, claim.name)
         at = moment(mapping(body, "status", "allocation").get("allocationTimestamp"))
-        since = Since(latest=at, source="status.allocation.allocationTimestamp") if at is not None else UNKNOWN
+        since = Since(latest=at, source="status.allocation.allocationTimestamp") if at is not None else _bound(scope, claim)
         owner = f", of {claim.owner}" if claim.owner else ""
         yield Fact(
             about="holders",
@@ -127,6 +127,13 @@ def _holders(scope: Scope, row: PublishedDevice) -> Iterator[Fact]:
             source="ResourceClaim status.allocation, status.reservedFor",
             since=since,
         )
+
+
+def _bound(scope: Scope, claim: DeviceClaim) -> Since:
+    """When the first of a claim's pods was bound to its node: kubelets prepare no claim before."""
+    times = [placed_since(pod) for pod in scope.snapshot.pods if pod.namespace == claim.namespace and pod.name in claim.used_by]
+    known = [one for one in times if one.latest is not None]
+    return min(known, key=lambda one: one.latest or 0.0, default=UNKNOWN)
 
 
 def _node(scope: Scope, name: str) -> Iterator[Fact]:

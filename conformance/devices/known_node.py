@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from conformance.devices.claimable import free_devices
 from conformance.devices.known import Known, gathered
 from conformance.devices.node_inventory import published_slices
 from conformance.devices.products import pools, product_label, product_of
+from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.agents import agents, full_name, is_ready
+from conformance.scope.node_changes import joining, rebooting
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
@@ -59,12 +62,28 @@ def _answer(scope: Scope, work: NodeWork, virtual: str) -> tuple[str, str]:
     against = [one for one in work.obstacles if one.why not in _WORKS_ON]
     words = listed((_clause(one, now) for one in against or work.obstacles), 3)
     also = f"; it is a {virtual}" if virtual else ""
-    if not work.obstacles:
-        return "may take work", f"{name} may take work{also}"
     if not against:
-        return "may take work", f"{name} may take work, but it {words}{also}"
+        but = f", but it {words}" if words else ""
+        return "may take work", f"{name} may take work{but}{also}{_free(scope, work.node)}"
     places = not any(one.why in _KEEPS_PODS_AWAY for one in against)
     return "may not take work", f"{name} may not take work: {words}{also}" + ("; schedulers still place pods on it" if places else "")
+
+
+def _free(scope: Scope, node: Node) -> str:
+    """``: 5 of 8 nvidia.com/gpu are free``, or empty where there are no devices or it is not known who holds them."""
+    words = []
+    if not _unread(scope, "pods"):
+        words += [f"{scope.free(node, name)} of {count} {name}" for name, count in scope.device_capacity(node).items() if count]
+    if not scope.claims.unread(CLAIMS):
+        words += [
+            f"{len(free_devices(scope, item))} of {len(item.devices)} {item.driver}" for item in scope.dra_inventory.get(node.name, ())
+        ]
+    return f"; free: {listed(words)}" if words else ""
+
+
+def _unread(scope: Scope, key: str) -> bool:
+    listing = scope.snapshot.listing(key)
+    return bool(listing.trouble) or not listing.collected
 
 
 def _clause(one: Obstacle, now: float) -> str:
@@ -77,7 +96,10 @@ def _clause(one: Obstacle, now: float) -> str:
 
 
 def _place(scope: Scope, node: Node) -> Iterator[Fact]:
-    """What machine it is: its product and the nodes of the same."""
+    """What is under way on it, and what machine it is: its product and the nodes of the same."""
+    policy, now = scope.policy, scope.snapshot.taken_at
+    if young := joining(node, policy, now) or rebooting(node, policy, now):
+        yield Fact(about="node", name="under way", value=young, source="metadata.creationTimestamp, status.conditions[Ready]")
     if node.name not in scope.sources:
         yield Fact(about="devices", name="accelerators", value="nothing names any", source="capacity, labels, ResourceSlices, policy")
         return
@@ -92,17 +114,18 @@ def _place(scope: Scope, node: Node) -> Iterator[Fact]:
 
 def _resources(scope: Scope, node: Node) -> Iterator[Fact]:
     """A row for each device resource: what it has, gives, and what pods hold by their requests, where pods were read."""
-    given, pods = scope.device_allocatable(node), scope.snapshot.listing("pods")
+    given = scope.device_allocatable(node)
     source = "status.capacity, status.allocatable, requests of bound pods"
     for name, count in scope.device_capacity(node).items():
         held = "held: not known"
-        if pods.collected and not pods.trouble:
+        if not _unread(scope, "pods"):
             held = f"{scope.held.get(node.name, {}).get(name, 0)} held, {scope.free(node, name)} free"
         yield Fact(about="devices", name=name, value=f"{count} capacity, {given.get(name, 0)} allocatable, {held}", source=source)
 
 
 def _published(scope: Scope, node: Node) -> Iterator[Fact]:
     """A row for each DRA pool, and for each of its devices that a claim holds or a taint keeps from claims."""
+    scope.snapshot.items(SLICES)  # raises where they were not read
     unread = scope.claims.unread(CLAIMS)
     for item in scope.dra_drivers.get(node.name, ()):
         held = f"not known ({unread})" if unread else str(sum(device.id in scope.claims.holders for device in item.devices))

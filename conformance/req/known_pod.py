@@ -43,7 +43,13 @@ def known_pod(scope: Scope, pod: Pod) -> Known:
     """Everything that is known of a pod."""
     waits = not pod.spec.node_name and not pod.finished
     found, trouble = _findings(scope, pod) if waits else ({}, ())
-    parts = [partial(_itself, pod), partial(_asked, scope, pod), partial(_claims, scope, pod), partial(_held, scope, pod)]
+    parts = [
+        partial(_itself, pod),
+        partial(_asked, scope, pod),
+        partial(_claims, scope, pod),
+        partial(_quotas, scope, pod),
+        partial(_held, scope, pod),
+    ]
     if waits:
         parts += [partial(_said, scope, pod), partial(_found, found), partial(_by_nodes, scope, pod)]
     facts, unread = gathered(*parts)
@@ -101,6 +107,16 @@ def _asked(scope: Scope, pod: Pod) -> Iterator[Fact]:
     for name, amount in sorted(requests_of(pod.spec).items()):
         if "/" in name or scope.is_device(name):
             yield Fact(about="asks for", name=name, value=f"{amount} {name}", source=_RESOURCES)
+
+
+def _quotas(scope: Scope, pod: Pod) -> Iterator[Fact]:
+    """A row for each amount of a device that a quota of its namespace limits."""
+    for quota in scope.snapshot.quotas:
+        hard, used = mapping(quota.status, "hard"), mapping(quota.status, "used")
+        for key in sorted(hard) if quota.namespace == pod.namespace else ():
+            if scope.names_device(key.removeprefix("requests.")):
+                value = f"{text_of(used.get(key)) or 'not known'} used of {text_of(hard[key])}"
+                yield Fact(about="quota", name=said(key, 120), value=value, source=f"ResourceQuota {quota.name} status")
 
 
 def _claims(scope: Scope, pod: Pod) -> Iterator[Fact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from conformance.cli.main import main
 from fixtures.kubernetes.models import Json
 from tests.builders import H100
+from tests.simulated import simulated
 
 HEARTBEAT = "2026-03-01T11:55:00Z"
 """The snapshot counts as taken five minutes later: at noon."""
@@ -107,14 +109,21 @@ def test_a_node_is_answered_in_one_sentence(node: Json, state: str, words: str, 
     assert rows(answer, "devices")["nvidia.com/gpu"] == "8 capacity, 8 allocatable, held: not known"
 
 
-def test_devices_are_counted_with_who_holds_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = asked(tmp_path, capsys, "node", "gpu-0", a_node(), a_node("gpu-1"), a_pod("train-0", "gpu-0", 3), a_pod("other", "gpu-1", 8))
-    assert rows(answer, "devices")["nvidia.com/gpu"] == "8 capacity, 8 allocatable, 3 held, 5 free"
-    assert rows(answer, "pods") == {"team-a/train-0": "holds 3 nvidia.com/gpu"}
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
+def test_devices_are_counted_with_who_holds_them(resource: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = a_node()
+    node["status"]["capacity"] = node["status"]["allocatable"] = {"cpu": "64", "pods": "110", resource: "8"}
+    held, other = (a_pod(name, f"gpu-{at}", 3, resource=resource) for at, name in enumerate(("train-0", "other")))
+    answer = asked(tmp_path, capsys, "node", "gpu-0", node, a_node("gpu-1"), held, other)
+    assert answer["answer"] == f"gpu-0 may take work; free: 5 of 8 {resource}"
+    assert rows(answer, "devices")[resource] == "8 capacity, 8 allocatable, 3 held, 5 free"
+    assert rows(answer, "pods") == {"team-a/train-0": f"holds 3 {resource}"}
 
 
-def a_pod(name: str, node: str = "", devices: int = 1, *, status: Json | None = None, **spec: Any) -> Json:
-    amounts = {"nvidia.com/gpu": str(devices)}
+def a_pod(
+    name: str, node: str = "", devices: int = 1, *, resource: str = "nvidia.com/gpu", status: Json | None = None, **spec: Any
+) -> Json:
+    amounts = {resource: str(devices)}
     containers = [{"name": "main", "image": "a", "resources": {"limits": amounts, "requests": amounts}}]
     own = {"containers": containers, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}], **spec}
     return {
@@ -241,7 +250,9 @@ def test_a_pod_is_answered_with_why_it_got_no_device(
 def test_a_pods_devices_are_named_where_the_cluster_knows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = asked(tmp_path, capsys, "pod", "team-a/train-0", a_node(), a_pod("train-0", "gpu-0", 0, **ENTRY), *DRA)
     assert rows(answer, "holds") == {"GPU-aaaa": "by its claim"}
-    answer = asked(tmp_path, capsys, "pod", "train-0", a_node(), a_pod("train-0", "gpu-0"))
+    quota = {**of("v1", "ResourceQuota", "gpus", namespace="team-a"), "status": {"hard": {"requests.nvidia.com/gpu": "8"}}}
+    answer = asked(tmp_path, capsys, "pod", "train-0", a_node(), a_pod("train-0", "gpu-0"), quota)
+    assert rows(answer, "quota") == {"requests.nvidia.com/gpu": "not known used of 8"}
     assert "only the kubelet does (PodResources)" in rows(answer, "holds")["which devices"]
 
 
@@ -263,3 +274,19 @@ def test_a_device_is_answered_with_who_holds_it(
     assert answer["state"] == state
     assert words in answer["answer"]
     assert rows(answer, "taints") == ({"by its driver": "gpu.nvidia.com/xid=79:NoSchedule"} if name == "gpu-0/1" else {})
+
+
+@pytest.mark.test_all
+def test_a_live_cluster_is_asked_with_the_rights_that_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with simulated(tmp_path, "dra") as kubeconfig:
+        assert main(["show", "device", "h100-0/0", "--kubeconfig", str(kubeconfig)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("*** SIMULATED CLUSTER")
+    holder = re.search(r"is held: claim (\S+) for pod (\S+)", text)
+    assert holder is not None
+    assert main(["show", "node", "h100-0", "--simulate", "healthy,inv-may-not-list-pods", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert any("pods is forbidden" in text for text in answer["notRead"])
+    assert "held: not known" in rows(answer, "devices")["nvidia.com/gpu"]
+    assert main(["show", "pod", "train-0", "--simulate", "healthy,inv-may-not-list-pods"]) == 10
+    assert 'cannot list resource "pods"' in capsys.readouterr().err
