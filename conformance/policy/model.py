@@ -401,7 +401,7 @@ class Probes(Section, frozen=True, kw_only=True):
     """Image of pods that hold no device."""
     suite_image: str = ""
     """Image of this suite: pods in it run ``gpu-conformance probe``, which reads what the drivers of nodes say (``--access hardware``), and
-    ``compute``. Without one, pods in ``image`` read what ``nvidia-smi -q -x`` says, and those that list devices do not compute on them."""
+    ``compute``. Without one, pods in ``image`` ask ``nvidia-smi``, and sysfs for AMD's devices; those that list devices do not compute."""
     sample_image: str = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
     """Image of CUDA's sample vectorAdd, which computes on a device where there is no image of the suite; empty: nothing does."""
     whole_nodes: Literal["no", "runtime", "privileged"] = "no"

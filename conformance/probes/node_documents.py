@@ -120,15 +120,9 @@ def device_subject(node: Node, device: Device) -> Subject:
     return Subject("Node", cut(f"{node.name} device {device.index} {device.uuid}".rstrip(), _WORDS))
 
 
-def why_unreadable(scope: Scope) -> Callable[[Place], str]:
-    """Says why no pod reads the devices of a place, or nothing. The kernel shows AMD's to every pod that knows where to look."""
-
-    def reason(place: Place) -> str:
-        if not _is_amd(place):
-            return why_unlistable(place)
-        return "" if scope.policy.probes.suite_image else "AMD's devices are read in an image of the suite (policy probes.suiteImage)"
-
-    return reason
+def why_unreadable(place: Place) -> str:
+    """Why no pod reads the devices of a place, or empty. The kernel shows AMD's to every pod, whatever its image."""
+    return "" if _is_amd(place) else why_unlistable(place)
 
 
 def _is_amd(place: Place) -> bool:
@@ -149,10 +143,10 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     pod without a device look.
     """
     way = way or scope.policy.probes.whole_nodes
-    whole, unreadable = way != "no", why_unreadable(scope)
+    whole = way != "no"
     chosen = {
-        place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not unreadable(one))
-        for place in choose_places(scope, listable_places(scope, unreadable), free=0 if whole else 1)
+        place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not why_unreadable(one))
+        for place in choose_places(scope, listable_places(scope, why_unreadable), free=0 if whole else 1)
         if nodes is None or place.node.name in nodes
     }
     namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()
@@ -201,11 +195,11 @@ def judged(
         for gone in documents.unread.values():
             yield gone.places[0], of_unread(gone) or gone.finding
 
-    yield from per_node(scope, asked(), why_unreadable(scope))
+    yield from per_node(scope, asked(), why_unreadable)
 
 
 def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
-    """The pod that reads one node: in the suite's image, where the policy names it, by the collector, else by nvidia-smi."""
+    """The pod that reads one node: in the suite's image, where the policy names it, by the collector, else by the script."""
     probes = scope.policy.probes
     script = f'echo "{_GRANTED}$NVIDIA_VISIBLE_DEVICES"; {_IN_THE_SUITE if probes.suite_image else smi.SCRIPT}'
     pod = pinned_pod(

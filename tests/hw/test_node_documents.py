@@ -12,6 +12,7 @@ from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, coll
 from conformance.probes.running import ProbeResult
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import encode
 from fixtures.verdict.findings import Inconclusive, Outcome, Subject, ok
 from tests.builders import a_node, a_pod, a_scope
@@ -142,8 +143,11 @@ def test_nodes_that_were_not_asked_are_said_to_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("image", ["suite:1", ""])
-def test_devices_of_amd_are_read_in_the_suites_image_alone(monkeypatch: pytest.MonkeyPatch, image: str) -> None:
+def test_devices_of_amd_are_read_in_any_image(monkeypatch: pytest.MonkeyPatch, image: str) -> None:
     nodes = [a_node("gpu-0", resource="amd.com/gpu"), a_node("gpu-1")]
-    scope = a_scope(build_policy({"probes": {"suiteImage": image, "everyNode": True}}), nodes=nodes)
-    found = collect(scope, FakeRuns(monkeypatch, {}))  # type: ignore[arg-type]
-    assert {name: one.whole for name, one in found.by_node.items()} == ({"gpu-0": True, "gpu-1": False} if image else {"gpu-1": False})
+    scope = a_scope(build_policy({"probes": {"suiteImage": image, "images": {"amd.com/*": "rocm:6"}, "everyNode": True}}), nodes=nodes)
+    runs = FakeRuns(monkeypatch, {})
+    found = collect(scope, runs)  # type: ignore[arg-type]
+    assert {name: one.whole for name, one in found.by_node.items()} == {"gpu-0": True, "gpu-1": False}
+    [of_amd] = [pod["spec"]["containers"][0] for pod in runs.batches[0] if "amd.com/gpu" in str(pod)]
+    assert (of_amd["image"], smi.SCRIPT in of_amd["command"][-1]) == (image or "rocm:6", not image)
