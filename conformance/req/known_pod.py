@@ -112,11 +112,10 @@ def _asked(scope: Scope, pod: Pod) -> Iterator[Fact]:
 def _quotas(scope: Scope, pod: Pod) -> Iterator[Fact]:
     """A row for each amount of a device that a quota of its namespace limits."""
     for quota in scope.snapshot.quotas:
-        hard, used = mapping(quota.status, "hard"), mapping(quota.status, "used")
-        for key in sorted(hard) if quota.namespace == pod.namespace else ():
+        for key in sorted(quota.spec.hard) if quota.namespace == pod.namespace else ():
             if scope.names_device(key.removeprefix("requests.")):
-                value = f"{text_of(used.get(key)) or 'not known'} used of {text_of(hard[key])}"
-                yield Fact(about="quota", name=said(key, 120), value=value, source=f"ResourceQuota {quota.name} status")
+                value = f"{quota.spec.hard[key]}, used: {quota.status.used.get(key, 'not known')}"
+                yield Fact(about="quota", name=said(key, 120), value=value, source=f"ResourceQuota {quota.name}, spec.hard, status.used")
 
 
 def _claims(scope: Scope, pod: Pod) -> Iterator[Fact]:

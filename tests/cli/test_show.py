@@ -250,9 +250,13 @@ def test_a_pod_is_answered_with_why_it_got_no_device(
 def test_a_pods_devices_are_named_where_the_cluster_knows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = asked(tmp_path, capsys, "pod", "team-a/train-0", a_node(), a_pod("train-0", "gpu-0", 0, **ENTRY), *DRA)
     assert rows(answer, "holds") == {"GPU-aaaa": "by its claim"}
-    quota = {**of("v1", "ResourceQuota", "gpus", namespace="team-a"), "status": {"hard": {"requests.nvidia.com/gpu": "8"}}}
+    quota = {
+        **of("v1", "ResourceQuota", "gpus", namespace="team-a"),
+        "spec": {"hard": {"requests.nvidia.com/gpu": "8"}},
+        "status": {"used": {"requests.nvidia.com/gpu": "6"}},
+    }
     answer = asked(tmp_path, capsys, "pod", "train-0", a_node(), a_pod("train-0", "gpu-0"), quota)
-    assert rows(answer, "quota") == {"requests.nvidia.com/gpu": "not known used of 8"}
+    assert rows(answer, "quota") == {"requests.nvidia.com/gpu": "8, used: 6"}
     assert "only the kubelet does (PodResources)" in rows(answer, "holds")["which devices"]
 
 
