@@ -34,14 +34,6 @@ SPREAD = (
 """Files whose tests take seconds each and share nothing that takes as long: any worker takes any of their tests."""
 
 
-_LONGEST_NAME = 100
-
-
-def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a long text after its argument: as a name it is unreadable, and one with a time in it differs between workers."""
-    return argname if isinstance(val, str | bytes) and len(val) > _LONGEST_NAME else None
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
     config.addinivalue_line("markers", "test_all: takes long, so it belongs to `make test-all` and not to `make test`")

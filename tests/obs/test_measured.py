@@ -73,6 +73,7 @@ WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS 
         (REFUSED, GOOD, {"node": {"labels": {"kubernetes.azure.com/dcgm-exporter": "enabled"}}}, Outcome.NOT_JUDGED, ""),
         (GOOD, GOOD, {"exporters": 0}, Outcome.BAD, "ExporterMissing"),
     ],
+    ids=map(str, range(99)),
 )
 def test_an_exporter_without_a_page_is_told_from_a_network_that_is_closed(
     first: Any, second: Any, more: dict[str, Any], outcome: Outcome, cause: str
