@@ -146,20 +146,19 @@ class Rooms:
             placed.append((room, spec, wishes))
         return [room for room, _, _ in placed]
 
-    def refusal(self, node: Node, spec: PodSpec, wishes: Wishes = _NO_WISHES) -> str:
-        """Why :meth:`place` would not put a pod onto a node, as a clause in the same words for like nodes; empty where it would.
+    def refusals(self, nodes: Iterable[Node], spec: PodSpec, wishes: Wishes = _NO_WISHES) -> Iterator[tuple[Node, str]]:
+        """Why :meth:`place` would not put a pod onto each node, as a clause in the same words for like nodes; empty where it would.
 
         Other pods' places, volumes and host ports are not weighed (:func:`beyond`).
         """
-        if away := self._scope.why_not_judged(node) or change_under_way(node, self._scope.policy, self._now):
-            return away
-        if not Choice(spec).admits(node):
-            unmet = [f"{key}={value}" for key, value in (spec.node_selector or {}).items() if node.metadata.label.get(key) != value]
-            return f"its nodeSelector wants {listed(unmet, 3)}" if unmet else "its required node affinity excludes it"
-        tolerated = Tolerated(spec.tolerations)
-        if hard := [taint for taint in node.spec.taints if taint.effect in HARD and not tolerated.matches(taint)]:
-            return f"it does not tolerate the taint {listed(hard, 2)}"
+        choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
         wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
+        for node in nodes:
+            away = self._scope.why_not_judged(node) or change_under_way(node, self._scope.policy, self._now)
+            yield node, away or _unmet(spec, choice, tolerated, node) or self._short(node, wanted, wishes)
+
+    def _short(self, node: Node, wanted: Amounts, wishes: Wishes) -> str:
+        """What of a pod's amounts a node has not free, as a clause, or empty."""
         room = self._room(node)
         if not room.left("pods"):
             return "no more pods fit onto it"
@@ -181,6 +180,15 @@ class Rooms:
         ended = [moment for pod in self._ended.get(node.name, ()) for moment in ended_at(pod)]
         ready = node.condition("Ready")
         return newest([*ended, node.metadata.creation_timestamp, ready.last_transition_time if ready else None])
+
+
+def _unmet(spec: PodSpec, choice: Choice, tolerated: Tolerated, node: Node) -> str:
+    """Which words of a pod keep it from a node, as a clause, or empty."""
+    if not choice.admits(node):
+        unmet = [f"{key}={value}" for key, value in (spec.node_selector or {}).items() if node.metadata.label.get(key) != value]
+        return f"its nodeSelector wants {listed(unmet, 3)}" if unmet else "its required node affinity excludes it"
+    hard = [taint for taint in node.spec.taints if taint.effect in HARD and not tolerated.matches(taint)]
+    return f"it does not tolerate the taint {listed(hard, 2)}" if hard else ""
 
 
 def ended_at(pod: Pod) -> list[str]:

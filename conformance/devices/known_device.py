@@ -77,6 +77,8 @@ def known_device(scope: Scope, node: str, device: InventoryDevice) -> Known:
     else:
         why = device.taint or ("claims hold other parts or shapes of it" if device.offered else "its pool is not complete")
         state, answer = "not offered", f"{where} is held by no claim, and no claim gets it: {why}"
+    ill = next((fact.value for fact in facts if fact.about == "node"), "")
+    answer += f"; {node}: {ill}" if ill else ""
     return Known(kind="Device", name=name, state=state, answer=answer, facts=facts, unread=unread)
 
 

@@ -70,7 +70,7 @@ def _answer(scope: Scope, work: NodeWork, virtual: str) -> tuple[str, str]:
 
 
 def _free(scope: Scope, node: Node) -> str:
-    """``: 5 of 8 nvidia.com/gpu are free``, or empty where there are no devices or it is not known who holds them."""
+    """``; free: 5 of 8 nvidia.com/gpu``, or empty where there are no devices or it is not known who holds them."""
     words = []
     if not _unread(scope, "pods"):
         words += [f"{scope.free(node, name)} of {count} {name}" for name, count in scope.device_capacity(node).items() if count]
@@ -87,7 +87,7 @@ def _unread(scope: Scope, key: str) -> bool:
 
 
 def _clause(one: Obstacle, now: float) -> str:
-    """``cordoned by alice for 3 h (spec.unschedulable; time: …)``."""
+    """``cordoned by alice for 3 h (spec.unschedulable, timeAdded of the taint)``."""
     age = one.since.age(now)
     by = f" by {one.owner}" if one.owner and one.owner not in one.text else ""
     since = f" for {duration(age)}" if age is not None else ""

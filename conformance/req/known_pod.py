@@ -219,8 +219,9 @@ def _by_nodes(scope: Scope, pod: Pod) -> Iterator[Fact]:
     wanted = [name for name, count in scope.devices_of(pod.spec).items() if count]
     rooms = Rooms(scope, scope.snapshot.taken_at)
     groups: dict[tuple[str, str], list[Node]] = {}
-    for node in scope.accelerator_nodes if wanted or wishes.requests else scope.snapshot.nodes:
-        groups.setdefault((product_of(scope, node), rooms.refusal(node, pod.spec, wishes)), []).append(node)
+    every = scope.accelerator_nodes if wanted or wishes.requests else scope.snapshot.nodes
+    for node, refusal in rooms.refusals(every, pod.spec, wishes):
+        groups.setdefault((product_of(scope, node), refusal), []).append(node)
     for (product, refusal), nodes in sorted(groups.items()):
         free = [f"{name}: at most {max(scope.free(node, name) for node in nodes)} free on a node" for name in wanted if name in refusal]
         value = "; ".join([refusal or "it fits there now", *free])

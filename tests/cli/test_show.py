@@ -274,9 +274,11 @@ def test_a_device_is_answered_with_who_holds_it(
 ) -> None:
     row = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-dddd"}]}
     told = a_pod("told", "gpu-0", status={"containerStatuses": [{"name": "main", "allocatedResourcesStatus": [row]}]})
-    answer = asked(tmp_path, capsys, "device", name, a_node(), a_pod("train-0", "gpu-0", 0, **ENTRY), told, *DRA)
+    node = a_node(spec={"unschedulable": True})
+    answer = asked(tmp_path, capsys, "device", name, node, a_pod("train-0", "gpu-0", 0, **ENTRY), told, *DRA)
     assert answer["state"] == state
     assert words in answer["answer"]
+    assert answer["answer"].endswith("; gpu-0: cordoned") == (name != "GPU-dddd")
     assert rows(answer, "taints") == ({"by its driver": "gpu.nvidia.com/xid=79:NoSchedule"} if name == "gpu-0/1" else {})
 
 

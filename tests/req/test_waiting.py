@@ -100,15 +100,16 @@ def test_a_pod_that_fits_nowhere_waits_rightly(pod: dict[str, Any], node: dict[s
     asks.spec.containers[0].resources.requests = {**(asks.spec.containers[0].resources.requests or {}), "cpu": "1"}
     place = aged(a_node(**node))
     assert outcome(asks, holders(6), nodes=[place]) is Outcome.OK
-    assert Rooms(scope(asks, holders(6), nodes=[place]), NOW).refusal(place, asks.spec), "and it is known why"
+    [(_, why)] = Rooms(scope(asks, holders(6), nodes=[place]), NOW).refusals([place], asks.spec)
+    assert why, "and it is known"
 
 
 def test_a_node_that_would_take_a_pod_refuses_it_for_no_reason() -> None:
     found = scope(asks := a_waiting_pod(devices=2), holders(6))
-    rooms, (place,) = Rooms(found, NOW), found.snapshot.nodes
-    assert rooms.refusal(place, asks.spec) == ""
+    rooms = Rooms(found, NOW)
+    assert [why for _, why in rooms.refusals(found.snapshot.nodes, asks.spec)] == [""]
     assert rooms.place(asks.spec) is not None
-    assert rooms.refusal(place, asks.spec) == "too little is free of nvidia.com/gpu"
+    assert [why for _, why in rooms.refusals(found.snapshot.nodes, asks.spec)] == ["too little is free of nvidia.com/gpu"]
 
 
 def test_of_a_queue_only_as_many_are_named_as_could_run() -> None:
