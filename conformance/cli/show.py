@@ -51,8 +51,8 @@ WHO_KNOWS = (
     " publish counts. 'gpu-conformance owners' asks exporters, 'gpu-conformance probe' the driver of a machine"
 )
 
-_WIDTH = 60
-"""Columns of a value and of a source: names and UUIDs are never broken, so that they can be copied."""
+_WIDTHS = (32, 52, 32)
+"""Columns of a name, a value and a source: lines break between words only. Names and UUIDs are never broken, so that they can be copied."""
 _NAME, _TEXT = 120, 400
 
 
@@ -189,15 +189,15 @@ def _lines(known: Known, where: Target, now: float) -> Iterable[str]:
             about = fact.about
             rows.append([f"-- {about}", "", "", ""])
         by = f", by {fact.owner}" if fact.owner and fact.owner not in fact.value else ""
-        value, source = _wrapped(one_line(fact.value + by, _TEXT)), _wrapped(one_line(fact.source, _NAME))
-        rows.append([one_line(fact.name, _NAME), value, source, _since(fact, now)])
+        texts = one_line(fact.name, _NAME), one_line(fact.value + by, _TEXT), one_line(fact.source, _NAME)
+        rows.append([*map(_wrapped, texts, _WIDTHS), _since(fact, now)])
     yield tabulate(rows, headers=("fact", "value", "source", "since"), disable_numparse=True)
     for text in known.unread:
         yield one_line(f"Not known: {text}", _TEXT)
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _since(fact: Fact, now: float) -> str:

@@ -10,7 +10,7 @@ from conformance.devices.known import Known, gathered
 from conformance.devices.node_inventory import published_slices
 from conformance.devices.products import pools, product_label, product_of
 from conformance.dynamic_resources.inventory import SLICES
-from conformance.scope.agents import agents, full_name, is_ready
+from conformance.scope.agents import agents, is_ready
 from conformance.scope.node_changes import joining, rebooting
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
@@ -28,6 +28,8 @@ from fixtures.verdict.record import DeviceClaim
 _KEEPS_PODS_AWAY = (Why.NOT_READY, Why.DELETED, Why.CORDONED, Why.TAINTED, Why.UNEXPLAINED)
 _WORKS_ON = (Why.UNSURE, Why.NOTICE, Why.DEVICES)
 """What does not stop a node: a fault that is not sure, an end that is announced, a device less."""
+
+_BY_CLAIM = "devices by claim"
 
 MOST_ROWS = 64
 """Pods, and devices, of a node that have a row of their own."""
@@ -115,7 +117,7 @@ def _place(scope: Scope, node: Node) -> Iterator[Fact]:
 def _resources(scope: Scope, node: Node) -> Iterator[Fact]:
     """A row for each device resource: what it has, gives, and what pods hold by their requests, where pods were read."""
     given = scope.device_allocatable(node)
-    source = "status.capacity, status.allocatable, requests of bound pods"
+    source = "status.capacity, status.allocatable, requests of pods"
     for name, count in scope.device_capacity(node).items():
         held = "held: not known"
         if not _unread(scope, "pods"):
@@ -154,8 +156,8 @@ def _pods(scope: Scope, node: Node) -> Iterator[Fact]:
     for pod, amounts in holding[:MOST_ROWS]:
         name = f"{pod.namespace}/{pod.name}"
         leaving = ", being deleted" if pod.metadata.deletion_timestamp else ""
-        value = f"holds {amounts}{leaving}"
-        yield Fact(about="pods", name=name, value=value, source="spec.containers[].resources, spec.nodeName", since=placed_since(pod))
+        value, source = f"holds {amounts}{leaving}", "spec.resourceClaims" if amounts == _BY_CLAIM else "spec.containers[].resources"
+        yield Fact(about="pods", name=name, value=value, source=source, since=placed_since(pod))
     if (more := len(holding) - MOST_ROWS) > 0:
         yield Fact(about="pods", name="more", value=f"{more} more pods hold devices", source="spec.nodeName")
 
@@ -165,7 +167,7 @@ def _amounts(scope: Scope, pod: Pod) -> str:
     amounts = {name: count for name, count in scope.devices_of(pod.spec).items() if count}
     if amounts:
         return ", ".join(f"{count} {name}" for name, count in sorted(amounts.items()))
-    return "devices by claim" if scope.held_demand_of(pod).devices else ""
+    return _BY_CLAIM if scope.held_demand_of(pod).devices else ""
 
 
 def placed_since(pod: Pod) -> Since:
@@ -188,4 +190,4 @@ def _agents(scope: Scope, node: Node) -> Iterator[Fact]:
             ready = pod.condition("Ready")
             value = f"pod {pod.name} is {'Ready' if is_ready(pod) else 'not Ready'}"
             since = Since(latest=moment(ready.last_transition_time), source="condition Ready") if ready else UNKNOWN
-        yield Fact(about="agents", name=full_name(agent.daemonset), value=value, source="DaemonSet, status.conditions[Ready]", since=since)
+        yield Fact(about="agents", name=agent.daemonset.name, value=value, source=f"DaemonSet of {agent.daemonset.namespace}", since=since)
