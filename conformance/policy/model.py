@@ -459,7 +459,7 @@ class Chaos(Section, frozen=True, kw_only=True):
     """How many of the eligible nodes, devices or agents' pods it may touch at most, in percent."""
     injector_image: str = "gpu-conformance:0.1.0"
     """Image of the privileged pods that run host programs: the suite's own, where nodes can pull it. It has nsenter and
-    kubelet-podresources."""
+    kubelet-podresources. The default stands for ``probes.suiteImage`` where that names one."""
     canary_image: str = ""
     """Image of the experiments' own workload; empty: ``probes.image``."""
     components: dict[str, str] = {}

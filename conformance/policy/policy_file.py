@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.policy.model import Policy
+from conformance.policy.model import Chaos, Policy
 from fixtures.kubernetes.models import Json
 from fixtures.text import typed, yaml_text
 from fixtures.text.yaml_text import NotYaml
@@ -82,7 +82,7 @@ def build_policy(*documents: Mapping[str, Any]) -> Policy:
         policy = typed.convert(merged, Policy)
     except msgspec.ValidationError as error:
         raise PolicyError(f"policy: {error}") from error
-    if policy.probes.mirror or policy.probes.copy_pull_secret:
+    if policy.probes.mirror or policy.probes.copy_pull_secret or policy.probes.suite_image:
         return typed.convert(_with_images(msgspec.to_builtins(policy)), Policy)
     return policy
 
@@ -92,11 +92,13 @@ COPIED_SECRET = "gpu-conformance-pull"
 
 
 def _with_images(document: Json) -> Json:
-    """The policy with the mirror before its images and the copied pull Secret among its Secrets; nothing is done twice."""
+    """The policy with the mirror before its images, one image of the suite, and the copied pull Secret among its Secrets; nothing twice."""
     found: Json = {**document, **{name: dict(document[name]) for name in ("probes", "network", "chaos")}}
     probes, network, chaos = found["probes"], found["network"], found["chaos"]
     if probes["copyPullSecret"]:
         probes["pullSecrets"] = list(dict.fromkeys([*probes["pullSecrets"], COPIED_SECRET]))
+    if probes["suiteImage"] and chaos["injectorImage"] == Chaos().injector_image:
+        chaos["injectorImage"] = probes["suiteImage"]
     if mirror := str(probes["mirror"]).rstrip("/"):
         own = ("image", "cpuImage", "suiteImage", "sampleImage")
         for section, names in ((probes, own), (network, ("image",)), (chaos, ("injectorImage", "canaryImage"))):

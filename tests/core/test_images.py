@@ -36,6 +36,7 @@ def test_a_mirror_goes_before_every_image_once() -> None:
     assert policy.network.image == f"{MIRROR}/own:1"
     assert policy.chaos.injector_image == f"{MIRROR}/{plain.chaos.injector_image}"
     assert plain.chaos.injector_image == f"gpu-conformance:{VERSION}"
+    assert build_policy({"probes": {"suiteImage": "own/suite:2"}}).chaos.injector_image == "own/suite:2"
     assert policy.chaos.canary_image == ""
     again = build_policy(document, {"probes": {"image": policy.probes.image}})
     assert again.probes.image == policy.probes.image
