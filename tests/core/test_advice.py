@@ -12,6 +12,7 @@ import yaml
 
 from conformance.causes import CauseError, is_known, is_reading, load_causes
 from fixtures.simulator.config.scenario import defect_names, load_defect
+from fixtures.text import yaml_text
 from fixtures.verdict.record import Result, SubjectResult
 from reports.causes import found_causes
 from tests.core.judged_defects import judged, report_of, results_of
@@ -68,6 +69,11 @@ def _literals() -> Iterator[tuple[str, str]]:
 
 def test_every_cause_that_code_names_stands_in_a_file() -> None:
     assert [(name, code) for name, code in _literals() if not is_known(code)] == []
+
+
+def test_no_file_has_a_cause_twice() -> None:
+    for path in CONFORMANCE.rglob("causes.yaml"):
+        yaml_text.read(path)  # refuses a key that stands twice, which the faster reader of causes takes
 
 
 def test_every_cause_is_used_and_every_requirement_names_known_ones() -> None:
