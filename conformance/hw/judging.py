@@ -1,72 +1,23 @@
-"""What the document of a node says of the health of each device. Pure: a document in, one finding for every device out.
-
-A device that lacks a measure by design (the driver says so) is not judged; one whose measure could not be read is undecided.
-Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device, docs/facts/device-health.md#fabric.
-"""
+"""One finding for every device of a node's document, by what judges a device; and what the node's pods have to do with it. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-import msgspec
-
-from conformance.hw.product_links import ProductLinks, links_of
-from conformance.outputs.nvidia_smi import RETIRED_PAGES_LIMIT
+from conformance.health.judging import Answer, Fault, Seen, unread
 from conformance.probes.node_documents import SOURCE, NodeDocument, device_subject
 from conformance.scope.scope import subject
-from fixtures.nodeprobe.document import Device, Driver, Fabric, Pcie, PciFunction, Way
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
-
-_LACKS = re.compile(r"not supported|function not found|deprecated|not printed|not available|^\[?n/a\]?$", re.I)
-_BY_FIELD = (Way.NVML, Way.NVIDIA_SMI)
-"""Ways that say of each field why it is not there. What others do not read is no measure of theirs."""
-
-_UNDER_LOAD = 0.5
-"""A device that draws this part of its power limit computes; below it, its link to the host may be slow to save power."""
-
-_NEAR_LIMIT = 10
-"""Degrees below the temperature of slowdown from which on a device may just have been too hot."""
-
-_SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-"""Generation of PCIe by the speed of a lane in GT/s, as sysfs writes it (PCI Express Base Specification)."""
+from fixtures.verdict.findings import Finding, Subject, advised, bad, not_judged, ok, undecided
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """One device, the driver that enumerates it and the document that both stand in."""
+class OnNode(Seen, frozen=True):
+    """A device with the document that it stands in."""
 
     one: NodeDocument
-    driver: Driver
-    device: Device
-
-    @property
-    def peers(self) -> list[Device]:
-        """All devices of its product that the document has, itself among them."""
-        return [device for device in self.driver.devices if device.name == self.device.name]
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong, in words that follow the device's name. ``grave``: it breaks the requirement, not only a recommendation."""
-
-    cause: str
-    words: str
-    grave: bool = True
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What a judge says of one device: what it measured and what is wrong with it, gravest first.
-
-    ``unknown`` is a measure that should be there and is not, ``absent`` why there is nothing to judge.
-    """
-
-    observed: str = ""
-    faults: Sequence[Fault] = ()
-    unknown: str = ""
-    absent: str = ""
-
-
-Judge = Callable[[Seen], Answer]
+Judge = Callable[[OnNode], Answer]
 
 
 def per_device(judge: Judge, expected: str) -> Callable[[NodeDocument], Iterator[Finding]]:
@@ -77,261 +28,31 @@ def per_device(judge: Judge, expected: str) -> Callable[[NodeDocument], Iterator
             if not driver.devices:
                 message = f"no device could be asked: {driver.problem or 'the driver enumerates none'}"
                 yield undecided(subject(one.node), message=message, source=SOURCE, cause="DeviceDoesNotAnswer")
-            yield from (_finding(Seen(one, driver, device), judge, expected) for device in driver.devices)
+            yield from (_finding(OnNode(one.document.host, driver, device, one), judge, expected) for device in driver.devices)
 
     return of_document
 
 
-def _finding(seen: Seen, judge: Judge, expected: str) -> Finding:
+def _finding(seen: OnNode, judge: Judge, expected: str) -> Finding:
     device, place = seen.device, device_subject(seen.one.node, seen.device)
     if device.lost:
         message = f"it does not answer ({next(iter(device.unread.values()), 'it is lost')}), so nothing is known of it"
         return undecided(place, message=message, source=SOURCE, cause="DeviceDoesNotAnswer")
-    answer, name = judge(seen), " at ".join(text for text in (device.name, device.pci_address) if text)
+    return finding(place, judge(seen), expected, " at ".join(text for text in (device.name, device.pci_address) if text))
+
+
+def finding(place: Subject, answer: Answer, expected: str, about: str) -> Finding:
+    """The finding that an answer is. ``about`` stands before what is said of it."""
     if answer.faults:
         words = "; ".join(fault.words for fault in answer.faults)
         say = bad if any(fault.grave for fault in answer.faults) else advised
         cause = answer.faults[0].cause
-        return say(place, cause=cause, observed=words, expected=expected, source=SOURCE, message=f"{name}: {words}")
+        return say(place, cause=cause, observed=words, expected=expected, source=SOURCE, message=f"{about}: {words}")
     if answer.unknown:
-        return undecided(place, message=f"{name}: {answer.unknown}", source=SOURCE)
+        return undecided(place, message=f"{about}: {answer.unknown}", source=SOURCE)
     if answer.absent:
-        return not_judged(place, message=f"{name}: {answer.absent}", source=SOURCE)
+        return not_judged(place, message=f"{about}: {answer.absent}", source=SOURCE)
     return ok(place, observed=answer.observed, expected=expected, source=SOURCE)
-
-
-def _unread(seen: Seen, what: str, *fields: str) -> Answer:
-    """The answer where nothing is known of a measure: absent if the driver says that the device lacks it, unknown else."""
-    reasons = [
-        reason for field, reason in seen.device.unread.items() if field in fields or field.startswith(tuple(f"{f}." for f in fields))
-    ]
-    if not reasons and seen.driver.way not in _BY_FIELD:
-        return Answer(absent=f"{seen.driver.way} has no {what}")
-    if reasons and all(_LACKS.search(reason) for reason in reasons):
-        return Answer(absent=f"the driver gives no {what} for it ({reasons[0]})")
-    return Answer(unknown=f"{what} could not be read ({'; '.join(reasons) or 'the driver does not say why'})")
-
-
-def memory(seen: Seen) -> Answer:
-    """HW-02: no uncorrectable error since the driver was loaded, no row or page that waits for a reset or could not be replaced."""
-    ecc, rows, pages = seen.device.ecc, seen.device.remapping, seen.device.retired_pages
-    retired = (pages.single_bit or 0) + (pages.double_bit or 0) if pages else 0
-    found = {
-        "remapping of a row failed": ("DeviceNeedsReplacement", rows and rows.failed),
-        f"{retired} pages are retired: from {RETIRED_PAGES_LIMIT} on it is to be replaced": (
-            "DeviceNeedsReplacement",
-            retired >= RETIRED_PAGES_LIMIT,
-        ),
-        "its static memory had more errors than it may have": ("DeviceNeedsReplacement", ecc and ecc.threshold_exceeded),
-        "the remapping of a row waits for a reset": ("DeviceNeedsReset", rows and rows.pending),
-        "the retirement of a page waits for a reset": ("DeviceNeedsReset", pages and pages.pending),
-        f"{ecc.uncorrected if ecc else 0} uncorrectable memory errors since the driver was loaded": (
-            "DeviceNeedsReset",
-            ecc and ecc.uncorrected,
-        ),
-    }
-    if faults := [Fault(cause, words) for words, (cause, so) in found.items() if so]:
-        return Answer(faults=faults)
-    missing = []
-    if (rows is None or None in (rows.pending, rows.failed)) and (pages is None or pages.pending is None):
-        missing.append(_unread(seen, "state of remapped rows and retired pages", "remapping", "retiredPages"))
-    if ecc and ecc.enabled is False:
-        missing.append(Answer(absent="ECC is off, so memory errors are not counted"))
-    elif ecc is None or ecc.uncorrected is None:
-        missing.append(_unread(seen, "count of memory errors", "ecc"))
-    if unread := next((answer for answer in missing if answer.unknown), missing[0] if len(missing) == len(("rows", "errors")) else None):
-        return unread
-    return Answer(f"{rows.uncorrected if rows else 0} rows remapped, {retired} pages retired, no uncorrectable error")
-
-
-def host_link(seen: Seen) -> Answer:
-    """HW-04: the link to the host is as wide as device and slot allow, and as fast while the device computes."""
-    link = _link(seen)
-    if link.width is None or link.max_width is None:
-        return _unread(seen, "width of the link to the host", "pcie")
-    faults: list[Fault] = []
-    if link.width < link.max_width:
-        faults.append(Fault("HostLinkBelowMaximum", f"its link to the host has {link.width} of {link.max_width} lanes"))
-    row, widest = links_of(seen.device.name), max((_link(_peer(seen, peer)).max_width or 0 for peer in seen.peers), default=0)
-    if link.max_width < widest:
-        faults.append(Fault("HostLinkBelowMaximum", f"its slot gives {link.max_width} lanes, those of its peers in the node {widest}"))
-    elif row and link.max_width < row.width:
-        words = f"device and slot allow {link.max_width} lanes of the {row.width} that the product has"
-        faults.append(Fault("HostLinkBelowMaximum", words, grave=False))
-    busy = _computes(seen.device)
-    if busy and link.generation and link.max_generation and link.generation < link.max_generation:
-        words = f"its link to the host runs at generation {link.generation} of {link.max_generation} while it computes"
-        faults.append(Fault("HostLinkBelowMaximum", words))
-    load = "under load" if busy else "idle, so its speed is not judged"
-    product = f"; the product has x{row.width}, generation {row.generation}" if row else ""
-    return Answer(f"x{link.width} of x{link.max_width}, generation {link.generation} of {link.max_generation} {load}{product}", faults)
-
-
-def _peer(seen: Seen, device: Device) -> Seen:
-    return msgspec.structs.replace(seen, device=device)
-
-
-def _link(seen: Seen) -> Pcie:
-    """The link by the driver; where it does not say, by sysfs."""
-    own = seen.device.pcie or Pcie()
-    if own.width is not None and own.max_width is not None:
-        return own
-    function = _function(seen)
-    now, most = _of_sysfs(function.link if function else ""), _of_sysfs(function.max_link if function else "")
-    return Pcie(generation=now[0], width=now[1], max_generation=most[0], max_width=most[1])
-
-
-def _function(seen: Seen) -> PciFunction | None:
-    """The device on the PCI bus."""
-    at = short_address(seen.device.pci_address)
-    return next((one for one in seen.one.document.host.pci if at and short_address(one.address) == at), None)
-
-
-def _of_sysfs(text: str) -> tuple[int | None, int | None]:
-    """Generation and width of ``32.0 GT/s PCIe x16``; 0 lanes stand for a link that is down."""
-    match = re.match(r"([\d.]{3,4}) GT/s.{0,8}x(\d{1,2})\Z", text)
-    return (_SPEEDS.get(match[1]), int(match[2]) or None) if match else (None, None)
-
-
-def short_address(address: str) -> str:
-    """A PCI address as the kernel writes it: ``0000:1b:00.0`` for NVML's ``00000000:1B:00.0``."""
-    domain, colon, rest = address.lower().partition(":")
-    return f"{domain[-4:]}:{rest}" if colon else ""
-
-
-def _computes(device: Device) -> bool:
-    return bool(device.power and device.power_limit and device.power >= _UNDER_LOAD * device.power_limit)
-
-
-_BRAKES = {"hardware slowdown", "hardware thermal slowdown", "hardware power brake"}
-
-
-def slowdown(seen: Seen) -> Answer:
-    """HW-05: the hardware slows the device down neither for heat nor for power. Its own power limit is no fault."""
-    clocks = seen.device.clocks
-    if clocks is None or "clocks.slowdowns" in seen.device.unread:
-        return _unread(seen, "reasons of low clocks", "clocks.slowdowns", "clocks")
-    power = "hardware power brake" in clocks.slowdowns or _is_cool(seen.device)
-    faults = [
-        Fault("PowerBrake" if power else "TooHot", f"{name} is active ({_state(seen.device)})")
-        for name in sorted(clocks.slowdowns, key=lambda name: name != "hardware power brake")
-        if name in _BRAKES
-    ]
-    if not faults and "software thermal slowdown" in clocks.slowdowns:
-        faults.append(Fault("TooHot", f"the driver slows it down for heat ({_state(seen.device)})", grave=False))
-    return Answer("; ".join(clocks.slowdowns) or "no slowdown", faults)
-
-
-def _is_cool(device: Device) -> bool:
-    """Whether heat cannot be why the hardware slows the device down: the other reasons of ``hardware slowdown`` are power."""
-    hot = device.clocks is not None and any("thermal" in name for name in device.clocks.slowdowns)
-    limit = device.temperature_slowdown
-    return not hot and device.temperature is not None and limit is not None and device.temperature < limit - _NEAR_LIMIT
-
-
-def _state(device: Device) -> str:
-    parts = (
-        ("°C", device.temperature),
-        ("W", None if device.power is None else round(device.power)),
-        ("MHz", device.clocks.sm if device.clocks else None),
-    )
-    return ", ".join(f"{value} {unit}" for unit, value in parts if value is not None) or "no measures"
-
-
-def recovery(seen: Seen) -> Answer:
-    """HW-08: the driver itself advises to do nothing with the device."""
-    action = seen.device.recovery_action
-    if action is None:
-        return _unread(seen, "advice on recovery", "recoveryAction")
-    if action == "none":
-        return Answer("none")
-    cause = "NodeNeedsReboot" if "reboot" in action else "DeviceNeedsReset" if "reset" in action else "RecoveryAsked"
-    return Answer(faults=[Fault(cause, f"the driver asks for recovery: {action}")])
-
-
-_NO_FABRIC = ("", "not supported")
-
-
-def fabric(seen: Seen) -> Answer:
-    """HW-06: every NVLink is up, and the device has joined the fabric that its product or its peers have."""
-    device, row = seen.device, links_of(seen.device.name)
-    listed = len(device.links)
-    down = [str(link.number) for link in device.links if not link.active]
-    up = listed - len(down)
-    faults = [*_links_down(seen, row, up, down), *_out_of_fabric(seen, row)]
-    if faults:
-        return Answer(faults=faults)
-    in_fabric = f"fabric {device.fabric.state}" if device.fabric and device.fabric.state not in _NO_FABRIC else ""
-    if in_fabric and device.fabric and not device.fabric.status:
-        return _unread(seen, "status of its fabric", "fabric.status")
-    if not listed and not in_fabric:
-        hidden = device.unread.get("links", "") if row and row.nvlinks and row.joined == "board" else ""
-        return Answer(unknown=f"its links are not known: {hidden}") if hidden else Answer(absent="it shows no link to other devices")
-    if (row is None and down) or (row and 0 < listed < row.nvlinks):
-        return Answer(
-            unknown=f"{up} of {listed} links are up, and {'how many the product has' if row is None else 'the others'} could not be read"
-        )
-    if not up and not in_fabric:
-        return Answer(absent="none of its links is connected: it works by itself")
-    return Answer("; ".join(part for part in (f"{up} links up" if listed else "", in_fabric) if part))
-
-
-def _links_down(seen: Seen, row: ProductLinks | None, up: int, down: Sequence[str]) -> Iterator[Fault]:
-    """NVLinks that should be up. A device that is alone in its machine, or gave its links up for MIG (Ampere), has none to expect."""
-    device = seen.device
-    cut_up = device.mig is not None and device.mig.enabled
-    if row is None or not row.nvlinks or (not up and (cut_up or _machine(seen) < 2)):
-        return
-    if row.joined == "bridge":
-        if up % row.step:
-            yield Fault("NvlinkDown", f"{up} links are up, and a bridge has {row.step}: {', '.join(down)} are down")
-    elif up < (expected := _links_to_expect(seen, row)) and down:
-        yield Fault("NvlinkDown", f"{up} of {expected} links are up: {', '.join(down)} are down")
-    elif not device.links and any(peer.links for peer in seen.peers):
-        yield Fault("NvlinkDown", f"the driver lists none of its {row.nvlinks} links, and those of its peers")
-
-
-def _links_to_expect(seen: Seen, row: ProductLinks) -> int:
-    """How many links are up: all in a machine of the size that they are wired for, in a smaller one as many as on a peer."""
-    if _machine(seen) >= row.devices:
-        return row.nvlinks
-    return max(sum(link.active for link in peer.links) for peer in seen.peers)
-
-
-def _machine(seen: Seen) -> int:
-    """How many devices of its product the machine has, by its bus: others may be with other pods."""
-    own = _function(seen)
-    if own is None:
-        return len(seen.peers)
-    return sum((one.vendor, one.device) == (own.vendor, own.device) for one in seen.one.document.host.pci)
-
-
-def _out_of_fabric(seen: Seen, row: ProductLinks | None) -> Iterator[Fault]:
-    found = seen.device.fabric
-    if found is None or found.state in _NO_FABRIC:
-        if any(peer.fabric and peer.fabric.state == "completed" for peer in seen.peers):
-            yield Fault("FabricNotReady", "it is in no fabric, and its peers are in one")
-        return
-    if found.state != "completed":
-        yield Fault("FabricNotReady", f"its fabric is {found.state}: CUDA does not start on it (error 802)")
-        return
-    if found.status not in ("", "success"):
-        yield Fault("FabricNotReady", f"its fabric ended with {found.status}")
-    yield from _unwell(found)
-    if row and row.rack:
-        if not found.clique:
-            yield Fault("FabricNotReady", "its clique is 0: it reaches no other machine of its rack")
-        elif not found.cluster_uuid.strip("0-"):
-            yield Fault("FabricNotReady", "its fabric has no cluster ID: it reaches no other machine of its rack")
-
-
-def _unwell(found: Fabric) -> Iterator[Fault]:
-    """What the driver says of the fabric's health; words that say nothing (``not supported``) are no fault."""
-    if found.summary not in (*_NO_FABRIC, "healthy"):
-        yield Fault("FabricDegraded", f"its fabric is {found.summary}")
-    for name, word in found.health.items():
-        if word not in (*_NO_FABRIC, "no", "none"):
-            yield Fault("FabricDegraded", f"fabric: {name} is {word}")
 
 
 def use(persistence: bool | None) -> Judge:
@@ -341,7 +62,7 @@ def use(persistence: bool | None) -> Judge:
     and others may get them at any time.
     """
 
-    def judge(seen: Seen) -> Answer:
+    def judge(seen: OnNode) -> Answer:
         device = seen.device
         faults: list[Fault] = []
         if persistence is not None and device.persistence is not None and device.persistence != persistence:
@@ -355,9 +76,9 @@ def use(persistence: bool | None) -> Judge:
         if faults:
             return Answer(faults=faults)
         if persistence is not None and device.persistence is None:
-            return _unread(seen, "persistence mode", "persistence")
+            return unread(seen, "persistence mode", "persistence")
         if any(field.startswith("processes") for field in device.unread) and not shared:
-            return _unread(seen, "list of processes", "processes")
+            return unread(seen, "list of processes", "processes")
         if shared and persistence is None:
             return Answer(absent="other pods may compute on it, and the policy asks for no persistence mode")
         mode = "not known" if device.persistence is None else _on(device.persistence)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from conformance.hw.judging import short_address
+from conformance.health.judging import short_address
 from conformance.outputs.xid import XidEvent, event_of
 from conformance.probes.node_documents import NodeDocument
 from conformance.scope.scope import subject

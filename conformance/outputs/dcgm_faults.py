@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.health.judging import RETIRED_PAGES_LIMIT
 from conformance.outputs.dcgm import Device
 from conformance.outputs.inspection import Judged
-from conformance.outputs.nvidia_smi import RETIRED_PAGES_LIMIT
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 
 _PASS, _WARNING, _FAILURE = 0, 10, 20

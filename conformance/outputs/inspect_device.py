@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 import msgspec
 
+from conformance.health import answers
+from conformance.health.judging import Fault, Seen, fabric, host_link, memory, recovery, slowdown
 from conformance.outputs import job_log, nvidia_smi, xid
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.outputs.unreadable import Unreadable, readable_text
 from fixtures.model.devices.xid_catalogue import XidClass
 from fixtures.nodeprobe import smi
-from fixtures.nodeprobe.document import decode
+from fixtures.nodeprobe.document import Driver, Host, Way, decode
 from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.text.json_text import NotJson
 
 _LISTING = re.compile(r"^\s{0,8}GPU \d{1,4}: .{1,128}? \(UUID: ", re.MULTILINE)
+_JUDGES = (fabric, memory, recovery, answers.of_device, host_link, slowdown)
+_SIGNALS = 3
+"""Of the first judges a measure proves something of a device's health; a link and a clock that are well prove too little."""
+
+
+class Action(StrEnum):
+    """What has to be done with a GPU, strongest first. ``degraded``: its link to the host is not what it should be."""
+
+    REPLACE = "replace"
+    REBOOT = "reboot"
+    RESET = "reset"
+    THROTTLED = "throttled"
+    DEGRADED = "degraded"
+    HEALTHY = "healthy"
+
+
+_ACTIONS = {
+    "DeviceNeedsReplacement": Action.REPLACE,
+    **dict.fromkeys(("DeviceDoesNotAnswer", "NodeNeedsReboot"), Action.REBOOT),
+    **dict.fromkeys(("PowerBrake", "TooHot"), Action.THROTTLED),
+    "HostLinkBelowMaximum": Action.DEGRADED,
+}
+"""By the causes of requirements; of every other cause a reset is what may help."""
+
+
+def _action(fault: Fault) -> Action:
+    return Action.RESET if "requires reset" in fault.words.lower() else _ACTIONS.get(fault.cause, Action.RESET)
+
+
 _CLASS_VERDICT = {
     XidClass.FATAL: Judged.BAD,
     XidClass.UNKNOWN: Judged.UNDECIDABLE,
@@ -66,49 +98,54 @@ def inspect_node_probe(text: str) -> Inspection:
         document = decode(text.encode()) if text.lstrip().startswith("{") else smi.document(text)
     except (NotJson, NotSmi) as error:
         raise Unreadable(str(error)) from None
-    found = [
-        _judged(
-            "node-probe",
-            nvidia_smi.Query(
-                driver.version,
-                driver.cuda,
-                None,
-                tuple((device.pci_address or f"device {device.index}", device) for device in driver.devices),
-                (driver.problem,) if driver.problem else (),
-                "devices" in driver.unread,
-            ),
-        )
-        for driver in document.drivers
-    ]
+    present = [driver for driver in document.drivers if not answers.of_driver(driver).unknown]  # AMD's nodes have no nvidia-smi
+    found = [_of_driver(driver, document.host) for driver in present or document.drivers]
     if not found:
         return Inspection("node-probe", Judged.UNDECIDABLE, "NO_DRIVER", "the document has no driver", {}, [])
     verdict = worst([one.verdict for one in found])
     return next(one for one in found if one.verdict is verdict)
 
 
+def _of_driver(driver: Driver, host: Host) -> Inspection:
+    answer, cut = answers.of_driver(driver), "devices" in driver.unread
+    if answer.unknown and not cut:
+        return Inspection("node-probe", Judged.UNDECIDABLE, "NO_DEVICE", answer.unknown, {}, [])
+    gpus = tuple((device.pci_address or f"device {device.index}", device) for device in driver.devices)
+    query = nvidia_smi.Query(driver.version, driver.cuda, None, gpus, tuple(fault.words for fault in answer.faults), cut)
+    return _judged("node-probe", query, driver, host)
+
+
 def _inspect_query(text: str) -> Inspection:
-    return _judged("nvidia-smi", nvidia_smi.parse_query(text))
+    query = nvidia_smi.parse_query(text)
+    driver = Driver(vendor="nvidia", way=Way.NVIDIA_SMI, devices=[device for _, device in query.gpus])
+    return _judged("nvidia-smi", query, driver, Host())
 
 
-def _judged(kind: str, query: nvidia_smi.Query) -> Inspection:
+def _judged(kind: str, query: nvidia_smi.Query, driver: Driver, host: Host) -> Inspection:
     findings = [InspectionFinding(kind, Judged.BAD, failure) for failure in query.failures]
-    actions: dict[str, list[str]] = {action.value: [] for action in nvidia_smi.Action}
+    actions: dict[str, list[str]] = {}
+    causes: dict[str, list[str]] = {}
     judged: list[Judged] = []
-    for number, (name, gpu) in enumerate(query.gpus, 1):
-        action, reasons = nvidia_smi.judge(gpu)
-        doubts = nvidia_smi.fabric_doubts(gpu)
-        actions[action.value].append(name)
-        if action is not nvidia_smi.Action.HEALTHY:
-            judged.append(Judged.BAD)
-            findings.append(InspectionFinding(f"GPU{number} {name}", Judged.BAD, f"{action.value}: {'; '.join(reasons)}"))
-        elif doubts:
-            judged.append(Judged.UNDECIDABLE)
-            findings.append(InspectionFinding(f"GPU{number} {name}", Judged.UNDECIDABLE, doubts[0]))
-        elif not nvidia_smi.has_signal(gpu):
-            judged.append(Judged.UNDECIDABLE)
-            findings.append(InspectionFinding(f"GPU{number} {name}", Judged.UNDECIDABLE, "no health signal in the output"))
+    fabric_unknown = False
+    for number, (name, device) in enumerate(query.gpus, 1):
+        seen, place = Seen(host, driver, device), f"GPU{number} {name}"
+        found = [judge(seen) for judge in _JUDGES]
+        faults = sorted((fault for one in found for fault in one.faults), key=lambda fault: list(Action).index(_action(fault)))
+        grave, doubts = [fault for fault in faults if fault.grave], [one.unknown for one in found if one.unknown]
+        if not any(one.observed for one in found[:_SIGNALS]):
+            doubts.append("no health signal in the output")
+        action = _action(grave[0]) if grave else Action.HEALTHY
+        actions.setdefault(action.value, []).append(name)
+        for cause in dict.fromkeys(one.faults[0].cause for one in found if one.faults):
+            causes.setdefault(cause, []).append(name)
+        if grave:
+            verdict, message = Judged.BAD, f"{action.value}: {'; '.join(fault.words for fault in grave)}"
         else:
-            judged.append(Judged.GOOD)
+            verdict, message = (Judged.UNDECIDABLE, doubts[0]) if doubts else (Judged.GOOD, "")
+            fabric_unknown |= bool(found[0].unknown)
+        judged.append(verdict)
+        findings += [InspectionFinding(place, verdict, message)] if message else []
+        findings += [InspectionFinding(place, Judged.NOTE, fault.words) for fault in faults if not fault.grave]
     if query.cut:
         findings.append(InspectionFinding(kind, Judged.UNDECIDABLE, "the output is cut: judged by what stands before the cut"))
     facts: dict[str, object] = {
@@ -117,7 +154,8 @@ def _judged(kind: str, query: nvidia_smi.Query) -> Inspection:
         "cuda": query.cuda,
         "attachedGpus": query.attached,
         "gpus": len(query.gpus),
-        "actions": {action: gpus for action, gpus in actions.items() if gpus},
+        "causes": causes,
+        "actions": actions,
         "fabric": sorted({f"{gpu.fabric.state}/{gpu.fabric.status}" for _, gpu in query.gpus if gpu.fabric}),
         "recoveryActions": sorted({gpu.recovery_action for _, gpu in query.gpus if gpu.recovery_action}),
         "cut": query.cut,
@@ -129,13 +167,13 @@ def _judged(kind: str, query: nvidia_smi.Query) -> Inspection:
         findings.append(InspectionFinding(kind, Judged.UNDECIDABLE, message))
         judged.append(Judged.UNDECIDABLE)
     verdict = worst(judged)
-    sick = [action.value for action in reversed(nvidia_smi.Action) if actions[action.value] and action is not nvidia_smi.Action.HEALTHY]
     if verdict is Judged.BAD:
+        sick = [action.value for action in Action if action.value in actions and action is not Action.HEALTHY]
         counts = ", ".join(f"{len(actions[action])} {action}" for action in sick)
         return Inspection(kind, verdict, sick[0].upper(), f"of {len(query.gpus)} GPUs: {counts}", facts, findings)
     if verdict is Judged.UNDECIDABLE:
-        message = findings[0].message if findings else "no GPU in the output"
-        code = "FABRIC_UNKNOWN" if any(nvidia_smi.fabric_doubts(gpu) for _, gpu in query.gpus) else "NO_HEALTH_SIGNAL"
+        message = next((one.message for one in findings if one.verdict is Judged.UNDECIDABLE), "no GPU in the output")
+        code = "FABRIC_UNKNOWN" if fabric_unknown else "NO_HEALTH_SIGNAL"
         return Inspection(kind, verdict, code, message, facts, findings)
     return Inspection(kind, verdict, "HEALTHY", f"all {len(query.gpus)} GPUs healthy", facts, findings)
 

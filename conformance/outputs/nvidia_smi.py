@@ -1,14 +1,14 @@
-"""Readers of ``nvidia-smi -L``, ``nvidia-smi -q`` text and ``nvidia-smi -q -x`` XML, and the health verdict per GPU.
+"""Readers of ``nvidia-smi -L``, ``nvidia-smi -q`` text and ``nvidia-smi -q -x`` XML.
 
-What is printed becomes a device of the node probe's document, whatever its form. Facts: docs/facts/device-health.md#memory-errors.
+What is printed becomes a device of the node probe's document, whatever its form.
+Facts: docs/facts/device-health.md#other-forms-of-nvidia-smi.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,26 +17,8 @@ from conformance.outputs.log_text import log_lines
 from conformance.outputs.nvidia_smi_sections import EXCERPT, Sections
 from conformance.outputs.unreadable import Unreadable, readable_text
 from fixtures.nodeprobe import smi_device, smi_listing, smi_xml
-from fixtures.nodeprobe.document import Device, Fabric
+from fixtures.nodeprobe.document import Device
 from fixtures.nodeprobe.smi_listing import ListedGpu, Listing, failure_of
-
-RETIRED_PAGES_LIMIT = 60  # single plus double bit; from there on the GPU is replaced (docs/facts/device-health.md#memory-errors)
-_NEEDS_RESET = "gpu requires reset"
-_FABRIC_WELL = ("", "no", "none", "not supported")
-_FABRIC_HEALTH = frozenset(
-    {"bandwidth degraded", "route recovery", "route unhealthy", "access timeout recovery", "incorrect configuration"}
-    | {"fabric manager disconnected"}
-)
-
-
-class Action(StrEnum):
-    """What has to be done with a GPU, mildest first."""
-
-    HEALTHY = "healthy"
-    THROTTLED = "throttled"
-    RESET = "reset"
-    REBOOT = "reboot"
-    REPLACE = "replace"
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -51,72 +33,6 @@ class Query(msgspec.Struct, frozen=True):
     gpus: tuple[tuple[str, Device], ...]
     failures: tuple[str, ...]
     cut: bool = False
-
-
-def judge(device: Device) -> tuple[Action, tuple[str, ...]]:
-    """The strongest action that the signals ask for, and every reason, strongest first."""
-    found = list(_reasons(device))
-    order = list(Action)
-    found.sort(key=lambda item: -order.index(item[0]))
-    return (found[0][0] if found else Action.HEALTHY), tuple(reason for _, reason in found)
-
-
-def _reasons(device: Device) -> Iterator[tuple[Action, str]]:
-    if pages := device.retired_pages:
-        single, double = pages.single_bit or 0, pages.double_bit or 0
-        if single + double >= RETIRED_PAGES_LIMIT:
-            yield Action.REPLACE, f"{single + double} retired pages ({single}+{double})"
-        if pages.pending:
-            yield Action.RESET, "page retirement pending"
-    if rows := device.remapping:
-        if rows.failed:
-            yield Action.REPLACE, "row remapping failed"
-        if rows.pending:
-            yield Action.RESET, "row remapping pending"
-    if ecc := device.ecc:
-        if ecc.threshold_exceeded:
-            yield Action.REPLACE, "SRAM error threshold exceeded"
-        if ecc.uncorrected:
-            yield Action.RESET, f"{ecc.uncorrected} uncorrectable ECC errors since reset"
-    errors = {value.lower().strip("[]") for value in device.unread.values() if smi_device.is_error(value)}
-    if device.lost or errors - {_NEEDS_RESET}:
-        yield Action.REBOOT, "the driver cannot read the GPU"
-    elif errors:
-        yield Action.RESET, "the driver cannot read the GPU before a reset"
-    if (action := device.recovery_action) not in (None, "none"):
-        yield Action.REBOOT if "reboot" in str(action) else Action.RESET, f"the driver asks for recovery: {action}"
-    if device.fabric:
-        yield from ((Action.RESET, problem) for problem in _fabric_problems(device.fabric))
-    if device.clocks:
-        yield from ((Action.THROTTLED, f"{name} active") for name in device.clocks.slowdowns if name.startswith("hardware"))
-
-
-def _fabric_problems(fabric: Fabric) -> Iterator[str]:
-    for name, value, well in (
-        ("state", fabric.state, "completed"),
-        ("status", fabric.status, "success"),
-        ("summary", fabric.summary, "healthy"),
-    ):
-        if value not in ("", well):
-            yield f"fabric {name} is {value}, expected {well}"
-    yield from (f"fabric: {name} is {word}" for name, word in fabric.health.items() if name in _FABRIC_HEALTH and word not in _FABRIC_WELL)
-
-
-def fabric_doubts(device: Device) -> list[str]:
-    """What the driver says of the fabric's health that nobody here knows."""
-    health = device.fabric.health if device.fabric else {}
-    return [
-        f"fabric: {name} is {word}, which is not known"
-        for name, word in health.items()
-        if name not in _FABRIC_HEALTH and word not in (*_FABRIC_WELL, "healthy")
-    ]
-
-
-def has_signal(device: Device) -> bool:
-    """Whether any health signal was read; without one a GPU cannot be called healthy."""
-    read = (device.retired_pages, device.remapping, device.fabric, device.recovery_action)
-    counted = device.ecc is not None and device.ecc.uncorrected is not None
-    return device.lost or counted or any(part is not None for part in read)
 
 
 def parse_listing(text: str) -> Listing:

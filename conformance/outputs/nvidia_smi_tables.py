@@ -61,7 +61,7 @@ def from_table(lines: Sequence[str]) -> Gpus:
         elif _BORDER.search(line.strip()):
             inside = False
         if inside and gpus and "ERR!" in line:
-            gpus[-1][1]["state"] = "ERR!"
+            gpus[-1][1]["handle"] = "ERR!"
     return gpus
 
 

@@ -38,7 +38,7 @@ READERS = {
     "conformance/hw/figures.py": ("yaml.CSafeLoader yaml.load", "figures in the package"),
     "conformance/hw/firmware.py": ("yaml.CSafeLoader yaml.load", "rules in the package"),
     "conformance/hw/kernel_errors.py": ("yaml.CSafeLoader yaml.load", "lines of kernels in the package"),
-    "conformance/hw/product_links.py": ("yaml.CSafeLoader yaml.load", "links of products in the package"),
+    "conformance/health/product_links.py": ("yaml.CSafeLoader yaml.load", "links of products in the package"),
     "conformance/net/figures.py": ("yaml.CSafeLoader yaml.load", "figures in the package"),
     "conformance/obs/page.py": ("yaml.CSafeLoader yaml.load", "exporters in the package"),
     "conformance/obs/rule_trial.py": ("yaml.CSafeLoader yaml.load", "situations in the package"),

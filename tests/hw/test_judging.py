@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from conformance.hw import product_links
+from conformance.cli.inspect import inspect
+from conformance.health import product_links
+from conformance.health.judging import fabric, host_link, memory, recovery, slowdown
 from conformance.hw.firmware import firmware_judge
-from conformance.hw.judging import fabric, host_link, memory, per_device, recovery, slowdown, use
+from conformance.hw.judging import per_device, use
 from conformance.hw.kernel_errors import kernel_errors
+from conformance.outputs.inspection import Judged
 from conformance.probes.node_documents import NodeDocument
 from fixtures.nodeprobe import host
 from fixtures.nodeprobe.document import (
@@ -30,6 +33,7 @@ from fixtures.nodeprobe.document import (
     Process,
     RdmaPort,
     Way,
+    encode,
 )
 from fixtures.verdict.findings import Finding, Outcome
 from tests.hw.documents import of_driver
@@ -44,6 +48,8 @@ POLLS = int(os.environ.get("HEALTHY_POLLS", "40"))
 with_driver = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked driver")
 PROFILES = {name: MACHINES[name] for name in ("h100", "a100-mig", "gb200", "l40s")}
 PROFILES["h100"] = {**PROFILES["h100"], **{f"{index}.fabric.state": 3 for index in range(8)}}  # as Fabric Manager leaves them
+OF_OTHERS = {"ProcessWithoutPod", "PersistenceUnlike", "FirmwareDiffers"}
+"""Causes that pods, the policy or other nodes decide: a document by itself does not."""
 SOUND = {Outcome.OK, Outcome.NOT_JUDGED}
 
 
@@ -54,6 +60,12 @@ def judged(*documents: NodeDocument) -> Iterator[Finding]:
             yield from per_device(judge, "")(one)
     compare = firmware_judge(documents, [[one.node for one in documents]])
     yield from (finding for one in documents for finding in compare(one))
+
+
+def inspected(one: NodeDocument) -> tuple[Judged, set[str]]:
+    """What ``inspect`` says of the same document, and by which causes."""
+    found = inspect("node-probe", encode(one.document).decode())
+    return found.verdict, set(found.facts["causes"])  # type: ignore[call-overload]
 
 
 def a_driver(name: str, count: int = 2, vendor: str = "nvidia", way: Way = Way.NVML, **fields: object) -> Driver:
@@ -101,8 +113,10 @@ def test_each_fault_is_found_by_its_cause_on_its_device(library: Path, tmp_path:
     drivers = each(library, tmp_path, [{**PROFILES[name], **fault} for fault, _ in able])
     assert len(able) >= 12
     for driver, (fault, cause) in zip(drivers, able, strict=True):
-        found = [finding for finding in judged(of_driver(driver)) if finding.outcome not in SOUND]
+        one = of_driver(driver)
+        found = [finding for finding in judged(one) if finding.outcome not in SOUND]
         assert {(finding.outcome, finding.cause) for finding in found} == {(Outcome.BAD, cause)}, (fault, found)
+        assert inspected(one) == ((Judged.GOOD, set()) if cause in OF_OTHERS else (Judged.BAD, {cause})), fault
         assert all("device 1 GPU-00000001-" in f"{finding.subject} {finding.message}" for finding in found), found
 
 
@@ -114,6 +128,7 @@ def test_no_healthy_machine_is_blamed_however_often_it_is_asked(library: Path, t
     for poll in range(POLLS):
         for device in driver.devices:
             wobble(device, dice)
+        assert inspected(of_driver(driver)) == (Judged.GOOD, set()), poll
         found = list(judged(of_driver(driver), of_driver(driver, name="gpu-1")))
         assert not [finding for finding in found if finding.outcome not in SOUND], poll
         assert sum(finding.outcome is Outcome.OK for finding in found) > 8 * len(driver.devices)
@@ -285,8 +300,10 @@ def test_a_link_that_the_driver_does_not_know_is_read_from_sysfs() -> None:
     function = PciFunction(address="0000:10:00.0", vendor="1002", device="74a1", kind="accelerator", link="32.0 GT/s PCIe x8")
     function.max_link = "32.0 GT/s PCIe x16"
     driver = a_driver("AMD Instinct MI300X", 1)
-    [found] = per_device(host_link, "")(of_driver(driver, host=Host(pci=[function])))
-    assert (found.cause, "8 of 16 lanes" in found.message) == ("HostLinkBelowMaximum", True)
+    for path, outcome in (["0000:00:01.0"], Outcome.BAD), ([], Outcome.ADVISED):  # a virtual machine shows no bridge: its slot is not known
+        function.path = path
+        [found] = per_device(host_link, "")(of_driver(driver, host=Host(pci=[function])))
+        assert (found.outcome, found.cause, "8 of 16 lanes" in found.message) == (outcome, "HostLinkBelowMaximum", True)
 
 
 HARMLESS = (

@@ -101,9 +101,8 @@ def test_what_nvidia_smi_says_instead_is_the_driver_s_problem(tmp_path: Path, ca
     ("fault", "expected"),
     [
         ({}, ("good", "HEALTHY")),
-        ({"1.remap.failed": 1}, ("bad", "REPLACE")),
         ({"1.lost": 1}, ("bad", "REBOOT")),
-        ({"1.fabric.state": 2}, ("bad", "RESET")),
+        ({"1.pcie.width": 8}, ("bad", "DEGRADED")),
     ],
 )
 def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Table, expected: tuple[str, str]) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm, job_log, nvidia_smi, xid
-from conformance.outputs.nvidia_smi import Action
 from fixtures.model.devices import xid_catalogue
 from fixtures.model.devices.xid_catalogue import XidClass
 from tests.outputs.lookalikes import lookalike
@@ -23,24 +22,17 @@ def test_listing_problems() -> None:
 def test_query_text() -> None:
     query = nvidia_smi.parse_query(lookalike("smi-query"))
     assert (query.driver, query.cuda, query.attached) == ("580.95.05", "13.0", 3)
-    healthy, draining, broken = (device for _, device in query.gpus)
-    assert nvidia_smi.judge(healthy) == (Action.HEALTHY, ())
+    healthy = query.gpus[0][1]
     assert healthy.ecc is not None
     assert healthy.remapping is not None
     assert healthy.mig is not None
     assert (healthy.ecc.uncorrected, healthy.remapping.uncorrected, healthy.mig.enabled) == (0, 1, False)
-    action, reasons = nvidia_smi.judge(draining)
-    assert action is Action.RESET
-    assert any("drain and reset" in reason for reason in reasons)
-    assert any("in progress" in reason for reason in reasons)
-    action, reasons = nvidia_smi.judge(broken)
-    assert action is Action.REPLACE
-    assert set(reasons) == {
-        "row remapping failed",
-        "2 uncorrectable ECC errors since reset",
-        "hardware slowdown active",
-        "hardware thermal slowdown active",
-    }
+    draining, broken = (finding.message for finding in inspect("nvidia-smi", lookalike("smi-query")).findings)
+    assert draining.startswith("reset: ")
+    assert all(words in draining for words in ("drain and reset", "in progress", "waits for a reset"))
+    assert broken.startswith(
+        "replace: remapping of a row failed; 2 uncorrectable memory errors since the driver was loaded; hardware slowdown"
+    )
 
 
 def test_xml_entities_are_not_expanded() -> None:

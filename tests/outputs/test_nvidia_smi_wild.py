@@ -50,16 +50,16 @@ def judged(text: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        (fabric(Summary="Unhealthy"), "summary is unhealthy"),
-        (fabric(Summary="Limited Capacity"), "summary is limited capacity"),
+        (fabric(Summary="Unhealthy"), "its fabric is unhealthy"),
+        (fabric(Summary="Limited Capacity"), "its fabric is limited capacity"),
         (fabric(Bandwidth="Degraded"), "bandwidth degraded is yes"),
         (fabric(Route_Unhealthy="True"), "route unhealthy is yes"),
         (fabric(Route_Recovery_in_progress="True"), "route recovery is yes"),
         (fabric(Access_Timeout_Recovery="True"), "access timeout recovery is yes"),
         (fabric(Incorrect_Configuration="Insufficient NVLinks"), "incorrect configuration is insufficient nvlinks"),
-        (fabric("In Progress", "N/A", **dict.fromkeys(HEALTH, "N/A")), "state is in progress"),
-        (fabric("Not Started", "N/A", **dict.fromkeys(HEALTH, "N/A")), "state is not started"),
-        (fabric(status="Insufficient Resources"), "status is insufficient resources"),
+        (fabric("In Progress", "N/A", **dict.fromkeys(HEALTH, "N/A")), "its fabric is in progress"),
+        (fabric("Not Started", "N/A", **dict.fromkeys(HEALTH, "N/A")), "its fabric is not started"),
+        (fabric(status="Insufficient Resources"), "its fabric ended with insufficient resources"),
     ],
 )
 def test_an_ill_fabric(section: str, says: str) -> None:
