@@ -11,7 +11,7 @@ from tests.requirements_offline import scope_of
 from tests.steps import steps
 
 SMALL, MIDDLE, LARGE = 16, 32, 64
-CALLS_PER_NODE = 9_000
+CALLS_PER_NODE = 9_300
 """Of all requirements that read together, for a node and its ten pods."""
 
 

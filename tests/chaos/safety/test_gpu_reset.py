@@ -99,9 +99,9 @@ def test_on_hardware_a_reset_is_asked_for_only_while_a_process_is_on_the_gpu(
 
     def run(argv: tuple[str, ...], **_: object) -> HostResult:
         asked.append(" ".join(argv))
-        if "--gpu-reset" in argv:
+        if "--gpu-reset" in asked[-1]:
             return HostResult(exit_code=1, output="GPU 00000000:1B:00.0 is currently in use by another process.")
-        return HostResult(exit_code=0, output=clients)
+        return HostResult(exit_code=0, output=clients if "--query-compute-apps" in asked[-1] else "")
 
     monkeypatch.setattr(devices, "run", run)
     monkeypatch.setattr(devices, "worker_device", lambda: "GPU-7")
