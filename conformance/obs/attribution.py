@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from conformance.devices.free_devices import Place, places_of, usable_places, why_unlistable
 from conformance.obs.flaws import Flaw
+from conformance.obs.kubelets import read_kubelets
 from conformance.obs.owners import Name, held_on, owner_flaws
 from conformance.obs.page import Owner, Page, Part
 from conformance.obs.scraping import COLLECTIONS, Scrape, Scraper
@@ -104,12 +105,14 @@ def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterat
     pages = {name: one for name, one in scraper.first().items() if one.page}
     if not pages:
         raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
-    sights = _held_by_probes(scope, workspace, list(pages))
     nodes = {node.name: node for node in scope.accelerator_nodes if node.name in pages}
+    places = _free_places(scope, nodes)
+    sights = _held_by_probes(scope, workspace, places)
+    listings = read_kubelets(scope, workspace, list({place.node.name: place.node for place in places}.values()))
 
     def flaws_of(one: Scrape) -> list[Flaw]:
         node = nodes[one.exporter.node]
-        held = held_on(scope, node, pods_on(workspace.cluster, node.name), sights)
+        held = held_on(scope, node, pods_on(workspace.cluster, node.name), sights, listings)
         return owner_flaws(one.page, held, shared=shares(scope, node)) if one.page else []
 
     seconds = scope.policy.metrics.attribution_seconds
@@ -138,14 +141,18 @@ def shares(scope: Scope, node: Node) -> bool:
     return any(place.shared for place in places_of(scope, node))
 
 
-def _held_by_probes(scope: Scope, workspace: Workspace, nodes: list[str]) -> Mapping[Name, tuple[str, ...]]:
-    """UUIDs of what pods of the run hold, as they list it themselves; empty where no device is free."""
+def _free_places(scope: Scope, nodes: Collection[str]) -> list[Place]:
+    """Where pods of the run hold a device: half of what may run at once, for a kubelet may be read beside each. None where none is free."""
     fit = [place for place in usable_places(scope) if place.node.name in nodes and not place.shared and not why_unlistable(place)]
     try:
-        places = choose_places(scope, fit) if fit else []
+        return choose_places(scope, fit)[: max(scope.policy.probes.at_once // 2, 1)] if fit else []
     except Inconclusive:
-        return {}
-    asked = {f"obs-09-{number}": place for number, place in enumerate(places[: scope.policy.probes.at_once])}
+        return []
+
+
+def _held_by_probes(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> Mapping[Name, tuple[str, ...]]:
+    """UUIDs of what pods of the run hold, as they list it themselves."""
+    asked = {f"obs-09-{number}": place for number, place in enumerate(places)}
     pods = [pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
     ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds) if pods else {}
     seen = {(one.subject.namespace, name): visible_to(one) for name, one in ran.items()}

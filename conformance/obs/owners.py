@@ -35,8 +35,17 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     quarrel: str = ""
 
 
-def held_on(scope: Scope, node: Node, pods: Iterable[Pod], sights: Mapping[Name, Iterable[str]] | None = None) -> dict[Name, Held]:
-    """What each pod of a node holds, pods that have ended left out. ``sights`` are UUIDs that pods of this run list themselves."""
+def held_on(
+    scope: Scope,
+    node: Node,
+    pods: Iterable[Pod],
+    sights: Mapping[Name, Iterable[str]] | None = None,
+    listings: Mapping[Name, set[str]] | None = None,
+) -> dict[Name, Held]:
+    """What each pod of a node holds, pods that have ended left out.
+
+    ``sights`` are UUIDs that pods of this run list themselves, ``listings`` those that kubelets list for pods (PodResources).
+    """
     claimed = _by_claim(scope, node)
     found: dict[Name, Held] = {}
     for pod in pods:
@@ -46,7 +55,12 @@ def held_on(scope: Scope, node: Node, pods: Iterable[Pod], sights: Mapping[Name,
         amounts = {key: units for key, units in scope.devices_of(pod.spec).items() if units}
         by_status, by_claim = given_by_kubelet(pod, scope.is_device), claimed.get((pod.namespace, pod.name, pod.metadata.uid), set())
         by_sight = set((sights or {}).get(name, ()))
-        told = {"the pod itself": by_sight, "the kubelet (pod.status)": by_status, "its claim": by_claim}
+        told = {
+            "the pod itself": by_sight,
+            "the kubelet (PodResources)": (listings or {}).get(name, set()),
+            "the kubelet (pod.status)": by_status,
+            "its claim": by_claim,
+        }
         said = {who: names for who, names in told.items() if names}
         found[name] = Held(
             count=max(sum(amounts.values()), len(by_claim)),

@@ -406,8 +406,9 @@ class Probes(Section, frozen=True, kw_only=True):
     """Image of CUDA's sample vectorAdd, which computes on a device where there is no image of the suite; empty: nothing does."""
     whole_nodes: Literal["no", "runtime", "privileged"] = "no"
     """How a pod that asks for no device may read all devices of a node, busy ones too, and with ``privileged`` the kernel log: it sets
-    NVIDIA_VISIBLE_DEVICES to ``all``, which some runtimes honour (``runtime``), or is privileged as well. The roles of deploy/ let the
-    account create no privileged pod. With ``no``, only free devices are read."""
+    NVIDIA_VISIBLE_DEVICES to ``all``, which some runtimes honour (``runtime``), or is privileged as well, and then asks kubelets which pod
+    holds which device too (OBS-09). The roles of deploy/ let the account create no privileged pod. With ``no``, only free devices are
+    read."""
     mirror: str = ""
     """Registry and path that go before the name of every image of the suite, chaos included: ``registry.example.com/mirror``."""
     start_seconds: Duration = 180

@@ -6,15 +6,24 @@ import json
 import re
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.cli.main import main
+from conformance.obs import kubelets
 from conformance.obs.attribution import judge_attribution
 from conformance.obs.owners import Held, held_on, owner_flaws
 from conformance.obs.page import Owner, kinds, read_page
 from conformance.obs.scraping import Exporter, Scrape
+from conformance.policy.policy_file import build_policy
 from conformance.probes.running import ProbeResult
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.pod_resources import Container, Granted, PodResources
+from fixtures.kubernetes.pod_resources import Pod as Listed
+from fixtures.model.devices.given import listed_by_kubelet
 from fixtures.verdict.findings import Outcome, Subject
 from tests.builders import a_node, a_pod, a_scope
 from tests.obs.test_pages import SLICED, WHOLE, page, uuid
@@ -81,6 +90,39 @@ def test_what_a_pod_holds_is_told_by_itself_before_the_kubelet() -> None:
     (one,) = by_itself.values()
     assert (set(one.devices), one.said_by) == ({uuid(3)}, "the pod itself")
     assert one.quarrel, "the kubelet says another device"
+
+
+def test_a_kubelets_listing_contradicts_an_exporter_where_nobody_else_speaks() -> None:
+    """dcgm-exporter#577: the status of pods names no device, and the exporter gives one to another pod."""
+    rows = [Granted(resource="nvidia.com/gpu", ids=[f"{uuid(2)}::0", "0"]), Granted(resource="rdma/hca", ids=["GPU-of-no-device"])]
+    document = PodResources(pods=[Listed(namespace="team-a", name="train-0", containers=[Container(name="main", devices=rows)])])
+    pods = [a_pod("train-0", devices=1, node="gpu-0")]
+    scope = a_scope(nodes=[node := a_node("gpu-0")], pods=pods)
+    listings = listed_by_kubelet(document, scope.is_device)
+    assert listings == {("team-a", "train-0"): {uuid(2)}}
+    held = held_on(scope, node, pods, listings=listings)
+    assert {flaw.cause for flaw in owner_flaws(read_page(labelled(page(), 0)), held, shared=False)} == {"OwnerWrong"}
+    assert owner_flaws(read_page(labelled(page(), 0)), held_on(scope, node, pods), shared=False) == [], "without it nobody knows"
+
+
+@pytest.mark.parametrize("way", ["no", "runtime", "privileged"])
+def test_a_kubelet_is_read_where_the_policy_lets_a_privileged_pod_look(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = PodResources(
+        pods=[Listed(namespace="a", name="p", containers=[Container(devices=[Granted(resource="nvidia.com/gpu", ids=[uuid(1)])])])]
+    )
+    logs, made = [msgspec.json.encode(listing).decode(), "kubelet.sock: Connection refused"], []
+
+    def run_pods(workspace: object, pods: list[Json], seconds: float, namespace: str) -> dict[str, ProbeResult]:
+        made.extend(pods)
+        names = [pod["metadata"]["name"] for pod in pods]
+        return {name: ProbeResult(subject=Subject("Pod", name), logs={"probe": log}) for name, log in zip(names, logs, strict=True)}
+
+    monkeypatch.setattr(kubelets, "run_pods", run_pods)
+    scope = a_scope(build_policy({"probes": {"suiteImage": "suite:1", "wholeNodes": way}}), nodes=[a_node("gpu-0"), a_node("gpu-1")])
+    workspace: Any = SimpleNamespace(namespace=lambda level: level)
+    found = kubelets.read_kubelets(scope, workspace, scope.snapshot.nodes)
+    assert found == ({("a", "p"): {uuid(1)}} if way == "privileged" else {})
+    assert all(pod["spec"]["volumes"][0]["hostPath"]["path"] == "/var/lib/kubelet/pod-resources" for pod in made)
 
 
 @pytest.mark.parametrize(
