@@ -63,6 +63,9 @@ _THE_RESULTS = (
     " && variables.name != '' && variables.space == '%s' && variables.name == '%s'"
 )
 
+_A_PAGE = f"request.operation == 'CONNECT' && {_PODS} && has(request.subResource) && request.subResource == 'proxy'"
+"""Pages of metrics exporters are read through the API server. RBAC grants GET alone; exec, attach and port-forward stay refused."""
+
 _HOST = (
     *(f"(!has(object.spec.{field}) || !object.spec.{field})" for field in ("hostNetwork", "hostPID", "hostIPC")),
     "(!has(object.spec.volumes) || object.spec.volumes.all(one, !has(one.hostPath)))",
@@ -88,7 +91,7 @@ def tree() -> list[Any]:
     """The policy and its binding, for a namespace and a ConfigMap of results that are still to be filled in."""
     creating = f"!(variables.writes && {_PODS})"
     validations = [
-        (Format(f"variables.own || ({_LABELS_ALONE}) || ({_THE_RESULTS})", (RELEASE, CONFIG_MAP)), _OWN_ALONE),
+        (Format(f"variables.own || ({_LABELS_ALONE}) || ({_A_PAGE}) || ({_THE_RESULTS})", (RELEASE, CONFIG_MAP)), _OWN_ALONE),
         (
             f"{creating} || ({' && '.join(_HOST)})",
             "a probe has no host namespace, hostPath, host port, privilege, or capability but IPC_LOCK",

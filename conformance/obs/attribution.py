@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from conformance.devices.free_devices import Place, places_of, usable_places, why_unlistable
@@ -107,7 +107,7 @@ def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterat
         raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
     nodes = {node.name: node for node in scope.accelerator_nodes if node.name in pages}
     places = _free_places(scope, nodes)
-    sights = _held_by_probes(scope, workspace, places)
+    sights, silent = _held_by_probes(scope, workspace, places)
     listings = read_kubelets(scope, workspace, list({place.node.name: place.node for place in places}.values()))
 
     def flaws_of(one: Scrape) -> list[Flaw]:
@@ -117,7 +117,12 @@ def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterat
 
     seconds = scope.policy.metrics.attribution_seconds
     for one in scraper.until(nodes, lambda one: one.page is not None and not flaws_of(one), seconds, collections=COLLECTIONS):
-        yield judge_owners(nodes[one.exporter.node], one, flaws_of(one))
+        node, flaws = nodes[one.exporter.node], flaws_of(one)
+        if not flaws and node.name in silent:
+            message = f"the probe pod gave no answer: {silent[node.name]}"
+            yield undecided(subject(node), cause="ProbeDidNotRun", message=message)
+        else:
+            yield judge_owners(node, one, flaws)
     for node in scope.accelerator_nodes:
         if node.name not in pages:
             yield not_judged(subject(node), message="its exporter gives no page (OBS-01 says why)", source="metrics")
@@ -150,13 +155,14 @@ def _free_places(scope: Scope, nodes: Collection[str]) -> list[Place]:
         return []
 
 
-def _held_by_probes(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> Mapping[Name, tuple[str, ...]]:
-    """UUIDs of what pods of the run hold, as they list it themselves."""
+def _held_by_probes(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> tuple[dict[Name, tuple[str, ...]], dict[str, str]]:
+    """UUIDs of what pods of the run hold, as they list it themselves; and by node, why one of them said nothing."""
     asked = {f"obs-09-{number}": place for number, place in enumerate(places)}
     pods = [pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
     ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds) if pods else {}
     seen = {(one.subject.namespace, name): visible_to(one) for name, one in ran.items()}
-    return {name: sight.uuids for name, sight in seen.items() if isinstance(sight, VisibleDevices)}
+    sights = {name: sight.uuids for name, sight in seen.items() if isinstance(sight, VisibleDevices)}
+    return sights, {asked[name].node.name: one.trouble for name, one in ran.items() if one.trouble}
 
 
 def pods_on(cluster: Cluster, node: str) -> list[Pod]:

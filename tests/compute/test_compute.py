@@ -38,14 +38,17 @@ LIBRARIES = {"cuda": ("libcuda.so.1",), "hip": ("libamdhip64.so", "libhiprtc.so"
 EACH = """
 import ctypes, json, os, sys
 from fixtures.compute.checking import Sizes
-from fixtures.compute.worker import Order, Worker
+from fixtures.compute.worker import Order, Spoilt, Worker
 order = Order(apis=(sys.argv[2],), sizes=Sizes(copy=1 << 16, memory=1 << 19, rows=128))
 out = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT)
 for table in json.load(open(sys.argv[1])):
     with open(os.environ["MOCKED_NVML"], "w") as file:
         json.dump(table, file)
     ctypes.CDLL(sys.argv[4]).mocked_forget_compute()
-    Worker(order, out).run()
+    try:
+        Worker(order, out).run()
+    except Spoilt:  # the check goes on in another process
+        pass
     os.write(out, b"\\n")
 """
 """Runs the worker on one table after the other, in one process."""

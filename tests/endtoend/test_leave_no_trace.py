@@ -29,6 +29,12 @@ def session(embedded: EmbeddedCluster) -> Cluster:
     return Cluster.from_kubeconfig(embedded.kubeconfig)
 
 
+def _take_signals() -> None:
+    """A shell's background jobs ignore SIGINT, and SIGHUP under nohup, and so would this run."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start_and_wait_for_pods(embedded: EmbeddedCluster, session: Cluster, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """A run that has created at least one pod."""
     arguments = ("--kubeconfig", str(embedded.kubeconfig), "--report-dir", str(folder / "report"), *arguments)
@@ -38,7 +44,7 @@ def start_and_wait_for_pods(embedded: EmbeddedCluster, session: Cluster, folder:
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it, and so would this run
+        preexec_fn=_take_signals,
     )
     with Observation(session, "pods", labels=f"{owned.MANAGED_BY}={owned.SUITE}") as observation:
         for objects in observation.until(time.monotonic() + 90):
