@@ -130,7 +130,10 @@ def _judged(scope: Scope, who: Subject, pod: Pod, parts: list[Part], history: Ma
         return ok(who, observed=f"{listed(working)} work now", expected=expected, source="metrics")
     memory = [part.value(*_MEMORY) for part in parts]
     if age is not None and all(used is not None and used < BASELINE_MIB / 10 for used in memory):
-        message = f"it holds {devices} for {age / 3600:.0f} h, and no process of it has any open: no activity, no memory in use"
-        return bad(who, cause="DeviceIdle", observed=message, expected=expected, source="metrics, pod.status.startTime", message=message)
+        message = (
+            f"it has held {devices} for {age / 3600:.0f} h, and shows neither activity nor memory in use now: one page does not tell since"
+            " when, and the policy names no Prometheus (metrics.prometheus)"
+        )
+        return undecided(who, cause="IdleSinceUnknown", message=message, source="metrics, pod.status.startTime")
     message = f"{devices} are idle now; for how long, only a Prometheus tells that the policy names (metrics.prometheus)"
     return not_judged(who, message=message, source="metrics")
