@@ -91,8 +91,8 @@ class Rooms:
     """Rooms of the usable accelerator nodes of a scope that nothing is being done to, made when they are first asked for."""
 
     def __init__(self, scope: Scope, now: float) -> None:
-        self._scope = scope
-        self._now = now
+        self.scope = scope
+        self.now = now
         self._made: dict[str, Room] = {}
         self._candidates: dict[frozenset[tuple[str, int]], list[Node]] = {}
         self._nodes = [node for node in scope.usable_nodes if not change_under_way(node, scope.policy, now)]
@@ -106,9 +106,9 @@ class Rooms:
 
         ``by_dra`` are extended resources that no node has of its own.
         """
-        wanted = frozenset((name, count) for name, count in self._scope.devices_of(spec).items() if count > 0 and name not in by_dra)
+        wanted = frozenset((name, count) for name, count in self.scope.devices_of(spec).items() if count > 0 and name not in by_dra)
         if wanted not in self._candidates:  # of a thousand full nodes none is looked at twice
-            free = self._scope.free
+            free = self.scope.free
             self._candidates[wanted] = [node for node in self._nodes if all(free(node, name) >= count for name, count in wanted)]
         choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
         for node in self._candidates[wanted]:
@@ -123,28 +123,31 @@ class Rooms:
 
     def place(self, spec: PodSpec, wishes: Wishes = _NO_WISHES) -> Room | None:
         """Put a pod where it fits, and say where; None where it fits nowhere. ``wishes`` is what it asks for by DRA."""
-        wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
-        for room in self.admitting(spec, wishes.resources):
-            devices = chosen(self._scope, room.devices, wishes.requests) if wishes.requests else []
-            if devices is not None and room.holds(wanted):
-                room.take(wanted)
-                room.devices = [item for item in room.devices if item not in devices]
-                return room
-        return None
+        return next(iter(self.place_all([(spec, wishes)])), None)
 
-    def place_all(self, pods: Sequence[tuple[PodSpec, Wishes]]) -> list[Room]:
-        """Put all of some pods, or none: the places of all, in order, or nothing."""
-        placed: list[tuple[Room, PodSpec, Wishes]] = []
-        before = {name: list(room.devices) for name, room in self._made.items()}
+    def fit(self, pods: Sequence[tuple[PodSpec, Wishes]]) -> bool:
+        """Whether :meth:`place_all` would put all of some pods somewhere."""
+        return bool(self.place_all(pods, stay=False))
+
+    def place_all(self, pods: Sequence[tuple[PodSpec, Wishes]], *, stay: bool = True) -> list[Room]:
+        """Put all of some pods, or none: the places of all, in order, or nothing. Without ``stay`` they leave again."""
+        done: list[tuple[Room, Amounts, list[FreeDevice]]] = []  # with the devices that were free before
         for spec, wishes in pods:
-            room = self.place(spec, wishes)
-            if room is None:
-                for taken, other, own in placed:
-                    taken.give_back({name: amount for name, amount in requests_of(other).items() if name not in own.resources})
-                    taken.devices = before.get(taken.node.name) or free_on(self._scope, taken.node)
-                return []
-            placed.append((room, spec, wishes))
-        return [room for room, _, _ in placed]
+            wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
+            for room in self.admitting(spec, wishes.resources):
+                devices = chosen(self.scope, room.devices, wishes.requests) if wishes.requests else []
+                if devices is not None and room.holds(wanted):
+                    done.append((room, wanted, room.devices))
+                    room.take(wanted)
+                    room.devices = [item for item in room.devices if item not in devices]
+                    break
+            else:
+                break
+        whole = len(done) == len(pods)
+        for room, wanted, devices in reversed(done) if not (whole and stay) else ():
+            room.give_back(wanted)
+            room.devices = devices
+        return [room for room, *_ in done] if whole else []
 
     def refusals(self, nodes: Iterable[Node], spec: PodSpec, wishes: Wishes = _NO_WISHES) -> Iterator[tuple[Node, str]]:
         """Why :meth:`place` would not put a pod onto each node, as a clause in the same words for like nodes; empty where it would.
@@ -154,7 +157,7 @@ class Rooms:
         choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
         wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
         for node in nodes:
-            away = self._scope.why_not_judged(node) or change_under_way(node, self._scope.policy, self._now)
+            away = self.scope.why_not_judged(node) or change_under_way(node, self.scope.policy, self.now)
             yield node, away or _unmet(spec, choice, tolerated, node) or self._short(node, wanted, wishes)
 
     def _short(self, node: Node, wanted: Amounts, wishes: Wishes) -> str:
@@ -164,15 +167,15 @@ class Rooms:
             return "no more pods fit onto it"
         if short := [name for name, amount in wanted.items() if not room.holds({name: amount})]:
             return f"too little is free of {listed(sorted(short), 3)}"
-        if wishes.requests and chosen(self._scope, room.devices, wishes.requests) is None:
+        if wishes.requests and chosen(self.scope, room.devices, wishes.requests) is None:
             return "fewer devices are free than its claims ask for"
         return ""
 
     def _room(self, node: Node) -> Room:
         if node.name not in self._made:
-            bound = self._scope.snapshot.pods_by_node.get(node.name, ())
+            bound = self.scope.snapshot.pods_by_node.get(node.name, ())
             self._made[node.name] = Room(node, bound, self._free_since(node))
-            self._made[node.name].devices = free_on(self._scope, node)
+            self._made[node.name].devices = free_on(self.scope, node)
         return self._made[node.name]
 
     def _free_since(self, node: Node) -> float | None:

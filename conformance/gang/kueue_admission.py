@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS, checks_of, sent_away
 from conformance.gang.kueue_order import judge_order
-from conformance.scope.kueue_objects import conditions_of, name_of, objects_of, said
+from conformance.scope.kueue_objects import conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Json, PodSpec
+from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.text import typed
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
@@ -47,6 +46,9 @@ def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
     for one in work:
         by_local.setdefault((one.place.namespace, one.queue), []).append(one)
     by_queue: dict[str, list[_Work]] = {}
+    served: dict[str, set[tuple[str, str]]] = {}
+    for key, item in here.items():
+        served.setdefault(str(mapping(item, "spec").get("clusterQueue")), set()).add(key)
     for (namespace, name), own in sorted(by_local.items()):
         local = here.get((namespace, name))
         trouble = _local_trouble(scope, namespace, name, local, queues)
@@ -56,37 +58,23 @@ def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
             by_queue.setdefault(str(mapping(local, "spec").get("clusterQueue")), []).extend(own)
     for name, own in sorted(by_queue.items()):
         if name in queues:
-            served = frozenset(key for key, item in here.items() if mapping(item, "spec").get("clusterQueue") == name)
-            yield from _cluster_queue(scope, queues[name], own, served, now)
+            yield from _cluster_queue(scope, queues[name], own, served[name], now)
     yield from _lost_workers(scope, [queues[name] for name in by_queue if name in queues], work, now)
     for one in work:
         yield from _round(one)
 
 
 def _device_work(scope: Scope, item: Json) -> _Work | None:
-    conditions, spec, meta = conditions_of(item), mapping(item, "spec"), mapping(item, "metadata")
-    held = {kind for kind in ("QuotaReserved", "Admitted", "Finished") if conditions.get(kind, {}).get("status") == "True"}
-    if "Finished" in held or spec.get("active") is False or meta.get("deletionTimestamp") or not _asks(scope, item):
+    if is_given_up(item) or not any(scope.devices_of(spec) or spec.resource_claims for spec, _ in pod_sets(item)):
         return None
+    meta = mapping(item, "metadata")
     return _Work(
         place=Subject("Workload", name_of(item), str(meta.get("namespace") or "")),
         item=item,
-        queue=str(spec.get("queueName") or ""),
+        queue=str(mapping(item, "spec").get("queueName") or ""),
         since=unix(str(meta.get("creationTimestamp"))),
-        admitted="Admitted" in held,
+        admitted=is_true(item, "Admitted"),
     )
-
-
-def _asks(scope: Scope, workload: Json) -> bool:
-    """Whether some pod of a workload asks for a device."""
-    for part in mappings(mapping(workload, "spec").get("podSets")):
-        try:
-            spec = typed.convert(mapping(part, "template", "spec"), PodSpec, strict=False)
-        except msgspec.ValidationError:
-            continue
-        if scope.devices_of(spec) or spec.resource_claims:
-            return True
-    return False
 
 
 def _local_trouble(scope: Scope, namespace: str, name: str, local: Json | None, queues: dict[str, Json]) -> str:
@@ -103,7 +91,7 @@ def _local_trouble(scope: Scope, namespace: str, name: str, local: Json | None, 
     return ""
 
 
-def _cluster_queue(scope: Scope, queue: Json, work: list[_Work], served: frozenset[tuple[str, str]], now: float) -> Iterator[Finding]:
+def _cluster_queue(scope: Scope, queue: Json, work: list[_Work], served: Collection[tuple[str, str]], now: float) -> Iterator[Finding]:
     place, active = Subject("ClusterQueue", name_of(queue)), conditions_of(queue).get("Active", {})
     if trouble := _trouble(scope, queue):
         yield from _stopped(scope, place, trouble, queue, work, now)
@@ -188,7 +176,7 @@ def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: floa
 
 def _round(work: _Work) -> Iterator[Finding]:
     """A workload that is admitted and evicted again and again for the same reason."""
-    status, conditions = mapping(work.item, "status"), conditions_of(work.item)
+    status = mapping(work.item, "status")
     evictions = [item for item in mappings(mapping(status, "schedulingStats").get("evictions")) if item.get("reason") in _OWN_FAULT]
     counts = [number for item in evictions if isinstance(number := item.get("count"), int)]
     again = mapping(status, "requeueState").get("count")
@@ -197,11 +185,11 @@ def _round(work: _Work) -> Iterator[Finding]:
         return
     source = "workload.status.requeueState, status.schedulingStats.evictions"
     observed = f"evicted {rounds} times"
-    if work.admitted and conditions.get("PodsReady", {}).get("status") == "True":
+    if work.admitted and is_true(work.item, "PodsReady"):
         yield ok(work.place, observed=f"{observed}, and its pods are ready now", expected="no round without an end", source=source)
         return
     reasons = sorted({str(item.get("reason")) for item in evictions})
-    last = said(conditions.get("Evicted", {})) or ", ".join(reasons) or "no reason is given"
+    last = said(conditions_of(work.item).get("Evicted", {})) or ", ".join(reasons) or "no reason is given"
     message = f"it was admitted and evicted {rounds} times ({last}): each round holds devices that no pod uses for long"
     yield bad(
         work.place,

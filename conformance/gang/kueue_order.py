@@ -5,7 +5,7 @@ Facts: docs/facts/gangs.md#order-in-a-queue-of-kueue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from conformance.devices.claimable import units_of
 from conformance.devices.fitting import requests_of
 from conformance.gang.adapters.kueue import FLAVORS, WORKLOADS
-from conformance.scope.kueue_objects import assigned, conditions_of, name_of, objects_of, said
+from conformance.scope.kueue_objects import assigned, conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
 from conformance.scope.node_affinity import Choice
 from conformance.scope.scope import Scope
 from conformance.scope.tolerations import Tolerated
@@ -45,23 +45,24 @@ class _Waiting(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[PodSpec, dict[str, Fraction]], ...]
 
 
-def judge_order(scope: Scope, queue: Json, local: frozenset[tuple[str, str]], now: float) -> Finding | None:
+def judge_order(scope: Scope, queue: Json, local: Collection[tuple[str, str]], now: float) -> Finding | None:
     """The finding about a strict queue whose head blocks others for no use; None where it blocks none.
 
     ``local`` are the LocalQueues, by namespace and name, that pass their work to the queue.
     """
     if mapping(queue, "spec").get("queueingStrategy") != STRICT:
         return None
-    every = [item for item in objects_of(scope, WORKLOADS) if _queue_of(item) in local]
+    by_queue = scope.once(_by_local_queue)
+    every = [item for key in sorted(local) for item in by_queue.get(key, ())]
     waiting = _in_order(every)
     if len(waiting) < 2:
         return None
     rest = _Rest(scope, queue, every)
     head, behind = waiting[0], waiting[1:]
-    short = rest.short(head)
+    _, short = rest.given(head)
     if not short:
         return None  # it is about to be admitted, or something else holds it
-    blocked = [(one, taken) for one in behind if (taken := rest.taken(one)) and not taken.keys() & short and rest.idle(taken)]
+    blocked = [(one, taken) for one in behind if (taken := rest.unused(one)) and not taken.keys() & short]
     if not blocked:
         return None
     place = Subject("ClusterQueue", name_of(queue))
@@ -93,35 +94,29 @@ def _short(short: frozenset[_Place]) -> str:
     return listed(in_order(f"{resource} of flavor {flavor}" for flavor, resource in short), 2)
 
 
-def _queue_of(item: Json) -> tuple[str, str]:
-    return str(mapping(item, "metadata").get("namespace") or ""), str(mapping(item, "spec").get("queueName") or "")
+def _by_local_queue(scope: Scope) -> dict[tuple[str, str], list[Json]]:
+    """Workloads by namespace and name of their LocalQueue."""
+    found: dict[tuple[str, str], list[Json]] = {}
+    for item in objects_of(scope, WORKLOADS):
+        key = str(mapping(item, "metadata").get("namespace") or ""), str(mapping(item, "spec").get("queueName") or "")
+        found.setdefault(key, []).append(item)
+    return found
 
 
 def _in_order(workloads: Sequence[Json]) -> list[_Waiting]:
     """Those that wait to be admitted, as a strict queue takes them: by priority, then by age."""
     found: list[tuple[int, float, _Waiting]] = []
     for item in workloads:
-        conditions, spec, meta = conditions_of(item), mapping(item, "spec"), mapping(item, "metadata")
-        held = any(conditions.get(kind, {}).get("status") == "True" for kind in ("QuotaReserved", "Admitted", "Finished"))
-        if held or spec.get("active") is False or meta.get("deletionTimestamp"):
+        if is_given_up(item) or is_true(item, "QuotaReserved", "Admitted"):
             continue
-        since, priority = unix(str(meta.get("creationTimestamp"))), spec.get("priority")
-        parts = tuple(_parts(spec))
+        meta, priority = mapping(item, "metadata"), mapping(item, "spec").get("priority")
+        since = unix(str(meta.get("creationTimestamp")))
+        sets = ((pods, count, requests_of(pods)) for pods, count in pod_sets(item))
+        parts = tuple((pods, {name: amount * count for name, amount in asked.items()}) for pods, count, asked in sets)
         if parts:
             one = _Waiting(name=f"{meta.get('namespace')}/{name_of(item)}", item=item, since=since, parts=parts)
             found.append((-priority if isinstance(priority, int) else 0, since or 0.0, one))
     return [one for *_, one in sorted(found, key=lambda entry: entry[:2])]
-
-
-def _parts(spec: Json) -> Iterator[tuple[PodSpec, dict[str, Fraction]]]:
-    for part in mappings(spec.get("podSets")):
-        count = part.get("count")
-        try:
-            pods = typed.convert(mapping(part, "template", "spec"), PodSpec, strict=False)
-        except msgspec.ValidationError:
-            continue
-        number = count if isinstance(count, int) else 1
-        yield pods, {name: amount * number for name, amount in requests_of(pods).items()}
 
 
 class _Rest:
@@ -129,87 +124,86 @@ class _Rest:
 
     def __init__(self, scope: Scope, queue: Json, workloads: Sequence[Json]) -> None:
         self._scope = scope
-        self._flavors = {name_of(item): item for item in objects_of(scope, FLAVORS)}
         self._groups = mappings(mapping(queue, "spec").get("resourceGroups"))
+        self._nodes = {name_of(item): _as_node(item) for item in objects_of(scope, FLAVORS)}
+        self._free: dict[_Place, int] = {}
         self._left: dict[_Place, Fraction] = {}
         for group in self._groups:
             for flavor in mappings(group.get("flavors")):
                 for one in mappings(flavor.get("resources")):
                     self._left[text_of(flavor.get("name")), text_of(one.get("name"))] = _parsed(one.get("nominalQuota"))
         for item in workloads:
-            conditions = conditions_of(item)
-            if conditions.get("QuotaReserved", {}).get("status") == "True" and conditions.get("Finished", {}).get("status") != "True":
+            if is_true(item, "QuotaReserved") and not is_true(item, "Finished"):
                 for place, amount in assigned(item).items():
                     if place in self._left:
                         self._left[place] -= amount
 
-    def short(self, waiting: _Waiting) -> frozenset[_Place]:
-        """Flavors and resources of which too little is left for a workload, among all that it may be given; empty where one has all."""
-        found: set[_Place] = set()
-        for group, flavors, wanted in self._choices(waiting):
-            if group and any(self._enough(flavor, wanted) for flavor in flavors):
+    def given(self, waiting: _Waiting) -> tuple[dict[_Place, Fraction], frozenset[_Place]]:
+        """What a workload would be given now, and of what too little is left for it, among all that it may be given."""
+        taken: dict[_Place, Fraction] = {}
+        short: set[_Place] = set()
+        for flavors, wanted in self._choices(waiting):
+            lacks = {
+                flavor: {
+                    (flavor, name)
+                    for name, amount in wanted.items()
+                    if self._left.get((flavor, name), 0) - taken.get((flavor, name), 0) < amount
+                }
+                for flavor in flavors or (_NO_FLAVOR,)
+            }
+            if (chosen := next((flavor for flavor in flavors if not lacks[flavor]), None)) is None:
+                short.update(*lacks.values())
                 continue
-            choices = flavors or [_NO_FLAVOR]
-            found |= {(flavor, name) for flavor in choices for name, amount in wanted.items() if self._of(flavor, name) < amount}
-        return frozenset(found)
-
-    def taken(self, waiting: _Waiting) -> dict[_Place, Fraction]:
-        """What a workload would be given now, devices among it; empty where some of it is not left."""
-        found: dict[_Place, Fraction] = {}
-        for group, flavors, wanted in self._choices(waiting):
-            chosen = next((flavor for flavor in flavors if self._enough(flavor, wanted)), "") if group else ""
-            if not chosen:
-                return {}
             for name, amount in wanted.items():
-                found[chosen, name] = found.get((chosen, name), Fraction(0)) + amount
-        enough = all(self._of(*place) >= amount for place, amount in found.items())
-        return found if enough and _devices(self._scope, found) else {}
+                taken[chosen, name] = taken.get((chosen, name), Fraction(0)) + amount
+        return taken, frozenset(short)
 
-    def idle(self, taken: Mapping[_Place, Fraction]) -> bool:
-        """Whether the nodes of the flavors have as many devices free."""
-        for (flavor, resource), amount in taken.items():
-            if self._scope.is_device(resource) and self._free(flavor, resource) < amount:
-                return False
-        return True
+    def unused(self, waiting: _Waiting) -> dict[_Place, Fraction]:
+        """What a workload would be given now, if it is devices that are free on nodes of their flavors; else empty."""
+        taken, short = self.given(waiting)
+        devices = {place: amount for place, amount in taken.items() if self._scope.names_device(place[1])}
+        counted = {place: amount for place, amount in devices.items() if self._scope.is_device(place[1])}
+        return taken if devices and not short and all(self._idle(place) >= amount for place, amount in counted.items()) else {}
 
-    def _free(self, flavor: str, resource: str) -> int:
-        labels = {str(key): str(value) for key, value in mapping(self._flavors.get(flavor, {}), "spec", "nodeLabels").items()}
-        nodes = [node for node in self._scope.usable_nodes if labels.items() <= node.metadata.label.items()]
-        held = self._scope.held
-        return sum(max(units_of(self._scope, node, resource) - held.get(node.name, {}).get(resource, 0), 0) for node in nodes)
+    def _idle(self, place: _Place) -> int:
+        """Free devices of a resource on the usable nodes of a flavor."""
+        if place not in self._free:
+            flavor, resource = place
+            labels = found.metadata.label.items() if (found := self._nodes.get(flavor)) else ()
+            nodes = [node for node in self._scope.usable_nodes if not labels or labels <= node.metadata.label.items()]
+            held = self._scope.held
+            self._free[place] = sum(
+                max(units_of(self._scope, node, resource) - held.get(node.name, {}).get(resource, 0), 0) for node in nodes
+            )
+        return self._free[place]
 
-    def _enough(self, flavor: str, wanted: Mapping[str, Fraction]) -> bool:
-        return all(self._of(flavor, name) >= amount for name, amount in wanted.items())
-
-    def _of(self, flavor: str, resource: str) -> Fraction:
-        return self._left.get((flavor, resource), Fraction(0))
-
-    def _choices(self, waiting: _Waiting) -> Iterator[tuple[bool, list[str], dict[str, Fraction]]]:
-        """For each pod set and group of resources: whether there is such a group, the flavors that it may be given, what it asks for."""
+    def _choices(self, waiting: _Waiting) -> Iterator[tuple[list[str], dict[str, Fraction]]]:
+        """For each pod set and group of resources: the flavors that it may be given, and what it asks for."""
         for pods, amounts in waiting.parts:
             rest = dict(amounts)
             for group in self._groups:
                 covered = {text_of(name) for name in sequence(group.get("coveredResources"))}
-                wanted = {name: rest.pop(name) for name in covered & rest.keys()}
-                if wanted:
-                    yield True, self._eligible(group, pods), wanted
+                if wanted := {name: rest.pop(name) for name in covered & rest.keys()}:
+                    yield self._eligible(group, pods), wanted
             if any(self._scope.names_device(name) for name in rest):
-                yield False, [], rest  # no group covers a device that it asks for
+                yield [], rest  # no group covers a device that it asks for
 
     def _eligible(self, group: Json, pods: PodSpec) -> list[str]:
         names = [text_of(flavor.get("name")) for flavor in mappings(group.get("flavors"))]
-        specs = {name: mapping(self._flavors.get(name, {}), "spec") for name in names}
-        keys = {str(key) for spec in specs.values() for key in mapping(spec, "nodeLabels")}
-        choice = Choice(_restricted(pods, keys))
-        return [name for name in names if self._lets(specs[name], choice, pods)]
+        nodes = {name: node for name in names if (node := self._nodes.get(name)) is not None}
+        choice = Choice(_restricted(pods, {key for node in nodes.values() for key in node.metadata.label}))
+        tolerated = Tolerated(pods.tolerations)
+        return [name for name, node in nodes.items() if choice.admits(node) and tolerated.lets_onto(node)]
 
-    def _lets(self, spec: Json, choice: Choice, pods: PodSpec) -> bool:
-        body: Json = {"metadata": {"labels": mapping(spec, "nodeLabels")}, "spec": {"taints": mappings(spec.get("nodeTaints"))}}
-        try:
-            node = typed.convert(body, Node, strict=False)
-        except msgspec.ValidationError:
-            return False
-        return choice.admits(node) and Tolerated(pods.tolerations).lets_onto(node)
+
+def _as_node(flavor: Json) -> Node | None:
+    """A node with the labels and taints of a flavor; None where they are none."""
+    spec = mapping(flavor, "spec")
+    body: Json = {"metadata": {"labels": mapping(spec, "nodeLabels")}, "spec": {"taints": mappings(spec.get("nodeTaints"))}}
+    try:
+        return typed.convert(body, Node, strict=False)
+    except msgspec.ValidationError:
+        return None
 
 
 def _restricted(pods: PodSpec, keys: set[str]) -> PodSpec:

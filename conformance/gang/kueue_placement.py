@@ -24,35 +24,38 @@ from fixtures.verdict.findings import Finding, Subject, bad, not_judged, undecid
 _SOURCE = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
 
 
-def judge_unplaced(scope: Scope, place: Subject, pods: Sequence[Pod], admitted: str, lost: str, now: float) -> Finding | None:
-    """The finding about an admitted workload none of whose device pods has a node; None where one has, or a node would take one.
+def judge_unplaced(rooms: Rooms, place: Subject, pods: Sequence[Pod], admitted: str, lost: str) -> Finding | None:
+    """The finding about an admitted workload none of whose device pods has a node; None where one has, or nodes would take all.
 
     ``admitted``: when it was admitted, as its condition has it; ``lost``: what it holds, as a clause.
     """
+    scope, now = rooms.scope, rooms.now
     asking = [pod for pod in pods if scope.device_demand_of(pod).devices]
     if not asking or any(map(placed, asking)) or any(pod.metadata.deletion_timestamp for pod in asking):
         return None
-    pod, words = asking[0], f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
+    words = f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
     since = newest([admitted, *(one.metadata.creation_timestamp for one in asking)])
     if since is None:
         return undecided(place, message=f"{words}, and nothing says since when", source=_SOURCE, cause="AdmittedNeverPlaced")
     age, limit = now - since, max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0)
     if age <= limit:
         return undecided(place, message=f"{words} {so_far(age, limit)}", source=_SOURCE, cause="ChangeUnderWay")
-    wishes = wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
-    if unclear := wishes.beyond or too_long(pod.spec):
+    asked = [(pod, wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)) for pod in asking]
+    if unclear := next(filter(None, (wishes.beyond or too_long(pod.spec) for pod, wishes in asked)), ""):
         return undecided(place, message=f"{words} for {duration(age)}: {unclear}", source=_SOURCE, cause="OnlySchedulerCanWeigh")
-    if Rooms(scope, now).place(pod.spec, wishes) is not None:
+    alone = next(((pod, wishes) for pod, wishes in asked if not rooms.fit([(pod.spec, wishes)])), None)
+    if alone is None and rooms.fit([(pod.spec, wishes) for pod, wishes in asked]):
         return None  # REQ-12 says that it waits beside free devices
-    names = sorted({*scope.devices_of(pod.spec), *wishes.amounts})
-    if scaled := [name for name in names if matches(name, scope.policy.requests.autoscaled)]:
+    pod, wishes = alone or asked[0]
+    amounts = {**scope.devices_of(pod.spec), **wishes.amounts}
+    if scaled := [name for name in sorted(amounts) if matches(name, scope.policy.requests.autoscaled)]:
         message = f"{words}; {listed(scaled)} would come with new nodes (policy requests.autoscaled)"
         return not_judged(place, message=message, source="policy requests.autoscaled")
     nodes = _allowed(scope, pod)
     if doing := next((f"{node.name}: {why}" for node in nodes if (why := change_under_way(node, scope.policy, now))), ""):
         return undecided(place, message=f"{words} for {duration(age)}, and {doing}", source=_SOURCE, cause="ChangeUnderWay")
-    asked = {**scope.devices_of(pod.spec), **wishes.amounts}
-    message = f"it is Admitted and {words} for {duration(age)}: {_why_none(scope, nodes, asked)}; {lost}"
+    why = _why_none(scope, nodes, amounts) if alone else "nodes have room for each of them, and not for all together"
+    message = f"it is Admitted and {words} for {duration(age)}: {why}; {lost}"
     observed = f"Admitted, {len(asking)} pods without a node for {duration(age)}"
     return bad(
         place,

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.devices.fitting import Rooms
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS
 from conformance.gang.kueue_claims import device_quotas
 from conformance.gang.kueue_placement import judge_unplaced
 from conformance.scope.gang_marks import KUEUE_GATES
-from conformance.scope.kueue_objects import assigned, name_of, objects_of, reserved, units
+from conformance.scope.kueue_objects import assigned, conditions_of, is_true, name_of, objects_of, reserved, units
 from conformance.scope.kueue_pods import KueuePods
 from conformance.scope.pod_events import quoted
 from conformance.scope.scope import Scope
@@ -57,24 +58,27 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     named = {name for item in workloads for name in reserved(item)} | {name for item in queues for _, name in _given(item)}
     devices = device_quotas(scope, named)
     held = [workload for item in workloads if (workload := _holding(item, devices)) is not None]
-    pods = scope.once(KueuePods)
+    pods, rooms = scope.once(KueuePods), Rooms(scope, now)
     for workload in held:
-        yield _judge(scope, workload, pods, now)
+        yield _judge(rooms, workload, pods)
+    by_queue: dict[object, list[Json]] = {}
+    for item in workloads:
+        by_queue.setdefault(mapping(item, "status", "admission").get("clusterQueue"), []).append(item)
     for queue in queues:
-        yield from _usage(scope, queue, devices, now)
+        yield from _usage(queue, by_queue.get(name_of(queue), []), devices, now)
 
 
 def _holding(item: Json, devices: frozenset[str]) -> _Workload | None:
-    found = {str(one.get("type")): one for one in mappings(mapping(item, "status").get("conditions"))}
     amounts = {name: count for name, count in sorted(reserved(item).items()) if name in devices}
     place = Subject("Workload", name_of(item), str(mapping(item, "metadata").get("namespace") or ""))
-    workload = _Workload(place=place, item=item, conditions=found, devices=amounts)
+    workload = _Workload(place=place, item=item, conditions=conditions_of(item), devices=amounts)
     if workload.holds("Finished") or not (workload.holds("QuotaReserved") or workload.holds("Admitted")):
         return None
     return workload if amounts else None
 
 
-def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Finding:
+def _judge(rooms: Rooms, workload: _Workload, pods: KueuePods) -> Finding:
+    scope, now = rooms.scope, rooms.now
     limit, place = scope.policy.gang.partial_minutes, workload.place
     names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))
     expected = f"pods that live, or no quota after {limit:g} min"
@@ -94,7 +98,7 @@ def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Fi
     alive = pods.of(workload.item)
     if alive and (gate := _gate_of_all(alive)):
         return _gated(scope, workload, names, alive, gate, now)
-    if alive and (finding := judge_unplaced(scope, place, alive, workload.text_of_time("Admitted"), _lost(workload), now)):
+    if alive and (finding := judge_unplaced(rooms, place, alive, workload.text_of_time("Admitted"), _lost(workload))):
         return finding
     if alive:
         return ok(place, observed=f"{names}, {len(alive)} pods", expected=expected, source=_SOURCE)
@@ -179,22 +183,16 @@ def _given(queue: Json) -> dict[tuple[str, str], int]:
     }
 
 
-def _usage(scope: Scope, queue: Json, devices: frozenset[str], now: float) -> Iterator[Finding]:
+def _usage(queue: Json, workloads: list[Json], devices: frozenset[str], now: float) -> Iterator[Finding]:
     """A queue's reservation against the sum over its workloads."""
     name, said = name_of(queue), {key: count for key, count in _given(queue).items() if key[1] in devices}
     if not said:
         return
     held: dict[tuple[str, str], int] = {}
-    changed = 0.0
-    for item in objects_of(scope, WORKLOADS):
-        admission = mapping(item, "status", "admission")
-        conditions = mappings(mapping(item, "status").get("conditions"))
-        moments = [moment for one in conditions if (moment := unix(str(one.get("lastTransitionTime")))) is not None]
-        reserved = {str(one.get("type")) for one in conditions if one.get("status") == "True"}
-        if admission.get("clusterQueue") != name:
-            continue
-        changed = max([changed, *moments])
-        if "QuotaReserved" in reserved and "Finished" not in reserved:
+    times = [text_of(one.get("lastTransitionTime")) for item in workloads for one in conditions_of(item).values()]
+    changed = newest(times) or 0.0
+    for item in workloads:
+        if is_true(item, "QuotaReserved") and not is_true(item, "Finished"):
             for key, count in assigned(item).items():
                 held[key] = held.get(key, 0) + count
     place, source = Subject("ClusterQueue", name), "clusterqueue.status.flavorsReservation, workload.status.admission"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from conformance.scope.scope import Scope, whole
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text import typed
 from fixtures.verdict.findings import Inconclusive
 
 
@@ -27,6 +31,16 @@ def assigned(workload: Json) -> dict[tuple[str, str], int]:
             key = (str(flavors.get(resource)), str(resource))
             found[key] = found.get(key, 0) + units(amount)
     return found
+
+
+def pod_sets(workload: Json) -> Iterator[tuple[PodSpec, int]]:
+    """Spec and number of the pods of each pod set; one whose spec is none is left out."""
+    for part in mappings(mapping(workload, "spec").get("podSets")):
+        try:
+            pods = typed.convert(mapping(part, "template", "spec"), PodSpec, strict=False)
+        except msgspec.ValidationError:
+            continue
+        yield pods, count if isinstance(count := part.get("count"), int) else 1
 
 
 def objects_of(scope: Scope, key: str) -> list[Json]:
@@ -50,6 +64,18 @@ def units(value: Any) -> int:
 def conditions_of(item: Json) -> dict[str, Json]:
     """The conditions of an object by type."""
     return {str(one.get("type")): one for one in mappings(mapping(item, "status").get("conditions"))}
+
+
+def is_true(item: Json, *kinds: str) -> bool:
+    """Whether one of these conditions of an object is True."""
+    conditions = conditions_of(item)
+    return any(conditions.get(kind, {}).get("status") == "True" for kind in kinds)
+
+
+def is_given_up(workload: Json) -> bool:
+    """Whether a workload has ended, is switched off or is being deleted: it asks for nothing any more."""
+    inactive = mapping(workload, "spec").get("active") is False
+    return inactive or is_true(workload, "Finished") or bool(mapping(workload, "metadata").get("deletionTimestamp"))
 
 
 def said(condition: Json) -> str:

@@ -176,6 +176,9 @@ def test_a_configuration_that_is_not_read_leaves_open_what_an_unknown_quota_coun
     [
         ((5, 6, 6), 8, {}, "bad"),  # kubernetes-sigs/kueue#5243: 17 are free, and no node has 8
         ((5, 6, 6), 6, {}, "ok"),  # REQ-12 says that it waits beside free devices
+        ((5, 6, 6), 8, {"leader": 1}, "bad"),  # its leader would fit, and waits with the others
+        ((8, 6, 6), 8, {"leader": 8}, "bad"),  # there is room for one of them
+        ((8, 8, 6), 8, {"leader": 8}, "ok"),
         ((5, 6, 6), 8, {"nodeSelector": {"pool": "other"}}, "bad"),
         ((0, 0, 0), 1, {"minutes": 5}, "undecided"),
         ((0, 0, 0), 1, {"policy": {"requests": {"autoscaled": [GPU]}}}, "not_judged"),
@@ -194,9 +197,12 @@ def test_an_admitted_workload_that_no_node_takes_holds_quota_for_nothing(
     waiting = a_pod("big", devices=devices, owner="Job/job", tolerations=["nvidia.com/gpu:NoSchedule"], **selector)
     waiting.metadata.creation_timestamp = ago(minutes)
     configmaps = [kueue_s("# kueue\nwaitForPodsReady: {enable: true, timeout: 2h}")] if "ready" in more else []
+    leaders = (
+        [a_pod("a-leader", devices=more["leader"], owner="Job/job", tolerations=["nvidia.com/gpu:NoSchedule"])] if "leader" in more else []
+    )
     lists: dict[str, Any] = {"kueue_x-k8s_io__workloads": [a_workload("QuotaReserved", "Admitted", minutes=minutes)]}
-    scope = a_scope(a_policy(**more.get("policy", {})), nodes=nodes, pods=[*holders, waiting], configmaps=configmaps, **lists)
+    scope = a_scope(a_policy(**more.get("policy", {})), nodes=nodes, pods=[*holders, *leaders, waiting], configmaps=configmaps, **lists)
     (finding,) = check_held(scope, NOW)
     assert finding.outcome.value == expected, finding.message
-    if expected == "bad" and not selector:
+    if expected == "bad" and free[0] < 8 and not selector:
         assert "no node has more than 6 free, and all together have 17" in finding.message

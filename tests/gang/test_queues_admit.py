@@ -185,11 +185,16 @@ def test_the_pods_of_a_group_say_that_it_asks_for_devices() -> None:
 FLAVORS: list[Json] = [{"metadata": {"name": name}, "spec": {"nodeLabels": {"pool": name}}} for name in ("a", "b")]
 
 
-def queued(name: str, *, pool: str = "", devices: int = 8, minutes: float = 480, priority: int = 0, held: str = "", cpu: str = "") -> Json:
+def queued(
+    name: str, *, pool: str = "", devices: int = 8, minutes: float = 480, priority: int = 0, held: str = "", cpu: str = "", parts: int = 1
+) -> Json:
     found = work(*(["QuotaReserved", "Admitted"] if held else []), minutes=minutes, name=name)
     amounts = {"nvidia.com/gpu": str(devices)} if devices else {}
     spec = a_spec(devices={**amounts, **({"cpu": cpu} if cpu else {})}, nodeSelector={"pool": pool} if pool else {})
-    found["spec"] |= {"priority": priority, "podSets": [{"name": "main", "count": 1, "template": {"spec": spec}}]}
+    found["spec"] |= {
+        "priority": priority,
+        "podSets": [{"name": f"part-{n}", "count": 1, "template": {"spec": spec}} for n in range(parts)],
+    }
     if held:
         assignment = {"name": "main", "flavors": {"nvidia.com/gpu": held}, "resourceUsage": {"nvidia.com/gpu": str(devices)}}
         found["status"]["admission"] = {"clusterQueue": "queue", "podSetAssignments": [assignment]}
@@ -228,6 +233,8 @@ RUNS = queued("runs", held="a")
         ([queued("head", pool="a"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),
         ([queued("head", pool="b"), queued("one", pool="a")], {}, Outcome.OK),  # the head is what can run
         ([queued("head", pool="gone"), queued("one", pool="b")], {}, Outcome.BAD),  # no flavor is for the head at all
+        ([queued("head", pool="a", parts=2), queued("one", pool="b")], {"a": "16"}, Outcome.BAD),  # each part fits, both do not
+        ([queued("head", pool="a"), queued("one", pool="b", devices=4, parts=2)], {}, Outcome.BAD),
         ([queued("late", pool="a", minutes=60, priority=100), queued("one", pool="b")], {}, Outcome.BAD),
         ([queued("head", devices=0, cpu="64"), queued("one", pool="b", minutes=100)], {"cpu": "8"}, Outcome.BAD),
         ([queued("head", devices=0, cpu="64"), queued("one", pool="b", cpu="1", minutes=100)], {"cpu": "8"}, Outcome.OK),

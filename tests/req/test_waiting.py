@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.devices.claim_fit import Wishes, wishes_of
 from conformance.devices.fitting import Rooms, requests_of
 from conformance.req.asked_again import MAX_ASKED, asked_again
 from conformance.req.jobs_without_pods import check_jobs_without_pods
@@ -177,6 +178,17 @@ def by_dra(pod: Pod, *, devices: Any = 2, extended: str = "", template: Json | N
 
 def claiming(**more: Any) -> Pod:
     return a_waiting_pod(devices=0, resourceClaims=[{"name": "d", "resourceClaimTemplateName": "one"}], **more)
+
+
+def test_pods_that_do_not_all_fit_leave_what_others_were_given() -> None:
+    parts: dict[str, Any] = {"resourceslices": [a_slice("gpu-0", devices=1)], "deviceclasses": [a_class()]}
+    pod, plain = claiming(), a_waiting_pod(devices=0)
+    found = scope(pod, nodes=[aged(a_cpu_node("gpu-0"))], resourceclaimtemplates=[a_template("one")], **parts)
+    rooms, wishes = Rooms(found, NOW), wishes_of(found, pod.spec, pod.namespace, None)
+    assert rooms.fit([(pod.spec, wishes)])
+    assert rooms.place(pod.spec, wishes) is not None
+    assert rooms.place_all([(plain.spec, Wishes()), (pod.spec, wishes)]) == []
+    assert rooms.place(pod.spec, wishes) is None
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
