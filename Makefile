@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents frozen bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ matrix: $(STAMP) ## prove that every requirement can fail: each defect turns exa
 
 incidents: $(STAMP) ## judge public incidents, each written from its reports into a healthy cluster
 	@$(BIN)/python -m tests.incidents
+
+frozen: $(STAMP) ## write what every world without a server is judged as; writes out/frozen.json (ARGS="--against out/before.json" compares)
+	@$(BIN)/python -m tests.frozen $(ARGS)
 
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench

@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from conformance.catalogue import load_catalogue
@@ -16,7 +16,7 @@ from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.scope import Scope
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import NotApplicable
+from fixtures.verdict.findings import Evidence, Finding, NotApplicable
 from fixtures.verdict.record import Access, Result, Target, TargetKind
 
 CATALOGUE = load_catalogue()
@@ -41,7 +41,8 @@ class _Request:
 
 
 @cache
-def _tests() -> dict[str, Callable[..., None]]:
+def tests_by_id() -> dict[str, Callable[..., None]]:
+    """The test of each requirement."""
     found: dict[str, Callable[..., None]] = {}
     for area in CATALOGUE.areas:
         name = area.area.lower()
@@ -53,21 +54,34 @@ def _tests() -> dict[str, Callable[..., None]]:
     return found
 
 
-def judge(snapshot: Snapshot, policy: Policy, ids: Iterable[str] = READ, *, may_probe: bool = False) -> dict[str, Result]:
-    """The results of read requirements over a snapshot, by id, as a run concludes them: one with ``--snapshot`` may not probe."""
-    target = Target(kind=TargetKind.SNAPSHOT, server="built in a test")
-    state = State(CATALOGUE, Options(snapshot="built"), "r1")
+def judge(
+    snapshot: Snapshot,
+    policy: Policy,
+    ids: Iterable[str] = READ,
+    *,
+    may_probe: bool = False,
+    documents: NodeDocuments | None = None,
+    kept: dict[str, list[Finding]] | None = None,
+) -> dict[str, Result]:
+    """The results of read requirements over a snapshot, by id, as a run concludes them: one with ``--snapshot`` may not probe.
+
+    With ``documents``, those that judge documents of nodes can be among them. ``kept`` gets every finding by the requirement's id.
+    """
+    kind = TargetKind.SNAPSHOT if documents is None else TargetKind.SIMULATED
+    target = Target(kind=kind, server="built in a test")
+    state = State(CATALOGUE, Options(snapshot="built", access=Access.HARDWARE), "r1")
     state.opened = OpenTarget(target, None, policy, WorkerHandover(target=target, run_id="r1"))
     state.snapshot = snapshot
     scope = state.scope
-    return {id_: _judge(id_, state, scope, may_probe) for id_ in ids}
+    given = documents or NodeDocuments()
+    return {id_: _judge(id_, state, scope, may_probe, given, None if kept is None else kept.setdefault(id_, [])) for id_ in ids}
 
 
-def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
+def _judge(id_: str, state: State, scope: Scope, may_probe: bool, documents: NodeDocuments, kept: list[Finding] | None) -> Result:
     requirement, error = CATALOGUE.by_id[id_], None
     evidence = state.evidence(requirement)
     known = {
-        "judge": evidence,
+        "judge": evidence if kept is None else partial(_keep, evidence, kept),
         "scope": scope,
         "snapshot": scope.snapshot,
         "policy": scope.policy,
@@ -77,11 +91,12 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
         "may_probe": may_probe,
         "may_ask": False,
         "has_baseline": False,
-        "documents_too": NodeDocuments(),
+        "documents": documents,
+        "documents_too": documents,
     }
     try:
         check_preconditions(requirement, state)
-        test = _tests()[id_]
+        test = tests_by_id()[id_]
         names = inspect.signature(test).parameters
         if "cluster" in names:
             raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
@@ -89,3 +104,10 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
     except Exception as raised:  # conclude() makes a result of anything, as in a run
         error = raised
     return conclude(requirement, evidence, error, 0.0, state)
+
+
+def _keep(evidence: Evidence, kept: list[Finding], findings: Iterable[Finding] | Finding) -> None:
+    """Add findings to the evidence, each kept as it comes: what raises in between leaves those before it."""
+    for finding in (findings,) if isinstance(findings, Finding) else findings:
+        kept.append(finding)
+        evidence(finding)
