@@ -136,11 +136,11 @@ def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
     """A resource that the node has none of and that a DeviceClass serves: pods hold no more than the node's slices have of the class."""
     place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, resourceslice.spec.devices"
     served = f"DeviceClass {scope.claims.class_behind(name)} serves {name}"
-    if not units_of(scope, node, name):
+    offered = units_of(scope, node, name)
+    if not offered:
         return not_judged(
             place, message=f"{served}: its {total} units are allocated by DRA, and it selects no device of the node now", source=source
         )
-    offered = units_of(scope, node, name)
     if total <= offered:
         return ok(place, observed=f"{total} of {offered} held, by DRA", expected=f"at most {offered}", source=source)
     message = f"bound pods hold {total} {name}, and the slices of the node have {offered} ({served}): some of these pods hold no device"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
-from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota
+from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
 from conformance.scope.node_affinity import too_long
 from conformance.scope.pod_events import quoted, unread_events
@@ -68,7 +68,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
             meta = mapping(obj, "metadata")
             identity = _identity(obj)
             if (identity[0], text_of(meta.get("uid"))) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
-                if refused := _refused_now(scope, obj, events.get((KINDS[key].kind, *identity), []), now):
+                if refused := _refused_now(key, obj, events.get((KINDS[key].kind, *identity), []), now):
                     yield from _further_pods(scope, key, obj, refused, now)
                 continue
             if key == _RAY_JOBS and _has_cluster(obj, known_or_cluster):
@@ -80,14 +80,13 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 yield _judge(scope, obj, wanting[0], events.get((KINDS[key].kind, *identity), []), queued.of(obj), now, rooms)
 
 
-def _refused_now(scope: Scope, obj: Json, events: list[Event], now: float) -> list[Event]:
-    """Refusals of further pods of a job that has not ended, newest first, where they go on and are no matter of a quota."""
-    if _has_ended(obj) or mapping(obj, "metadata").get("deletionTimestamp"):
+def _refused_now(key: str, obj: Json, events: list[Event], now: float) -> list[Event]:
+    """Refusals of further pods of a job that lacks some and has not ended, newest first, where they are no matter of a quota."""
+    active, parallel = mapping(obj, "status").get("active"), mapping(obj, "spec").get("parallelism", 1)
+    complete = key == _JOBS and isinstance(active, int) and isinstance(parallel, int) and active >= parallel
+    if complete or _has_ended(obj) or mapping(obj, "metadata").get("deletionTimestamp"):
         return []
-    limit = scope.policy.requests.pending_minutes * 60
-    found = [event for event in _warnings(events) if event.reason.startswith("FailedCreate") and not names_quota(event.text)]
-    found.sort(key=lambda event: unix(event.last) or 0.0, reverse=True)
-    return found if found and now - (unix(found[0].last) or 0.0) <= limit else []
+    return refused_now((event for event in events if not names_quota(event.text)), now)
 
 
 def _further_pods(scope: Scope, key: str, obj: Json, refused: list[Event], now: float) -> Iterator[Finding]:
@@ -179,7 +178,7 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
     if long := too_long(template.spec):
         return undecided(place, message=f"of its pod template, {long}", source=f"{template.path}.affinity", cause="NotUnderstood")
     asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
-    room, refused = rooms.place(template.spec, wishes), any(event.reason.startswith("FailedCreate") for event in _warnings(events))
+    room, refused = rooms.place(template.spec, wishes), bool(refused_now(events, now))
     if room is None and not refused:
         return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
     since = _due_since(obj, queued)

@@ -19,6 +19,11 @@ _GROUPS = "scheduling.volcano.sh/podgroups"
 _WAITING = "Pending"
 _DEFAULT_QUEUE = "default"
 _QUOTA = re.compile(r"\bquota", re.IGNORECASE)
+_NAME = re.compile(r'"[^"]{0,1000}"')
+"""What the API server puts into quotation marks: names, which tenants choose."""
+
+_RETRY = 1200.0
+"""Seconds within which a controller asks again for a pod that was refused (docs/facts/pod-lifecycle.md#pods-that-are-never-made)."""
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +71,15 @@ class QueuedJobs:
 
 
 def names_quota(text: str) -> bool:
-    """Whether a text speaks of a quota."""
-    return bool(_QUOTA.search(text))
+    """Whether a text speaks of a quota, and not only of an object that is called so."""
+    return bool(_QUOTA.search(_NAME.sub("", text)))
+
+
+def refused_now(events: Iterable[Event], now: float) -> list[Event]:
+    """Warnings that a pod could not be made, newest first; none where the controller has not been refused for a while."""
+    found = [event for event in events if event.type != "Normal" and event.reason.startswith("FailedCreate")]
+    found.sort(key=lambda event: unix(event.last) or 0.0, reverse=True)
+    return found if found and now - (unix(found[0].last) or 0.0) <= _RETRY else []
 
 
 def _events(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:

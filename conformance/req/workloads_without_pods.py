@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.devices.claim_fit import wishes_of
+from conformance.devices.claimable import units_of
 from conformance.devices.fitting import Rooms
-from conformance.req.queued_jobs import names_quota
+from conformance.req.queued_jobs import names_quota, refused_now
 from conformance.scope.gang_marks import placed
 from conformance.scope.kueue_objects import conditions_of
+from conformance.scope.node_affinity import admits, too_long
 from conformance.scope.pod_events import quoted, unread_events
 from conformance.scope.pod_templates import templates_of
 from conformance.scope.scope import Scope, matches
 from conformance.scope.template import Template
+from conformance.scope.tolerations import Tolerated
 from fixtures.cluster.kinds import BARE_KEYS, KINDS
 from fixtures.kubernetes.models import DaemonSet, Event, Json, Pod
 from fixtures.kubernetes.times import newest, unix
@@ -53,7 +56,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_workloads(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per workload of built-in kinds that wants device pods. Raises :class:`Inconclusive` for a refused list."""
-    rooms, refusals = Rooms(scope, now), refusals_of(scope)
+    rooms, refusals = Rooms(scope, now), _refusals(scope, now)
     for key in _KEYS:
         for workload in _workloads(scope, key):
             events = refusals.get((KINDS[key].kind, workload.template.namespace, workload.template.subject.name), [])
@@ -63,13 +66,13 @@ def check_workloads(scope: Scope, now: float) -> Iterator[Finding]:
             yield finding or stuck or ok(workload.template.place, observed=observed, expected=_EXPECTED, source=_SOURCE)
 
 
-def refusals_of(scope: Scope) -> dict[tuple[str, str, str], list[Event]]:
-    """Warnings that a pod could not be made, by kind, namespace and name of the workload, newest first."""
+def _refusals(scope: Scope, now: float) -> dict[tuple[str, str, str], list[Event]]:
+    """Refusals of pods that go on, by kind, namespace and name of the workload, newest first."""
     found: dict[tuple[str, str, str], list[Event]] = {}
     for event in scope.snapshot.listing("events").items:
-        if event.type != "Normal" and event.reason.startswith("FailedCreate") and event.about.kind != "Pod" and event.at_home:
+        if event.about.kind != "Pod" and event.at_home:
             found.setdefault((event.about.kind, event.namespace, event.about.name), []).append(event)
-    return {key: sorted(events, key=lambda event: unix(event.last) or 0.0, reverse=True) for key, events in found.items()}
+    return {key: refused_now(events, now) for key, events in found.items()}
 
 
 def _workloads(scope: Scope, key: str) -> Iterator[Workload]:
@@ -186,7 +189,7 @@ def _stuck_roll_out(scope: Scope, workload: Workload, now: float) -> Finding | N
     new = {pod.metadata.label[_HASH] for pod in waiting}
     old = [pod for pod in own if placed(pod) and pod.metadata.label[_HASH] not in new and not pod.metadata.deletion_timestamp]
     holding = [pod for pod in old if scope.held_demand_of(pod).devices]
-    if not waiting or not holding:
+    if not waiting or not any(_could_follow(scope, waiting[0], pod) for pod in holding):
         return None  # it waits like any other pod, or its pods have their nodes (REQ-13, REQ-14)
     place, amounts = workload.template.place, scope.devices_of(waiting[0].spec)
     if scaled := [resource for resource in amounts if matches(resource, scope.policy.requests.autoscaled)]:
@@ -212,6 +215,15 @@ def _stuck_roll_out(scope: Scope, workload: Workload, now: float) -> Finding | N
         message=message,
         cause="RollOutWaitsForItself",
     )
+
+
+def _could_follow(scope: Scope, pod: Pod, old: Pod) -> bool:
+    """Whether a pod could be where an old one is: its template admits the node, which has as many devices as it asks for."""
+    node = scope.snapshot.node_by_name.get(old.spec.node_name)
+    if node is None or not Tolerated(pod.spec.tolerations).lets_onto(node):
+        return False
+    enough = all(units_of(scope, node, name) >= count for name, count in scope.devices_of(pod.spec).items())
+    return enough and (bool(too_long(pod.spec)) or admits(pod.spec, node))
 
 
 def _by_deployment(scope: Scope) -> dict[tuple[str, str], list[Pod]]:

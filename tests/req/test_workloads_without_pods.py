@@ -40,8 +40,8 @@ def failing(text: str = PSA, age: float = 6 * HOUR) -> Json:
     return {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text, "lastTransitionTime": ago(age)}
 
 
-def refusals(kind: str, text: str = PSA) -> Event:
-    event = an_event("FailedCreate", text, age=MINUTE, first=HOUR, reporter=f"{kind.lower()}-controller")
+def refusals(kind: str, text: str = PSA, age: float = MINUTE) -> Event:
+    event = an_event("FailedCreate", text, age=age, first=HOUR, reporter=f"{kind.lower()}-controller")
     about = msgspec.structs.replace(event.about, kind=kind, name="chat", uid="")
     return msgspec.structs.replace(event, involved_object=about)
 
@@ -84,6 +84,9 @@ def test_pods_of_a_daemonset_that_are_refused_are_missed() -> None:
         (wants(generation=4, conditions=[{"type": "Available", "status": "False", "lastTransitionTime": ago(HOUR)}]), {}, Outcome.BAD),
         (wants(), {"trouble": {"events": "Forbidden"}}, Outcome.UNDECIDED),
         (wants(replicas=0), {}, Outcome.OK),
+        (wants(conditions=[failing('pods "quota-1" is forbidden: violates PodSecurity "restricted:latest"')]), {}, Outcome.BAD),
+        (made(1, wants("StatefulSet", generation=4)), {"events": [refusals("StatefulSet")]}, Outcome.BAD),
+        (made(1, wants("StatefulSet", generation=4)), {"events": [refusals("StatefulSet", age=50 * MINUTE)]}, Outcome.NOT_JUDGED),
     ],
 )
 def test_a_workload_without_pods_is_judged_by_reason_and_age(workload: Json, more: dict[str, Any], expected: Outcome) -> None:
@@ -126,7 +129,10 @@ def test_further_pods_of_a_job_that_are_refused_are_missed_until_they_come_or_it
         return [finding.outcome for finding in check_jobs_without_pods(a_scope(**items, events=list(events)), NOW)]
 
     assert outcomes(refusals("Job")) == [Outcome.BAD]
-    assert outcomes() == outcomes(refusals("Job", QUOTA)) == []
+    assert outcomes() == outcomes(refusals("Job", QUOTA)) == outcomes(refusals("Job", age=50 * MINUTE)) == []
+    job["status"]["active"] = 2
+    assert outcomes(refusals("Job")) == []
+    job["status"]["active"] = 1
     job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
     assert outcomes(refusals("Job")) == []
 
@@ -142,9 +148,9 @@ def exceeded(age: float = 8 * HOUR, **spec: Any) -> Json:
     return found
 
 
-def of(version: str, number: int, node: str = "", devices: int = 8) -> Pod:
-    labels = {"pod-template-hash": version}
-    return a_pod(f"chat-{version}-{number}", owner=f"ReplicaSet/chat-{version}", labels=labels, node=node, devices=devices)
+def of(version: str, number: int, node: str = "", devices: int = 8, pool: str = "") -> Pod:
+    more: dict[str, Any] = {"labels": {"pod-template-hash": version}, "nodeSelector": {"pool": pool} if pool else {}}
+    return a_pod(f"chat-{version}-{number}", owner=f"ReplicaSet/chat-{version}", node=node, devices=devices, tolerations=["*"], **more)
 
 
 OLD, NEW = [of("old", 0, "gpu-0"), of("old", 1, "gpu-1")], of("new", 0)
@@ -159,6 +165,8 @@ OLD, NEW = [of("old", 0, "gpu-0"), of("old", 1, "gpu-1")], of("new", 0)
         (exceeded(), [*OLD, NEW], {"requests": {"autoscaled": ["nvidia.com/gpu"]}}, Outcome.NOT_JUDGED),
         (exceeded(), [NEW], {}, Outcome.OK),  # a first version waits like any other pod
         (exceeded(), [*OLD, of("new", 0, "gpu-2")], {}, Outcome.OK),  # it has its node: REQ-13 judges it
+        (exceeded(), [*OLD, of("new", 0, devices=16)], {}, Outcome.OK),  # REQ-04: no node has as many, however many old pods end
+        (exceeded(), [*OLD, of("new", 0, pool="other")], {}, Outcome.OK),
         (exceeded(), [a_pod("chat-old-0", node="gpu-0", devices=8), NEW], {}, Outcome.OK),
     ],
 )
