@@ -45,11 +45,17 @@ def why_none_allocatable(scope: Scope, node: Node, resource: str) -> str:
         return f"{away}, or calls every device unhealthy{unread}"
     own = [pod for known, pod in plugin_pods(scope, node) if known == vendor]
     if not own:
-        elsewhere = any(mounts_plugin_folder(pod.spec) and plugin_vendor(pod) == vendor for pod in listing.items)
-        return f"{away}: no pod of it is on the node" if elsewhere else f"{away}, or calls every device unhealthy"
+        return (
+            f"{away}: no pod of it is on the node" if vendor in scope.once(_served_vendors) else f"{away}, or calls every device unhealthy"
+        )
     if unready := [pod for pod in own if not is_ready(pod)]:
         return f"{away}: its pod {unready[0].namespace}/{unready[0].name} is {_state(unready[0])}{_last_words(unready[0])}"
     return f"{away}, or calls every device unhealthy, although its pod {own[0].namespace}/{own[0].name} is Ready"
+
+
+def _served_vendors(scope: Scope) -> frozenset[str]:
+    """Vendors whose device plugin has a pod anywhere."""
+    return frozenset(plugin_vendor(pod) for pod in scope.snapshot.pods if mounts_plugin_folder(pod.spec))
 
 
 def faults_of_devices(scope: Scope, node: Node) -> str:

@@ -41,14 +41,7 @@ def labelled_product(node: Node) -> str:
 def product_of(scope: Scope, node: Node) -> str:
     """The product of a node of the snapshot: its model without suffixes of MIG and sharing, else what its DRA drivers
     publish, else its device resources."""
-    known = scope.once(_products)
-    if node.name not in known:
-        known[node.name] = _product_of(scope, node)
-    return known[node.name]
-
-
-def _products(_: Scope) -> dict[str, str]:
-    return {}
+    return scope.once_for(node, _product_of)
 
 
 def _product_of(scope: Scope, node: Node) -> str:

@@ -40,8 +40,13 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
         owner = pod.controller
         if owner is not None and owner.kind == "DaemonSet":
             pods.setdefault(pod.metadata.label[_OF_DOMAIN], []).append(pod)
+    labelled: dict[str, dict[str, Node]] = {}
+    for node in scope.snapshot.nodes:
+        if uid := node.metadata.label.get(_OF_DOMAIN):
+            labelled.setdefault(uid, {})[node.name] = node
     for domain in sorted(domains, key=lambda item: str(_place(item))):
-        yield _judge(scope, domain, pods.get(text_of(mapping(domain.get("metadata")).get("uid")), []), now)
+        uid = text_of(mapping(domain.get("metadata")).get("uid"))
+        yield _judge(scope, domain, pods.get(uid, []), labelled.get(uid, {}), now)
 
 
 def _of_domains(scope: Scope) -> list[Pod]:
@@ -91,11 +96,9 @@ def _place(domain: Json) -> Subject:
     return Subject("ComputeDomain", text_of(meta.get("name")), text_of(meta.get("namespace")))
 
 
-def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Finding:
+def _judge(scope: Scope, domain: Json, daemons: list[Pod], labelled: dict[str, Node], now: float) -> Finding:
     place, meta, status = _place(domain), mapping(domain.get("metadata")), mapping(domain.get("status"))
     members = {name: item for item in mappings(status.get("nodes")) if (name := text_of(item.get("name")))}
-    uid = text_of(meta.get("uid"))
-    labelled = {node.name: node for node in scope.snapshot.nodes if uid and node.metadata.label.get(_OF_DOMAIN) == uid}
     state = text_of(status.get("status"))
     observed = f"{state or 'no status'}, {len(members)} members" + (f", {len(daemons)} IMEX daemons" if daemons else "")
     limit = scope.policy.requests.start_minutes * 60
@@ -155,8 +158,7 @@ def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     template = text_of(mapping(domain.get("spec"), "channel", "resourceClaimTemplate").get("name"))
-    namespace = text_of(mapping(domain.get("metadata")).get("namespace"))
-    asking = [pod for pod in scope.snapshot.pods if pod.namespace == namespace and not pod.finished and _asks_for(pod, template)]
+    asking = scope.once(_by_template).get((text_of(mapping(domain.get("metadata")).get("namespace")), template), [])
     for pods, begun in ((daemons, _created), (asking, _bound)):
         first: dict[str, float] = {}
         for pod in pods:
@@ -166,8 +168,14 @@ def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:
     return found
 
 
-def _asks_for(pod: Pod, template: str) -> bool:
-    return bool(template) and any(text_of(entry.get("resourceClaimTemplateName")) == template for entry in pod.spec.resource_claims or ())
+def _by_template(scope: Scope) -> dict[tuple[str, str], list[Pod]]:
+    """Unfinished pods by namespace and each template that they claim by."""
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for pod in scope.snapshot.pods:
+        for name in {text_of(entry.get("resourceClaimTemplateName")) for entry in pod.spec.resource_claims or ()} - {""}:
+            if not pod.finished:
+                found.setdefault((pod.namespace, name), []).append(pod)
+    return found
 
 
 def _created(pod: Pod) -> float | None:

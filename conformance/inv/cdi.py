@@ -47,7 +47,7 @@ def without_cdi(scope: Scope, node: Node) -> tuple[str, str]:
     words = f"its runtime is {version[:60]}, {runtime[1]} does CDI from {least[0]}.{least[1]} on"
     if how := next(_ways(scope, node), ""):
         return f"{words}, and {how}: pods start without the device", ""
-    if asked := _asked(scope, node) if not list(_releases(scope)) else "":
+    if asked := _asked(scope, node) if not scope.once(_releases) else "":
         return "", f"{words}, and {asked}; whether its operator leaves CDI to the runtime, as from 25.10 on, is not known"
     return "", ""
 
@@ -58,16 +58,18 @@ def _ways(scope: Scope, node: Node) -> Iterator[str]:
         yield f"{item.driver} prepares claims by CDI"
     for daemonset, strategy in _by_plugins(scope, node):
         yield f"{full_name(daemonset)} hands devices out by {strategy}"
-    if max(_releases(scope), default=(0, 0)) >= _LEAVES_IT_TO_THE_RUNTIME and (asked := _asked(scope, node)):
+    if max(scope.once(_releases), default=(0, 0)) >= _LEAVES_IT_TO_THE_RUNTIME and (asked := _asked(scope, node)):
         yield asked
 
 
 def _by_plugins(scope: Scope, node: Node) -> Iterator[tuple[DaemonSet, str]]:
     """Device plugins of a node that hand devices out by CDI alone, and how."""
-    for daemonset in scope.snapshot.listing("apps/daemonsets").items:
-        spec, strategy = daemonset.spec.template.spec, _by_cdi_alone(daemonset)
-        if strategy and mounts_plugin_folder(spec) and is_agent(scope, daemonset) and admits(spec, node):
-            yield daemonset, strategy
+    yield from ((item, strategy) for item, strategy in scope.once(_cdi_plugins) if admits(item.spec.template.spec, node))
+
+
+def _cdi_plugins(scope: Scope) -> list[tuple[DaemonSet, str]]:
+    found = [(item, _by_cdi_alone(item)) for item in scope.snapshot.listing("apps/daemonsets").items]
+    return [(item, how) for item, how in found if how and mounts_plugin_folder(item.spec.template.spec) and is_agent(scope, item)]
 
 
 def _asked(scope: Scope, node: Node) -> str:
@@ -90,12 +92,13 @@ def _by_cdi_alone(daemonset: DaemonSet) -> str:
     return ""
 
 
-def _releases(scope: Scope) -> Iterator[tuple[int, int]]:
+def _releases(scope: Scope) -> list[tuple[int, int]]:
     """Releases of NVIDIA's operator that run, by the tags of their images."""
+    found = []
     for item in scope.snapshot.listing("apps/deployments").objects:
-        meta = mapping(item, "metadata")
-        if scope.platform_workloads.admits(text_of(meta.get("namespace"))):
+        if scope.platform_workloads.admits(text_of(mapping(item, "metadata").get("namespace"))):
             for container in mappings(mapping(item, "spec", "template", "spec").get("containers")):
                 image = text_of(container.get("image"))
                 if matches(repository(image), _OPERATORS) and (release := _RELEASE.match(tag_of(image))):
-                    yield int(release[1]), int(release[2])
+                    found.append((int(release[1]), int(release[2])))
+    return found

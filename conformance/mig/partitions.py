@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -45,21 +46,20 @@ def unapplied(scope: Scope, node: Node, profile: str) -> str:
 
 def _compute(scope: Scope, profile: str) -> str:
     """Into what a profile partitions every device (``cpx``), by the manager's ConfigMap, else by its name; empty if that is not known."""
-    found = {kind for body in _bodies(scope, profile) for kind in _kinds(body)} or set(_COMPUTE.findall(profile.lower()))
+    bodies = [body for known in scope.once(_profiles) if (body := mapping(known, profile))]
+    found = {kind for body in bodies for kind in _kinds(body)} or set(_COMPUTE.findall(profile.lower()))
     return found.pop() if len(found) == 1 else ""
 
 
-def _bodies(scope: Scope, profile: str) -> Iterator[Json]:
-    """What ConfigMaps of the platform say of a profile."""
+def _profiles(scope: Scope) -> list[Json]:
+    """What ConfigMaps of the platform say of profiles, by name."""
+    found = []
     for item in scope.snapshot.listing("configmaps").items:
         for text in (item.data or {}).values() if scope.platform_workloads.admits(item.namespace) else ():
             if _PROFILES in text:
-                try:
-                    body = mapping(decode(text), _PROFILES, profile)
-                except NotJson:
-                    continue
-                if body:
-                    yield body
+                with contextlib.suppress(NotJson):
+                    found.append(mapping(decode(text), _PROFILES))
+    return found
 
 
 def _kinds(body: Json) -> Iterator[str]:
