@@ -1,8 +1,13 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from chaos.ledger.file import Ledger
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.server.store.store import Store
 from tests.chaos.engine.stage import Stage, stage
+from tests.chaos.ledger.simulated_cluster import ledger, world
 
 
 @pytest.fixture(scope="module")
@@ -10,3 +15,26 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One healthy embedded cluster for the tests of a module."""
     with stage(tmp_path_factory.mktemp("cluster")) as made:
         yield made
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Cluster, Store]]:
+    with world(tmp_path) as pair:
+        yield pair
+
+
+@pytest.fixture
+def cluster(served: tuple[Cluster, Store]) -> Cluster:
+    """A small cluster in a store; its kubeconfig is in the test's folder."""
+    return served[0]
+
+
+@pytest.fixture
+def store(served: tuple[Cluster, Store]) -> Store:
+    return served[1]
+
+
+@pytest.fixture
+def book(tmp_path: Path, cluster: Cluster) -> Ledger:
+    """The ledger of experiment A1 on that cluster, with its copy there."""
+    return ledger(tmp_path, cluster)

@@ -21,7 +21,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.builders import a_policy
-from tests.chaos.experiments.test_end_to_end import campaign_on
+from tests.chaos.engine.stage import campaign_on
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan, pod
 from tests.chaos.shipped import EXPERIMENTS
 from tests.watching import PATIENCE

@@ -7,6 +7,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext, current
 from chaos.ledger import mirror
+from chaos.ledger.file import Ledger
 from chaos.ledger.undos.nodes import NodeLabels, ValueArgs
 from chaos.model.errors import Aborted
 from chaos.model.ledger_lines import State
@@ -23,22 +24,18 @@ def strip(cluster: Cluster) -> ValueArgs:
     return NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None})
 
 
-def test_a_fault_that_is_not_confirmed_did_not_land(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        with pytest.raises(ActivityFailed, match="counts as not landed"):
-            with acting(tmp_path, cluster, book).fault("node.labels", strip(cluster)):
-                pass
-        assert [book.state(entry.seq) for entry in book.open_entries()] == [State.ARMED]
+def test_a_fault_that_is_not_confirmed_did_not_land(tmp_path: Path, cluster: Cluster, book: Ledger) -> None:
+    with pytest.raises(ActivityFailed, match="counts as not landed"):
+        with acting(tmp_path, cluster, book).fault("node.labels", strip(cluster)):
+            pass
+    assert [book.state(entry.seq) for entry in book.open_entries()] == [State.ARMED]
 
 
-def test_an_error_in_the_act_leaves_its_entry_open(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        with pytest.raises(KeyboardInterrupt):
-            with acting(tmp_path, cluster, book).fault("node.labels", strip(cluster)):
-                raise KeyboardInterrupt
-        assert len(book.open_entries()) == 1
+def test_an_error_in_the_act_leaves_its_entry_open(tmp_path: Path, cluster: Cluster, book: Ledger) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        with acting(tmp_path, cluster, book).fault("node.labels", strip(cluster)):
+            raise KeyboardInterrupt
+    assert len(book.open_entries()) == 1
 
 
 def refused(does: ActivityContext, cluster: Cluster, said: str) -> None:
@@ -48,32 +45,26 @@ def refused(does: ActivityContext, cluster: Cluster, said: str) -> None:
             pytest.fail("the body ran")
 
 
-def test_nothing_is_done_once_aborted_and_the_first_reason_is_kept(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        AbortFlag(tmp_path).set("the sampler saw a breach")
-        AbortFlag(tmp_path).set("another reason")
-        refused(acting(tmp_path, cluster, book), cluster, "the sampler saw a breach")
-        assert book.entries() == []
+def test_nothing_is_done_once_aborted_and_the_first_reason_is_kept(tmp_path: Path, cluster: Cluster, book: Ledger) -> None:
+    AbortFlag(tmp_path).set("the sampler saw a breach")
+    AbortFlag(tmp_path).set("another reason")
+    refused(acting(tmp_path, cluster, book), cluster, "the sampler saw a breach")
+    assert book.entries() == []
 
 
-def test_nothing_is_done_after_the_plan_expired(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        refused(acting(tmp_path, cluster, book, expires_in=-1), cluster, "expired")
-        assert book.entries() == []
-        assert "expired" in AbortFlag(tmp_path).reason
+def test_nothing_is_done_after_the_plan_expired(tmp_path: Path, cluster: Cluster, book: Ledger) -> None:
+    refused(acting(tmp_path, cluster, book, expires_in=-1), cluster, "expired")
+    assert book.entries() == []
+    assert "expired" in AbortFlag(tmp_path).reason
 
 
-def test_nothing_is_done_without_the_lease(tmp_path: Path) -> None:
+def test_nothing_is_done_without_the_lease(tmp_path: Path, cluster: Cluster, book: Ledger) -> None:
     def lost() -> None:
         raise Aborted("the Lease is lost")
 
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        does = ActivityContext(cluster, plan(), book, AbortFlag(tmp_path), allowed=lost, terms=ANYTHING)
-        refused(does, cluster, "the Lease is lost")
-        assert book.entries() == []
+    does = ActivityContext(cluster, plan(), book, AbortFlag(tmp_path), allowed=lost, terms=ANYTHING)
+    refused(does, cluster, "the Lease is lost")
+    assert book.entries() == []
 
 
 def test_nothing_is_done_that_could_not_be_undone(tmp_path: Path) -> None:
@@ -101,13 +92,12 @@ def test_nothing_is_done_that_the_cluster_does_not_hold(tmp_path: Path, monkeypa
         refused(acting(tmp_path, cluster, ledger(tmp_path, cluster)), cluster, "its undo could not be written down")
 
 
-def test_an_undo_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        does = acting(tmp_path, cluster, ledger(tmp_path, cluster))
-        for name in ("node.moon", "node.taints"):  # unknown, and one with other arguments
-            with pytest.raises(ActivityFailed, match="nothing was done"):
-                with does.fault(name, strip(cluster)):
-                    pytest.fail("the body ran")
+def test_an_undo_that_nobody_knows_is_refused(tmp_path: Path, cluster: Cluster) -> None:
+    does = acting(tmp_path, cluster, ledger(tmp_path, cluster))
+    for name in ("node.moon", "node.taints"):  # unknown, and one with other arguments
+        with pytest.raises(ActivityFailed, match="nothing was done"):
+            with does.fault(name, strip(cluster)):
+                pytest.fail("the body ran")
 
 
 def test_activities_are_no_library() -> None:

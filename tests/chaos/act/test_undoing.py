@@ -60,45 +60,43 @@ def apart(book: Ledger) -> list[tuple[int, State]]:
     [(SCHEDULABLE, 0.1), ({"signal": "node.unschedulable", "is": True}, 0.3)],
     ids=["seen", "never seen"],
 )
-def test_what_was_set_up_stays_until_the_undo_of_the_faults_was_seen(tmp_path: Path, watched: dict[str, Any], least: float) -> None:
-    with world(tmp_path) as (cluster, _):
-        acting, book = broken(tmp_path, cluster)
-        began = time.monotonic()
-        with acting.as_current():
-            assert undo_everything(watched, "recovery") == {"undone": ["2 node.labels", "1 object.absent"]}
-        assert time.monotonic() - began >= least
-        assert steps(book) == apart(book)
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
+def test_what_was_set_up_stays_until_the_undo_of_the_faults_was_seen(
+    tmp_path: Path, cluster: Cluster, watched: dict[str, Any], least: float
+) -> None:
+    acting, book = broken(tmp_path, cluster)
+    began = time.monotonic()
+    with acting.as_current():
+        assert undo_everything(watched, "recovery") == {"undone": ["2 node.labels", "1 object.absent"]}
+    assert time.monotonic() - began >= least
+    assert steps(book) == apart(book)
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
 
 
 @pytest.mark.parametrize("aborted", [False, True], ids=["no condition", "aborted"])
-def test_where_nothing_is_watched_everything_goes_at_once(tmp_path: Path, aborted: bool) -> None:
-    with world(tmp_path) as (cluster, _):
-        acting, book = broken(tmp_path, cluster)
-        with acting.as_current():
-            if aborted:
-                acting.abort.set("halted")
-                undo_everything(SCHEDULABLE, "recovery")
-            else:
-                undo_everything()
-        assert steps(book)[:2] == [(2, State.UNDOING), (1, State.UNDOING)]
-        assert book.open_entries() == []
+def test_where_nothing_is_watched_everything_goes_at_once(tmp_path: Path, cluster: Cluster, aborted: bool) -> None:
+    acting, book = broken(tmp_path, cluster)
+    with acting.as_current():
+        if aborted:
+            acting.abort.set("halted")
+            undo_everything(SCHEDULABLE, "recovery")
+        else:
+            undo_everything()
+    assert steps(book)[:2] == [(2, State.UNDOING), (1, State.UNDOING)]
+    assert book.open_entries() == []
 
 
-def test_a_condition_that_cannot_be_read_keeps_nothing_from_being_undone(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        acting, book = broken(tmp_path, cluster)
-        with acting.as_current():
-            undo_everything({"signal": "no.such.signal", "is": True}, "recovery")
-        assert steps(book) == apart(book)
+def test_a_condition_that_cannot_be_read_keeps_nothing_from_being_undone(tmp_path: Path, cluster: Cluster) -> None:
+    acting, book = broken(tmp_path, cluster)
+    with acting.as_current():
+        undo_everything({"signal": "no.such.signal", "is": True}, "recovery")
+    assert steps(book) == apart(book)
 
 
-def test_a_condition_that_is_none_is_an_error_and_keeps_nothing_from_being_undone(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        acting, book = broken(tmp_path, cluster)
-        with acting.as_current(), pytest.raises(ConditionError):
-            undo_everything({"signal": "node.unschedulable"}, "recovery")
-        assert steps(book) == apart(book)
+def test_a_condition_that_is_none_is_an_error_and_keeps_nothing_from_being_undone(tmp_path: Path, cluster: Cluster) -> None:
+    acting, book = broken(tmp_path, cluster)
+    with acting.as_current(), pytest.raises(ConditionError):
+        undo_everything({"signal": "node.unschedulable"}, "recovery")
+    assert steps(book) == apart(book)
 
 
 def test_a_fault_that_stays_keeps_nothing_else_from_being_undone(tmp_path: Path) -> None:

@@ -3,34 +3,17 @@
 from copy import deepcopy
 from typing import Any
 
+from tests.chaos.tables import table
+
 LABEL = "gpu-conformance.test/fault"
 MODULE = "tests.chaos.engine.faults"
 MODULES = ("chaos.activities", "chaos.probes", MODULE)
 
-EXTENSION: dict[str, Any] = {
-    "name": "gpu-conformance",
-    "id": "X1",
-    "level": 0,
-    "area": ["inv"],
-    "undo": ["node.labels"],
-    "fidelity": {"simulated": "simulated", "local": "simulated", "live": "real"},
-    "radius": {"scope": "node", "count": 1},
-    "target": {"select": "node"},
-    "seconds": {
-        "recovery": {"live": 60, "simulated": 20},
-        "settle": {"live": 5, "simulated": 0.5},
-        "deadline": {"live": 60, "simulated": 30},
-        "sample": {"live": 1, "simulated": 0.1},
-        "gap": {"live": 5, "simulated": 15},
-        "grace": {"live": 20, "simulated": 3},
-    },
-    "signals": ["node.labels", "node.ready", "nodes.others"],
-    "steady": {"all": [{"signal": "node.labels", "equals": "baseline"}, {"signal": "node.ready", "is": True}]},
-    "detect": {"signal": "node.labels", "differs": "baseline"},
-    "contained": {"signal": "node.ready", "is": True},
-    "expect": [{"name": "the node stays ready", "always": {"signal": "node.ready", "is": True}}],
-    "collateral": ["nodes.others"],
-    "proves": "The engine injects, watches, undoes and judges.",
+EXTENSION: dict[str, Any] = deepcopy(table("engine/experiments/X1")["extensions"][0])
+EXTENSION["seconds"] |= {
+    "deadline": {"live": 60, "simulated": 30},
+    "sample": {"live": 1, "simulated": 0.1},
+    "grace": {"live": 20, "simulated": 3},
 }
 
 
@@ -55,3 +38,18 @@ def document(*method: dict[str, Any], rollbacks: list[dict[str, Any]] | None = N
         "rollbacks": [activity("undo")] if rollbacks is None else rollbacks,
         "extensions": [found],
     }
+
+
+def put_at(owner: Any, path: str, value: object) -> None:
+    """Set what a path leads to, through fields, keys and places: ``method.0.name``. A key may be ``(left out)``."""
+    *way, last = path.split(".")
+    for part in way:
+        owner = owner[int(part)] if part.isdigit() else owner[part] if isinstance(owner, dict) else getattr(owner, part)
+    if isinstance(owner, list):
+        owner[int(last)] = value
+    elif value == "(left out)":
+        del owner[last]
+    elif isinstance(owner, dict):
+        owner[last] = value
+    else:
+        setattr(owner, last, value)

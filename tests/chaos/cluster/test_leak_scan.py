@@ -9,6 +9,7 @@ from chaos.cluster import leak_scan
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
+from fixtures.simulator.server.store.store import Store
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, world
 from tests.troubles import Trouble
 
@@ -40,29 +41,27 @@ LEAKS: list[tuple[Callable[[Cluster], object], str]] = [
 
 
 @pytest.mark.parametrize(("leak", "line"), LEAKS, ids=[line for _, line in LEAKS])
-def test_a_leak_is_one_readable_line(tmp_path: Path, leak: Callable[[Cluster], object], line: str) -> None:
-    with world(tmp_path) as (cluster, _):
-        before = leak_scan.scan(cluster)
-        leak(cluster)
-        assert before.differences(leak_scan.scan(cluster)) == [line]
+def test_a_leak_is_one_readable_line(cluster: Cluster, leak: Callable[[Cluster], object], line: str) -> None:
+    before = leak_scan.scan(cluster)
+    leak(cluster)
+    assert before.differences(leak_scan.scan(cluster)) == [line]
 
 
-def test_what_changes_by_itself_is_no_leak(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, store):
-        before = leak_scan.scan(cluster)
-        by_controllers = {"labels": {"nvidia.com/gfd.timestamp": "1"}, "annotations": {"node.alpha.kubernetes.io/ttl": "15"}}
-        cluster.patch("nodes", "gpu-1", {"metadata": by_controllers})
-        cluster.patch(
-            "nodes",
-            "gpu-1",
-            {"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T00:00:00Z"}]}},
-            subresource="status",
-        )
-        cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
-        pod = fetch(cluster, "pods", "plugin-2", "gpu-operator")
-        pod["metadata"] = {"name": "plugin-3", "namespace": "gpu-operator", "labels": pod["metadata"]["labels"]}
-        store.put_initial(pod)
-        assert before.differences(leak_scan.scan(cluster)) == []
+def test_what_changes_by_itself_is_no_leak(cluster: Cluster, store: Store) -> None:
+    before = leak_scan.scan(cluster)
+    by_controllers = {"labels": {"nvidia.com/gfd.timestamp": "1"}, "annotations": {"node.alpha.kubernetes.io/ttl": "15"}}
+    cluster.patch("nodes", "gpu-1", {"metadata": by_controllers})
+    cluster.patch(
+        "nodes",
+        "gpu-1",
+        {"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T00:00:00Z"}]}},
+        subresource="status",
+    )
+    cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
+    pod = fetch(cluster, "pods", "plugin-2", "gpu-operator")
+    pod["metadata"] = {"name": "plugin-3", "namespace": "gpu-operator", "labels": pod["metadata"]["labels"]}
+    store.put_initial(pod)
+    assert before.differences(leak_scan.scan(cluster)) == []
 
 
 def test_a_list_that_is_refused_is_no_clean_cluster(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from chaos.activities.base import host_namespace, own_namespace
 from chaos.cluster import namespaces
 from chaos.engine.campaign import plan_now
+from chaos.ledger.file import Ledger
 from chaos.ledger.replay import replay
 from chaos.model.plan_facts import canary_namespace
 from fixtures.cluster.client import Answer, Cluster
@@ -51,19 +52,18 @@ def test_the_runs_own_namespace_is_never_somebody_elses(tmp_path: Path, labels: 
 
 
 @pytest.mark.parametrize("undoing", [False, True])
-def test_a_name_that_was_seen_and_taken_costs_another_one(tmp_path: Path, undoing: bool) -> None:
+def test_a_name_that_was_seen_and_taken_costs_another_one(cluster: Cluster, undoing: bool) -> None:
     """Somebody deleted the run's namespace, and a tenant made one of its name, label and token."""
-    with world(tmp_path) as (cluster, _):
-        seen = namespaces.ensure_run(cluster, RUN)
-        meta = fetch(cluster, "namespaces", seen)["metadata"]
-        assert cluster.delete("namespaces", seen).ok
-        copied = {key: meta[key] for key in ("name", "labels", "annotations")}
-        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": copied}).ok
-        before = fetch(cluster, "namespaces", seen)
-        assert namespaces.find_run(cluster, RUN) == ""
-        own = namespaces.ensure_run(cluster, RUN, name=seen, undoing=undoing)
-        assert own != seen
-        assert fetch(cluster, "namespaces", seen) == before
+    seen = namespaces.ensure_run(cluster, RUN)
+    meta = fetch(cluster, "namespaces", seen)["metadata"]
+    assert cluster.delete("namespaces", seen).ok
+    copied = {key: meta[key] for key in ("name", "labels", "annotations")}
+    assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": copied}).ok
+    before = fetch(cluster, "namespaces", seen)
+    assert namespaces.find_run(cluster, RUN) == ""
+    own = namespaces.ensure_run(cluster, RUN, name=seen, undoing=undoing)
+    assert own != seen
+    assert fetch(cluster, "namespaces", seen) == before
 
 
 def test_names_that_nobody_can_guess_and_that_are_taken_are_told(tmp_path: Path) -> None:
@@ -120,31 +120,28 @@ def test_one_that_cannot_be_bounded_is_used_for_putting_back_only(tmp_path: Path
                 namespaces.ensure_run(cluster, RUN)
 
 
-def test_both_namespaces_are_closed_and_bounded(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current():
-            spaces = [own_namespace(), host_namespace()]
-        for space in spaces:
-            [policy] = cluster.request("GET", cluster.path(NETWORK_POLICIES, space)).json()["items"]
-            [quota] = cluster.request("GET", cluster.path(QUOTAS, space)).json()["items"]
-            assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-            assert quota["spec"]["hard"]["pods"] == str(namespaces.PODS)
+def test_both_namespaces_are_closed_and_bounded(tmp_path: Path, cluster: Cluster) -> None:
+    with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current():
+        spaces = [own_namespace(), host_namespace()]
+    for space in spaces:
+        [policy] = cluster.request("GET", cluster.path(NETWORK_POLICIES, space)).json()["items"]
+        [quota] = cluster.request("GET", cluster.path(QUOTAS, space)).json()["items"]
+        assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        assert quota["spec"]["hard"]["pods"] == str(namespaces.PODS)
 
 
-def test_what_took_the_name_of_the_workload_s_namespace_is_not_deleted(tmp_path: Path) -> None:
+def test_what_took_the_name_of_the_workload_s_namespace_is_not_deleted(tmp_path: Path, cluster: Cluster, book: Ledger) -> None:
     """Labelled as the run's by whoever created it, after the run's own was gone."""
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        with acting(tmp_path, cluster, book).as_current():
-            name = own_namespace()
-        meta = fetch(cluster, "namespaces", name)["metadata"]
-        assert cluster.delete("namespaces", name).ok
-        theirs = {"name": name, "labels": meta["labels"], "annotations": meta["annotations"]}
-        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}).ok
-        assert replay(book, cluster, soon(), terms=ANYTHING) == []
-        assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
-        assert namespaces.remove_run(cluster, RUN) == []
-        assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
+    with acting(tmp_path, cluster, book).as_current():
+        name = own_namespace()
+    meta = fetch(cluster, "namespaces", name)["metadata"]
+    assert cluster.delete("namespaces", name).ok
+    theirs = {"name": name, "labels": meta["labels"], "annotations": meta["annotations"]}
+    assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}).ok
+    assert replay(book, cluster, soon(), terms=ANYTHING) == []
+    assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
+    assert namespaces.remove_run(cluster, RUN) == []
+    assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
 
 
 @pytest.mark.parametrize("administrators", ["", "another-uid"])
@@ -196,26 +193,25 @@ def test_a_run_that_died_before_it_made_one_is_not_awaited_for_ever(tmp_path: Pa
 
 @pytest.mark.parametrize("meanwhile", [False, True], ids=["nobody else", "another run begins"])
 def test_a_proof_that_the_server_only_says_to_change_is_left_and_one_that_another_run_needs_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
 ) -> None:
     """It answers each change as if it had done it: the class stays, and nothing that it lists is there."""
-    with world(tmp_path) as (cluster, _):
-        name = namespaces.ensure_shared(cluster)
-        other = Cluster.from_kubeconfig(tmp_path / "kubeconfig")
-        begun = not meanwhile
+    name = namespaces.ensure_shared(cluster)
+    other = Cluster.from_kubeconfig(tmp_path / "kubeconfig")
+    begun = not meanwhile
 
-        def request(method: str, path: str, **options: Any) -> Answer:
-            nonlocal begun
-            if method != "PATCH" or namespaces.ANCHOR not in path:
-                return Cluster.request(cluster, method, path, **options)
-            if not begun:
-                begun = bool(namespaces.ensure_shared(other))
-            return Cluster.request(cluster, method, path, **{**options, "query": {**(options.get("query") or {}), "dryRun": "All"}})
+    def request(method: str, path: str, **options: Any) -> Answer:
+        nonlocal begun
+        if method != "PATCH" or namespaces.ANCHOR not in path:
+            return Cluster.request(cluster, method, path, **options)
+        if not begun:
+            begun = bool(namespaces.ensure_shared(other))
+        return Cluster.request(cluster, method, path, **{**options, "query": {**(options.get("query") or {}), "dryRun": "All"}})
 
-        monkeypatch.setattr(cluster, "request", request)
-        left = namespaces.remove_shared(cluster)
-        assert [namespaces.ANCHOR in line for line in left] == ([] if meanwhile else [True])
-        assert cluster.get("namespaces", name).status == (200 if meanwhile else 404)
+    monkeypatch.setattr(cluster, "request", request)
+    left = namespaces.remove_shared(cluster)
+    assert [namespaces.ANCHOR in line for line in left] == ([] if meanwhile else [True])
+    assert cluster.get("namespaces", name).status == (200 if meanwhile else 404)
 
 
 def tenants(cluster: Cluster, annotations: dict[str, str]) -> str:
@@ -226,21 +222,20 @@ def tenants(cluster: Cluster, annotations: dict[str, str]) -> str:
     return str(answer.json()["metadata"]["uid"])
 
 
-def test_a_token_that_a_tenant_has_seen_makes_no_shared_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_a_tenant_has_seen_makes_no_shared_namespace(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run died before it wrote down its UID; somebody deleted it, and whoever read its token made another."""
     monkeypatch.setattr(namespaces, "AGREE_SECONDS", 0.5)
-    with world(tmp_path) as (cluster, _):
-        died = Proof.open(cluster, namespaces.SHARING, prefix=CHAOS_PREFIX, renewing=False)
-        theirs = tenants(cluster, died.will_create("namespaces", namespaces.SHARED))
-        assert namespaces.find_shared(cluster) == ""
-        assert "wrote down no UID, so nothing in it counts" in namespaces.foreign_namespace(cluster)
-        ours = namespaces.ensure_shared(cluster)
-        uid = fetch(cluster, "namespaces", ours)["metadata"]["uid"]
-        assert uid != theirs
-        assert read_proofs(cluster)[namespaces.SHARING].names == (("namespaces", ours),)
-        assert namespaces.foreign_namespace(cluster) == ""
-        assert namespaces.remove_shared(cluster) == []
-        assert [item["metadata"]["uid"] for item in cluster.each("namespaces") if item["metadata"]["uid"] in (uid, theirs)] == []
+    died = Proof.open(cluster, namespaces.SHARING, prefix=CHAOS_PREFIX, renewing=False)
+    theirs = tenants(cluster, died.will_create("namespaces", namespaces.SHARED))
+    assert namespaces.find_shared(cluster) == ""
+    assert "wrote down no UID, so nothing in it counts" in namespaces.foreign_namespace(cluster)
+    ours = namespaces.ensure_shared(cluster)
+    uid = fetch(cluster, "namespaces", ours)["metadata"]["uid"]
+    assert uid != theirs
+    assert read_proofs(cluster)[namespaces.SHARING].names == (("namespaces", ours),)
+    assert namespaces.foreign_namespace(cluster) == ""
+    assert namespaces.remove_shared(cluster) == []
+    assert [item["metadata"]["uid"] for item in cluster.each("namespaces") if item["metadata"]["uid"] in (uid, theirs)] == []
 
 
 def test_a_shared_namespace_that_stays_keeps_nobody_from_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,11 +247,10 @@ def test_a_shared_namespace_that_stays_keeps_nobody_from_working(tmp_path: Path,
         assert "was made by somebody else" in namespaces.foreign_namespace(cluster)
 
 
-def test_workers_are_not_put_where_a_token_alone_says_that_it_is_ours(tmp_path: Path) -> None:
+def test_workers_are_not_put_where_a_token_alone_says_that_it_is_ours(tmp_path: Path, cluster: Cluster) -> None:
     """An earlier process of the run died before it wrote down the UID; whoever saw the token may have made another since."""
-    with world(tmp_path) as (cluster, _):
-        died = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
-        meta = {"name": CANARIES, "annotations": died.will_create("namespaces", CANARIES)}
-        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}).ok
-        with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current(), pytest.raises(ApiTrouble, match="not proven to be of run"):
-            own_namespace()
+    died = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    meta = {"name": CANARIES, "annotations": died.will_create("namespaces", CANARIES)}
+    assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}).ok
+    with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current(), pytest.raises(ApiTrouble, match="not proven to be of run"):
+        own_namespace()

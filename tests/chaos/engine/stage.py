@@ -1,6 +1,6 @@
 """An embedded cluster and campaigns on it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from chaos.catalogue.loading import check_document
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.model.experiment import Experiment
 from chaos.safety.settings import settings_of
+from chaos.verdict.artefacts import Conformance
+from conformance.plugin.opening import SIMULATED_PACE
 from conformance.policy.policy_file import build_policy
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
@@ -28,7 +30,7 @@ class Stage:
     def __init__(self, embedded: EmbeddedCluster) -> None:
         self.kubeconfig = embedded.kubeconfig
         self.cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
-        self.policy = build_policy(embedded.policy)
+        self.policy = build_policy(SIMULATED_PACE, embedded.policy)
         self.target = Target(kind=TargetKind.SIMULATED, server=self.cluster.shown_server, scenario=embedded.scenario)
         access = learn_cluster(self.cluster, self.target)
         self.access = msgspec.structs.replace(access, kubeconfig=str(embedded.kubeconfig))
@@ -65,3 +67,24 @@ def stage(folder: Path, scenario: str = "healthy") -> Iterator[Stage]:
         yield Stage(embedded)
     finally:
         embedded.stop()
+
+
+class NoConformance:
+    """Stands for the suite, which is not run here."""
+
+    def judge(self, areas: Iterable[str], own: Iterable[str] = ()) -> Conformance:
+        return Conformance(at="2026-01-01T00:00:00+00:00")
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+
+@contextmanager
+def campaign_on(scenario: str, folder: Path) -> Iterator[Campaign]:
+    """A campaign that may do everything on an embedded cluster of its own, and leaves nothing. Conformance is left out."""
+    with stage(folder, scenario) as on:
+        settings = settings_of(on.policy, max_level=4, confirm=on.target.cluster_uid)
+        with Campaign(msgspec.structs.replace(on.where(folder), settings=settings)) as opened:
+            opened._conforming = NoConformance()  # type: ignore[assignment]
+            yield opened
+        assert opened.residue == []

@@ -4,8 +4,8 @@ One cluster and one campaign for all of them. Conformance before and after is th
 out here; that each experiment can fail is shown with seeded bugs (tests/chaos/selfcheck).
 """
 
-import contextlib
-from collections.abc import Iterable, Iterator
+import copy
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,59 +14,18 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.cluster.injector import run_on_host
 from chaos.cluster.requests import await_object
-from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
+from chaos.engine.campaign import Campaign
+from chaos.model.experiment import Experiment
 from chaos.observe.view import View, name_of, node_of
-from chaos.safety.settings import settings_of
-from chaos.verdict.artefacts import Conformance
-from conformance.plugin.opening import SIMULATED_PACE
-from conformance.policy.policy_file import build_policy
-from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
-from fixtures.ownership import owned
-from fixtures.simulator.process.embedded import EmbeddedCluster
-from fixtures.verdict.record import Target, TargetKind, Verdict
+from fixtures.verdict.record import Verdict
+from tests.chaos.engine.stage import campaign_on
 from tests.chaos.ledger.simulated_cluster import soon
 from tests.chaos.shipped import EXPERIMENTS
 
 SCENARIO = "resilience"
 ELSEWHERE = {**dict.fromkeys(("A14", "A14b", "A14c", "D8", "D8b"), "dra"), "A16": "gb200"}
 """Experiments whose component is in no cluster together with a device plugin, and where it is."""
-
-
-class NoConformance:
-    """Stands for the suite, which is not run here."""
-
-    def judge(self, areas: Iterable[str], own: Iterable[str] = ()) -> Conformance:
-        return Conformance(at="2026-01-01T00:00:00+00:00")
-
-    def forget(self) -> None:
-        """Nothing is remembered."""
-
-
-@contextlib.contextmanager
-def campaign_on(scenario: str, folder: Path) -> Iterator[Campaign]:
-    embedded = EmbeddedCluster.start(scenario, folder)
-    try:
-        cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
-        policy = build_policy(SIMULATED_PACE, embedded.policy)
-        target = Target(kind=TargetKind.SIMULATED, server=cluster.shown_server, scenario=embedded.scenario)
-        access = msgspec.structs.replace(learn_cluster(cluster, target), kubeconfig=str(embedded.kubeconfig))
-        where = CampaignSetup(
-            cluster=cluster,
-            access=access,
-            target=target,
-            policy=policy,
-            settings=settings_of(policy, max_level=4, confirm=target.cluster_uid),
-            run_id=owned.new_run_id(),
-            folder=folder,
-            ours=True,
-        )
-        with Campaign(where) as opened:
-            opened._conforming = NoConformance()  # type: ignore[assignment]
-            yield opened
-        assert opened.residue == []
-    finally:
-        embedded.stop()
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +96,20 @@ def passes(campaign: Campaign, id_: str) -> None:
     wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict not in (Verdict.PASSED,)]
     assert result.verdict is Verdict.PASSED, "\n".join([result.message, *wrong, Path(result.artefacts or ".").as_posix()])
     assert campaign.residue == []
+
+
+def idle(experiment: Experiment) -> Experiment:
+    """A13 without the reconfiguration that it is to interrupt."""
+    document = copy.deepcopy(experiment.document)
+    document["method"] = [activity for activity in document["method"] if activity["provider"]["func"] in ("watch_before", "kill_at_work")]
+    document["extensions"][0] |= {"undo": ["agent.restarted"], "detect": None, "expect": []}
+    extension = msgspec.structs.replace(experiment.extension, undo=("agent.restarted",), detect=None, expect=())
+    return msgspec.structs.replace(experiment, document=document, extension=extension)
+
+
+@pytest.mark.test_all
+def test_a_manager_that_is_killed_at_rest_was_not_interrupted(tmp_path: Path) -> None:
+    with campaign_on(SCENARIO, tmp_path) as campaign:
+        result = campaign.carry_out(idle(EXPERIMENTS["A13"]))
+    assert (result.verdict, result.reason_codes) == (Verdict.INCONCLUSIVE, ["FaultNotLanded"]), result.message
+    assert "it was not under way just before" in result.message

@@ -12,7 +12,8 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import Verdict
-from tests.chaos.experiments.test_end_to_end import SCENARIO, campaign_on
+from tests.chaos.engine.stage import campaign_on
+from tests.chaos.experiments.test_end_to_end import SCENARIO
 from tests.chaos.shipped import EXPERIMENTS
 
 pytestmark = pytest.mark.test_all

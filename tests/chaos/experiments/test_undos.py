@@ -26,69 +26,64 @@ def _tell(cluster: Cluster, kind: str, status: str) -> None:
     _status(cluster, {"conditions": [{"type": kind, "status": status, "reason": "X", "message": "Xid 79"}]})
 
 
-def test_what_remediation_did_is_put_back_and_its_condition_cleared(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = cleared_args(cluster, "gpu-1")
-        metadata = {"labels": {STATE: "quarantined"}, "annotations": {NOTE: "true", "owner": "me"}}
-        cluster.patch("nodes", "gpu-1", {"metadata": metadata, "spec": {"unschedulable": True}})
-        _tell(cluster, "SysLogsXIDError", "True")
-        assert "cordoned" in NodeCleared().verify(cluster, args, soon(0.2))
-        NodeCleared().undo(cluster, args, soon())
-        assert NodeCleared().verify(cluster, args, soon()) == ""
-        node = fetch(cluster, "nodes", "gpu-1")
-        assert STATE not in node["metadata"]["labels"]
-        assert NOTE not in node["metadata"]["annotations"]
-        assert node["metadata"]["annotations"]["owner"] == "me"
-        assert not node["spec"].get("unschedulable")
-        assert "SysLogsXIDError" not in {item["type"] for item in node["status"]["conditions"]}
-        NodeCleared().undo(cluster, args, soon())  # once more: nothing to do
+def test_what_remediation_did_is_put_back_and_its_condition_cleared(cluster: Cluster) -> None:
+    args = cleared_args(cluster, "gpu-1")
+    metadata = {"labels": {STATE: "quarantined"}, "annotations": {NOTE: "true", "owner": "me"}}
+    cluster.patch("nodes", "gpu-1", {"metadata": metadata, "spec": {"unschedulable": True}})
+    _tell(cluster, "SysLogsXIDError", "True")
+    assert "cordoned" in NodeCleared().verify(cluster, args, soon(0.2))
+    NodeCleared().undo(cluster, args, soon())
+    assert NodeCleared().verify(cluster, args, soon()) == ""
+    node = fetch(cluster, "nodes", "gpu-1")
+    assert STATE not in node["metadata"]["labels"]
+    assert NOTE not in node["metadata"]["annotations"]
+    assert node["metadata"]["annotations"]["owner"] == "me"
+    assert not node["spec"].get("unschedulable")
+    assert "SysLogsXIDError" not in {item["type"] for item in node["status"]["conditions"]}
+    NodeCleared().undo(cluster, args, soon())  # once more: nothing to do
 
 
 PLUGIN, EXPORTER, PAUSED = (f"nvidia.com/gpu.deploy.{name}" for name in ("device-plugin", "dcgm-exporter", "mig-manager"))
 
 
 @pytest.mark.parametrize("state", ["remediating", None])
-def test_agents_that_a_repair_left_stopped_are_started_again(tmp_path: Path, state: str | None) -> None:
-    with world(tmp_path) as (cluster, _):
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PLUGIN: "true", EXPORTER: "false", PAUSED: "true"}}})
-        args = cleared_args(cluster, "gpu-1")
-        labels = {STATE: state, PLUGIN: "false", PAUSED: "paused-for-mig-change"}
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": labels}})
-        NodeCleared().undo(cluster, args, soon(0.2))
-        assert NodeCleared().verify(cluster, args, soon()) == ""
-        found = fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
-        repaired = "true" if state else "false"  # without a sign of a repair, somebody else keeps the plugin off
-        assert (found[PLUGIN], found[EXPORTER], found[PAUSED], STATE in found) == (repaired, "false", "paused-for-mig-change", False)
+def test_agents_that_a_repair_left_stopped_are_started_again(cluster: Cluster, state: str | None) -> None:
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PLUGIN: "true", EXPORTER: "false", PAUSED: "true"}}})
+    args = cleared_args(cluster, "gpu-1")
+    labels = {STATE: state, PLUGIN: "false", PAUSED: "paused-for-mig-change"}
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": labels}})
+    NodeCleared().undo(cluster, args, soon(0.2))
+    assert NodeCleared().verify(cluster, args, soon()) == ""
+    found = fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
+    repaired = "true" if state else "false"  # without a sign of a repair, somebody else keeps the plugin off
+    assert (found[PLUGIN], found[EXPORTER], found[PAUSED], STATE in found) == (repaired, "false", "paused-for-mig-change", False)
 
 
-def test_a_cordon_that_no_remediation_explains_is_left(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = cleared_args(cluster, "gpu-1")
-        cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}})
-        with pytest.raises(UndoRefused, match="no remediation shows"):
-            NodeCleared().undo(cluster, args, soon())
-        assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
-
-
-def test_a_condition_that_no_device_fault_leads_to_is_left_and_told(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = cleared_args(cluster, "gpu-1")
-        _tell(cluster, "SysLogsXIDError", "True")
-        _tell(cluster, "ReadonlyFilesystem", "True")
-        with pytest.raises(UndoRefused, match="ReadonlyFilesystem"):
-            NodeCleared().undo(cluster, args, soon())
-        found = {item["type"]: item["status"] for item in fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]}
-        assert ("SysLogsXIDError" in found, found["ReadonlyFilesystem"]) == (False, "True")
-
-
-def test_a_condition_that_was_there_before_stays(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        _tell(cluster, "GpuMemWatch", "True")
-        args = cleared_args(cluster, "gpu-1")
+def test_a_cordon_that_no_remediation_explains_is_left(cluster: Cluster) -> None:
+    args = cleared_args(cluster, "gpu-1")
+    cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}})
+    with pytest.raises(UndoRefused, match="no remediation shows"):
         NodeCleared().undo(cluster, args, soon())
-        assert NodeCleared().verify(cluster, args, soon()) == ""
-        conditions = fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]
-        assert next(item["status"] for item in conditions if item["type"] == "GpuMemWatch") == "True"
+    assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
+
+
+def test_a_condition_that_no_device_fault_leads_to_is_left_and_told(cluster: Cluster) -> None:
+    args = cleared_args(cluster, "gpu-1")
+    _tell(cluster, "SysLogsXIDError", "True")
+    _tell(cluster, "ReadonlyFilesystem", "True")
+    with pytest.raises(UndoRefused, match="ReadonlyFilesystem"):
+        NodeCleared().undo(cluster, args, soon())
+    found = {item["type"]: item["status"] for item in fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]}
+    assert ("SysLogsXIDError" in found, found["ReadonlyFilesystem"]) == (False, "True")
+
+
+def test_a_condition_that_was_there_before_stays(cluster: Cluster) -> None:
+    _tell(cluster, "GpuMemWatch", "True")
+    args = cleared_args(cluster, "gpu-1")
+    NodeCleared().undo(cluster, args, soon())
+    assert NodeCleared().verify(cluster, args, soon()) == ""
+    conditions = fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]
+    assert next(item["status"] for item in conditions if item["type"] == "GpuMemWatch") == "True"
 
 
 def _ended(cluster: Cluster, name: str) -> bool:
@@ -106,32 +101,29 @@ def _restarted(**changes: object) -> RestartedArgs:
     return RestartedArgs(**{**base, **changes})  # type: ignore[arg-type]
 
 
-def test_only_the_pod_that_saw_the_fault_is_restarted(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        undo = AgentRestarted()
-        assert "still there" in undo.verify(cluster, _restarted(), soon(0.2))
-        undo.undo(cluster, _restarted(), soon())
-        assert _ended(cluster, "plugin-1")
-        assert not _ended(cluster, "plugin-2")
-        assert "no pod of plugin is Ready" in undo.verify(cluster, _restarted(), soon(0.2))
+def test_only_the_pod_that_saw_the_fault_is_restarted(cluster: Cluster) -> None:
+    undo = AgentRestarted()
+    assert "still there" in undo.verify(cluster, _restarted(), soon(0.2))
+    undo.undo(cluster, _restarted(), soon())
+    assert _ended(cluster, "plugin-1")
+    assert not _ended(cluster, "plugin-2")
+    assert "no pod of plugin is Ready" in undo.verify(cluster, _restarted(), soon(0.2))
 
 
-def test_a_pod_that_came_since_is_enough_once_the_devices_are_back(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = _restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
-        assert AgentRestarted().verify(cluster, args, soon()) == ""
-        AgentRestarted().undo(cluster, args, soon())
-        assert not _ended(cluster, "plugin-1")
+def test_a_pod_that_came_since_is_enough_once_the_devices_are_back(cluster: Cluster) -> None:
+    args = _restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
+    assert AgentRestarted().verify(cluster, args, soon()) == ""
+    AgentRestarted().undo(cluster, args, soon())
+    assert not _ended(cluster, "plugin-1")
 
 
-def test_a_plugin_that_started_during_the_fault_is_restarted_too(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = _restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
-        _status(cluster, {"allocatable": {"nvidia.com/gpu": "7", "cpu": "64"}})
-        assert "7 allocatable instead of 8" in AgentRestarted().verify(cluster, args, soon(0.2))
-        AgentRestarted().undo(cluster, args, soon())
-        assert _ended(cluster, "plugin-1")
-        assert not _ended(cluster, "plugin-2")
+def test_a_plugin_that_started_during_the_fault_is_restarted_too(cluster: Cluster) -> None:
+    args = _restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
+    _status(cluster, {"allocatable": {"nvidia.com/gpu": "7", "cpu": "64"}})
+    assert "7 allocatable instead of 8" in AgentRestarted().verify(cluster, args, soon(0.2))
+    AgentRestarted().undo(cluster, args, soon())
+    assert _ended(cluster, "plugin-1")
+    assert not _ended(cluster, "plugin-2")
 
 
 def test_a_pod_that_runs_with_the_experiments_variable_is_restarted(tmp_path: Path) -> None:

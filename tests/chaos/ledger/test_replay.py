@@ -64,66 +64,57 @@ def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(tmp_path: Pat
         assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
 
 
-def test_what_does_not_come_back_by_itself_keeps_nothing_older_on_its_node(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        strip_label(cluster, book)
-        node = fetch(cluster, "nodes", "gpu-1")
-        cordoned = book.arm("node.unschedulable", NodeUnschedulable().args(node, True))
-        taints = [*node["spec"]["taints"], {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
-        cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True, "taints": taints}})  # and nobody who takes the taint away
-        (left,) = replay(book, cluster, soon(2), pause=0.01)
-        assert (left.seq, left.reason) == (cordoned, Reason.NOT_VERIFIED)
-        assert labels(cluster)[PRODUCT] == "H100"
+def test_what_does_not_come_back_by_itself_keeps_nothing_older_on_its_node(cluster: Cluster, book: Ledger) -> None:
+    strip_label(cluster, book)
+    node = fetch(cluster, "nodes", "gpu-1")
+    cordoned = book.arm("node.unschedulable", NodeUnschedulable().args(node, True))
+    taints = [*node["spec"]["taints"], {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+    cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True, "taints": taints}})  # and nobody who takes the taint away
+    (left,) = replay(book, cluster, soon(2), pause=0.01)
+    assert (left.seq, left.reason) == (cordoned, Reason.NOT_VERIFIED)
+    assert labels(cluster)[PRODUCT] == "H100"
 
 
-def test_a_replaced_node_is_residue(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
-        book.arm("node.unschedulable", type(args)(name="gpu-1", uid="another", machine="another", prior=False, ours=True))
-        (left,) = replay(book, cluster, soon(600))
-        assert (left.reason, left.prior, left.current) == (Reason.REPLACED, "another", "uid-gpu-1")
+def test_a_replaced_node_is_residue(cluster: Cluster, book: Ledger) -> None:
+    args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
+    book.arm("node.unschedulable", type(args)(name="gpu-1", uid="another", machine="another", prior=False, ours=True))
+    (left,) = replay(book, cluster, soon(600))
+    assert (left.reason, left.prior, left.current) == (Reason.REPLACED, "another", "uid-gpu-1")
 
 
-def test_everything_is_undone_before_anything_is_waited_for(tmp_path: Path) -> None:
+def test_everything_is_undone_before_anything_is_waited_for(cluster: Cluster, book: Ledger) -> None:
     """The plugin's pod comes back only once the older entry's label is: waiting for it first would never end."""
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        strip_label(cluster, book)
-        pods = [fetch(cluster, "pods", name, "gpu-operator") for name in ("plugin-1", "plugin-2")]
-        killed = book.arm("pods.replaced", PodsReplaced().args(pods[:1], pods, on_node=True))
-        cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
-        (left,) = replay(book, cluster, soon(2))
-        assert (left.seq, left.reason) == (killed, Reason.NOT_VERIFIED)
-        assert labels(cluster)[PRODUCT] == "H100"
-        assert book.path is not None
-        states = [(line.seq, line.state) for line in _lines(book.path)]
-        assert states.index((1, State.UNDONE)) < states.index((1, State.VERIFIED))
-        assert (2, State.VERIFIED) not in states
+    strip_label(cluster, book)
+    pods = [fetch(cluster, "pods", name, "gpu-operator") for name in ("plugin-1", "plugin-2")]
+    killed = book.arm("pods.replaced", PodsReplaced().args(pods[:1], pods, on_node=True))
+    cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
+    (left,) = replay(book, cluster, soon(2))
+    assert (left.seq, left.reason) == (killed, Reason.NOT_VERIFIED)
+    assert labels(cluster)[PRODUCT] == "H100"
+    assert book.path is not None
+    states = [(line.seq, line.state) for line in _lines(book.path)]
+    assert states.index((1, State.UNDONE)) < states.index((1, State.VERIFIED))
+    assert (2, State.VERIFIED) not in states
 
 
-def test_entries_that_nobody_can_read_are_residue_and_do_not_stop_the_others(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        strip_label(cluster, book)
-        book.arm("node.moon", {"name": "gpu-1"})
-        book.arm("node.labels", {"nonsense": 1})
-        left = replay(book, cluster, soon(600))
-        assert [(item.seq, item.reason, item.what) for item in left] == [
-            (3, Reason.UNREADABLE, "node.labels"),
-            (2, Reason.UNREADABLE, "node.moon"),
-        ]
-        assert labels(cluster)[PRODUCT] == "H100"
+def test_entries_that_nobody_can_read_are_residue_and_do_not_stop_the_others(cluster: Cluster, book: Ledger) -> None:
+    strip_label(cluster, book)
+    book.arm("node.moon", {"name": "gpu-1"})
+    book.arm("node.labels", {"nonsense": 1})
+    left = replay(book, cluster, soon(600))
+    assert [(item.seq, item.reason, item.what) for item in left] == [
+        (3, Reason.UNREADABLE, "node.labels"),
+        (2, Reason.UNREADABLE, "node.moon"),
+    ]
+    assert labels(cluster)[PRODUCT] == "H100"
 
 
-def test_a_full_disk_does_not_keep_anything_from_being_put_back(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path)
-        strip_label(cluster, book)
-        assert book.path is not None
-        book.path.unlink()
-        book.path.symlink_to("/dev/full")
-        (left,) = replay(book, cluster, soon(1))
-        assert labels(cluster)[PRODUCT] == "H100"
-        assert "restored, but the ledger cannot say so" in left.message
+def test_a_full_disk_does_not_keep_anything_from_being_put_back(tmp_path: Path, cluster: Cluster) -> None:
+    book = ledger(tmp_path)
+    strip_label(cluster, book)
+    assert book.path is not None
+    book.path.unlink()
+    book.path.symlink_to("/dev/full")
+    (left,) = replay(book, cluster, soon(1))
+    assert labels(cluster)[PRODUCT] == "H100"
+    assert "restored, but the ledger cannot say so" in left.message

@@ -51,15 +51,14 @@ def test_only_the_newest_generation_of_a_complete_pool_is_offered() -> None:
     assert offered([published("d", "nic-0", driver="dra.net")], DRIVER, "gpu-1") == set()
 
 
-def test_a_driver_that_has_published_again_is_left_alone(tmp_path: Path) -> None:
+def test_a_driver_that_has_published_again_is_left_alone(cluster: Cluster) -> None:
     undo, before = SlicesPublished(), published("old", "gpu-0", "gpu-1")
     args = undo.args(DRIVER, "gpu-1", [before], PLUGIN)
     assert args.devices == ("gpu-1/gpu-0", "gpu-1/gpu-1")
-    with world(tmp_path) as (cluster, _):
-        publish(cluster, published("new", "gpu-0", "gpu-1", "gpu-2", generation=4))
-        undo.undo(cluster, args, soon())
-        assert undo.verify(cluster, args, soon(0)) == ""
-        assert pods(cluster) == {"plugin-1", "plugin-2"}
+    publish(cluster, published("new", "gpu-0", "gpu-1", "gpu-2", generation=4))
+    undo.undo(cluster, args, soon())
+    assert undo.verify(cluster, args, soon(0)) == ""
+    assert pods(cluster) == {"plugin-1", "plugin-2"}
 
 
 def test_a_driver_that_does_not_publish_is_restarted_on_that_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from chaos.model.errors import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
+from fixtures.simulator.server.store.store import Store
 from tests.chaos.ledger.simulated_cluster import RUN, Json, acting, config_map, daemon_pod, fetch, ledger, node, plan, soon, world
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -36,63 +37,59 @@ def put_back(name: str, cluster: Cluster, args: Any) -> str:
 
 
 @pytest.mark.parametrize(("undo", "name"), [(NodeLabels(), "labels"), (NodeAnnotations(), "annotations")])
-def test_a_map_of_a_node_gets_back_what_was_removed_set_and_overwritten(tmp_path: Path, undo: Any, name: str) -> None:
-    with world(tmp_path) as (cluster, _):
-        patch_node(cluster, {"metadata": {name: {"a": "1", "b": "2", "kept": "3"}}})
-        before = fetch(cluster, "nodes", "gpu-1")["metadata"][name]
-        args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"a": None, "b": "other", "c": "new"})
-        patch_node(cluster, {"metadata": {name: args.ours}})
-        assert undo.verify(cluster, args, soon(0)) == "a: absent instead of '1'; b: 'other' instead of '2'; c: 'new' instead of absent"
-        assert put_back(undo.name, cluster, args) == ""
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"][name] == before
-        assert put_back(undo.name, cluster, args) == ""  # again: nothing to do
+def test_a_map_of_a_node_gets_back_what_was_removed_set_and_overwritten(cluster: Cluster, undo: Any, name: str) -> None:
+    patch_node(cluster, {"metadata": {name: {"a": "1", "b": "2", "kept": "3"}}})
+    before = fetch(cluster, "nodes", "gpu-1")["metadata"][name]
+    args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"a": None, "b": "other", "c": "new"})
+    patch_node(cluster, {"metadata": {name: args.ours}})
+    assert undo.verify(cluster, args, soon(0)) == "a: absent instead of '1'; b: 'other' instead of '2'; c: 'new' instead of absent"
+    assert put_back(undo.name, cluster, args) == ""
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"][name] == before
+    assert put_back(undo.name, cluster, args) == ""  # again: nothing to do
 
 
-def test_another_node_of_the_same_name_is_left_alone_and_the_same_machine_is_not_another(tmp_path: Path) -> None:
+def test_another_node_of_the_same_name_is_left_alone_and_the_same_machine_is_not_another(cluster: Cluster, store: Store) -> None:
     undo = NodeLabels()
-    with world(tmp_path) as (cluster, store):
-        args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"x": "ours"})
-        for machine, same in (("machine-gpu-1", True), ("machine-other", False)):
-            cluster.delete("nodes", "gpu-1")
-            fresh = node("gpu-1", x="ours")
-            fresh["metadata"]["uid"], fresh["status"]["nodeInfo"]["systemUUID"] = f"uid-{machine}", machine
-            store.put_initial(fresh)
-            if same:
-                assert put_back("node.labels", cluster, args) == ""
-            else:
-                with pytest.raises(UndoRefused, match="another one"):
-                    undo.undo(cluster, args, soon())
-                assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["x"] == "ours"
+    args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"x": "ours"})
+    for machine, same in (("machine-gpu-1", True), ("machine-other", False)):
         cluster.delete("nodes", "gpu-1")
-        with pytest.raises(UndoRefused, match="gone"):
-            undo.undo(cluster, args, soon())
+        fresh = node("gpu-1", x="ours")
+        fresh["metadata"]["uid"], fresh["status"]["nodeInfo"]["systemUUID"] = f"uid-{machine}", machine
+        store.put_initial(fresh)
+        if same:
+            assert put_back("node.labels", cluster, args) == ""
+        else:
+            with pytest.raises(UndoRefused, match="another one"):
+                undo.undo(cluster, args, soon())
+            assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["x"] == "ours"
+    cluster.delete("nodes", "gpu-1")
+    with pytest.raises(UndoRefused, match="gone"):
+        undo.undo(cluster, args, soon())
 
 
-def test_a_node_is_uncordoned_when_its_taint_is_gone_too(tmp_path: Path) -> None:
+def test_a_node_is_uncordoned_when_its_taint_is_gone_too(cluster: Cluster) -> None:
     undo = NodeUnschedulable()
-    with world(tmp_path) as (cluster, _):
-        args = undo.args(fetch(cluster, "nodes", "gpu-1"), True)
-        taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
-        patch_node(cluster, {"spec": {"taints": [*taints, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}})
-        assert "still there" in undo.verify(cluster, args, soon(0.1))
-        patch_node(cluster, {"spec": {"taints": taints}})
-        assert undo.verify(cluster, args, soon(0.1)) == ""
+    args = undo.args(fetch(cluster, "nodes", "gpu-1"), True)
+    taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
+    patch_node(cluster, {"spec": {"taints": [*taints, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}})
+    assert "still there" in undo.verify(cluster, args, soon(0.1))
+    patch_node(cluster, {"spec": {"taints": taints}})
+    assert undo.verify(cluster, args, soon(0.1)) == ""
 
 
-def test_taints_get_back_their_places_and_others_stay(tmp_path: Path) -> None:
+def test_taints_get_back_their_places_and_others_stay(cluster: Cluster) -> None:
     undo = NodeTaints()
     gpu, mine = ("nvidia.com/gpu", "NoSchedule"), Taint(key="chaos", effect="NoExecute", value="run")
-    with world(tmp_path) as (cluster, _):
-        args = undo.args(fetch(cluster, "nodes", "gpu-1"), add=(mine,), remove=(gpu,))
-        theirs = {"key": "maintenance", "effect": "NoSchedule"}
-        patch_node(cluster, {"spec": {"taints": [theirs, {"key": "chaos", "effect": "NoExecute", "value": "run"}]}})
-        assert put_back("node.taints", cluster, args) == ""
-        taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
-        assert sorted(taint["key"] for taint in taints) == ["maintenance", "nvidia.com/gpu"]
-        patch_node(cluster, {"spec": {"taints": [{"key": "chaos", "effect": "NoExecute", "value": "another's"}]}})
-        with pytest.raises(UndoRefused, match="somebody else"):
-            undo.undo(cluster, args, soon())
-        assert {t["key"] for t in fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]} == {"chaos", "nvidia.com/gpu"}
+    args = undo.args(fetch(cluster, "nodes", "gpu-1"), add=(mine,), remove=(gpu,))
+    theirs = {"key": "maintenance", "effect": "NoSchedule"}
+    patch_node(cluster, {"spec": {"taints": [theirs, {"key": "chaos", "effect": "NoExecute", "value": "run"}]}})
+    assert put_back("node.taints", cluster, args) == ""
+    taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
+    assert sorted(taint["key"] for taint in taints) == ["maintenance", "nvidia.com/gpu"]
+    patch_node(cluster, {"spec": {"taints": [{"key": "chaos", "effect": "NoExecute", "value": "another's"}]}})
+    with pytest.raises(UndoRefused, match="somebody else"):
+        undo.undo(cluster, args, soon())
+    assert {t["key"] for t in fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]} == {"chaos", "nvidia.com/gpu"}
 
 
 # -- the Node object -----------------------------------------------------------------------------------
@@ -115,57 +112,53 @@ def registered(cluster: Cluster) -> None:
     assert cluster.patch("nodes", "gpu-1", {"status": fresh["status"]}, subresource="status").ok
 
 
-def test_a_node_that_registers_anew_gets_back_what_people_wrote_on_it(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        before = fetch(cluster, "nodes", "gpu-1")
-        args = deleted_node(cluster, wait=20)
-        timer = threading.Timer(0.2, lambda: registered(cluster))
-        timer.start()
-        assert put_back("node.exists", cluster, args) == ""
-        timer.join()
-        after = fetch(cluster, "nodes", "gpu-1")
-        assert after["metadata"]["uid"] != before["metadata"]["uid"]
-        assert after["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "a"}
-        assert after["metadata"]["annotations"]["note"] == "by hand"
-        assert (after["spec"]["taints"][0]["key"], after["spec"]["unschedulable"]) == ("nvidia.com/gpu", True)
+def test_a_node_that_registers_anew_gets_back_what_people_wrote_on_it(cluster: Cluster) -> None:
+    before = fetch(cluster, "nodes", "gpu-1")
+    args = deleted_node(cluster, wait=20)
+    timer = threading.Timer(0.2, lambda: registered(cluster))
+    timer.start()
+    assert put_back("node.exists", cluster, args) == ""
+    timer.join()
+    after = fetch(cluster, "nodes", "gpu-1")
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "a"}
+    assert after["metadata"]["annotations"]["note"] == "by hand"
+    assert (after["spec"]["taints"][0]["key"], after["spec"]["unschedulable"]) == ("nvidia.com/gpu", True)
 
 
-def test_another_machine_that_took_the_name_gets_nothing_of_what_the_node_had(tmp_path: Path) -> None:
+def test_another_machine_that_took_the_name_gets_nothing_of_what_the_node_had(cluster: Cluster) -> None:
     """Its labels and taints tell of other devices: a cloud gives a new machine the name of one that is gone."""
-    with world(tmp_path) as (cluster, _):
-        args = deleted_node(cluster, wait=0.2)
-        registered(cluster)
-        assert cluster.patch("nodes", "gpu-1", {"status": {"nodeInfo": {"systemUUID": "another"}}}, subresource="status").ok
-        with pytest.raises(UndoRefused, match="node gpu-1 is another machine now"):
-            REGISTRY["node.exists"].undo(cluster, args, soon())
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"] == {"kubernetes.io/hostname": "gpu-1"}
+    args = deleted_node(cluster, wait=0.2)
+    registered(cluster)
+    assert cluster.patch("nodes", "gpu-1", {"status": {"nodeInfo": {"systemUUID": "another"}}}, subresource="status").ok
+    with pytest.raises(UndoRefused, match="node gpu-1 is another machine now"):
+        REGISTRY["node.exists"].undo(cluster, args, soon())
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"] == {"kubernetes.io/hostname": "gpu-1"}
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_node_that_does_not_say_which_machine_it_is_is_asked_again_if_it_once_did(tmp_path: Path, recorded: bool) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = msgspec.structs.replace(deleted_node(cluster, wait=0.2), **({} if recorded else {"machine": ""}))
-        registered(cluster)
-        assert cluster.patch("nodes", "gpu-1", {"status": {"nodeInfo": {"systemUUID": ""}}}, subresource="status").ok
-        if not recorded:
-            assert put_back("node.exists", cluster, args) == ""
-            return
-        with pytest.raises(ApiTrouble, match="does not say yet which machine it is"):
-            REGISTRY["node.exists"].undo(cluster, args, soon())
-        timer = threading.Timer(0.1, lambda: cluster.patch("nodes", "gpu-1", {"status": node("gpu-1")["status"]}, subresource="status"))
-        timer.start()
-        assert put_back("node.exists", cluster, msgspec.structs.replace(args, wait_seconds=20.0)) == ""
-        timer.join()
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["team"] == "a"
-
-
-def test_a_node_that_was_never_deleted_is_left_as_it_is(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        args = NodeExists().args(fetch(cluster, "nodes", "gpu-1"), 20)
-        patch_node(cluster, {"metadata": {"labels": {PRODUCT: None}}})
-        version = fetch(cluster, "nodes", "gpu-1")["metadata"]["resourceVersion"]
+def test_a_node_that_does_not_say_which_machine_it_is_is_asked_again_if_it_once_did(cluster: Cluster, recorded: bool) -> None:
+    args = msgspec.structs.replace(deleted_node(cluster, wait=0.2), **({} if recorded else {"machine": ""}))
+    registered(cluster)
+    assert cluster.patch("nodes", "gpu-1", {"status": {"nodeInfo": {"systemUUID": ""}}}, subresource="status").ok
+    if not recorded:
         assert put_back("node.exists", cluster, args) == ""
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["resourceVersion"] == version
+        return
+    with pytest.raises(ApiTrouble, match="does not say yet which machine it is"):
+        REGISTRY["node.exists"].undo(cluster, args, soon())
+    timer = threading.Timer(0.1, lambda: cluster.patch("nodes", "gpu-1", {"status": node("gpu-1")["status"]}, subresource="status"))
+    timer.start()
+    assert put_back("node.exists", cluster, msgspec.structs.replace(args, wait_seconds=20.0)) == ""
+    timer.join()
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["team"] == "a"
+
+
+def test_a_node_that_was_never_deleted_is_left_as_it_is(cluster: Cluster) -> None:
+    args = NodeExists().args(fetch(cluster, "nodes", "gpu-1"), 20)
+    patch_node(cluster, {"metadata": {"labels": {PRODUCT: None}}})
+    version = fetch(cluster, "nodes", "gpu-1")["metadata"]["resourceVersion"]
+    assert put_back("node.exists", cluster, args) == ""
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"]["resourceVersion"] == version
 
 
 # -- whole objects -------------------------------------------------------------------------------------
@@ -176,20 +169,19 @@ def canary(**labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
-def test_what_the_run_created_is_deleted_and_anothers_of_that_name_is_not(tmp_path: Path) -> None:
+def test_what_the_run_created_is_deleted_and_anothers_of_that_name_is_not(cluster: Cluster) -> None:
     args = AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN)
-    with world(tmp_path) as (cluster, _):
-        assert put_back("object.absent", cluster, args) == ""  # never created
-        cluster.create("configmaps", canary(**owned.labels(RUN)), namespace="gpu-operator")
-        assert ObjectAbsent().verify(cluster, args, soon(0)) == "it is still there"
-        assert put_back("object.absent", cluster, args) == ""
-        assert cluster.get("configmaps", "canary", "gpu-operator").status == 404
-        cluster.create("configmaps", canary(**owned.labels("another-run")), namespace="gpu-operator")
-        assert put_back("object.absent", cluster, args) == ""
-        assert cluster.get("configmaps", "canary", "gpu-operator").ok
+    assert put_back("object.absent", cluster, args) == ""  # never created
+    cluster.create("configmaps", canary(**owned.labels(RUN)), namespace="gpu-operator")
+    assert ObjectAbsent().verify(cluster, args, soon(0)) == "it is still there"
+    assert put_back("object.absent", cluster, args) == ""
+    assert cluster.get("configmaps", "canary", "gpu-operator").status == 404
+    cluster.create("configmaps", canary(**owned.labels("another-run")), namespace="gpu-operator")
+    assert put_back("object.absent", cluster, args) == ""
+    assert cluster.get("configmaps", "canary", "gpu-operator").ok
 
 
-def test_what_stands_in_no_namespace_is_deleted_by_proof_and_never_by_its_label(tmp_path: Path) -> None:
+def test_what_stands_in_no_namespace_is_deleted_by_proof_and_never_by_its_label(cluster: Cluster) -> None:
     """A tenant's label on somebody's PriorityClass is no reason to delete it."""
     args = AbsentArgs(key="scheduling.k8s.io/priorityclasses", name="urgent", run_id=RUN)
     urgent: Json = {
@@ -198,29 +190,26 @@ def test_what_stands_in_no_namespace_is_deleted_by_proof_and_never_by_its_label(
         "metadata": {"name": "urgent", "labels": owned.labels(RUN)},
         "value": 10,
     }
-    with world(tmp_path) as (cluster, _):
-        cluster.create("scheduling.k8s.io/priorityclasses", urgent)
-        assert put_back("object.absent", cluster, args) == "nothing proves that the run created it: it is left as it is"
-        assert cluster.get("scheduling.k8s.io/priorityclasses", "urgent").ok
+    cluster.create("scheduling.k8s.io/priorityclasses", urgent)
+    assert put_back("object.absent", cluster, args) == "nothing proves that the run created it: it is left as it is"
+    assert cluster.get("scheduling.k8s.io/priorityclasses", "urgent").ok
 
 
-def test_what_a_finalizer_holds_is_told(tmp_path: Path) -> None:
+def test_what_a_finalizer_holds_is_told(cluster: Cluster) -> None:
     args = AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN)
     held = canary(**owned.labels(RUN))
     held["metadata"]["finalizers"] = ["example.com/hold"]
-    with world(tmp_path) as (cluster, _):
-        cluster.create("configmaps", held, namespace="gpu-operator")
-        assert put_back("object.absent", cluster, args) == "it is still there, held by example.com/hold"
+    cluster.create("configmaps", held, namespace="gpu-operator")
+    assert put_back("object.absent", cluster, args) == "it is still there, held by example.com/hold"
 
 
-def test_an_object_that_its_operator_has_made_again_is_left_alone(tmp_path: Path) -> None:
+def test_an_object_that_its_operator_has_made_again_is_left_alone(cluster: Cluster, store: Store) -> None:
     undo = ObjectPresent()
-    with world(tmp_path) as (cluster, store):
-        args = undo.args("configmaps", fetch(cluster, "configmaps", "operand", "gpu-operator"))
-        cluster.delete("configmaps", "operand", "gpu-operator")
-        store.put_initial(config_map("operand", key="newer"))
-        assert put_back("object.present", cluster, args) == ""
-        assert fetch(cluster, "configmaps", "operand", "gpu-operator")["data"] == {"key": "newer"}
+    args = undo.args("configmaps", fetch(cluster, "configmaps", "operand", "gpu-operator"))
+    cluster.delete("configmaps", "operand", "gpu-operator")
+    store.put_initial(config_map("operand", key="newer"))
+    assert put_back("object.present", cluster, args) == ""
+    assert fetch(cluster, "configmaps", "operand", "gpu-operator")["data"] == {"key": "newer"}
 
 
 @pytest.mark.parametrize(("owner_uid", "kept"), [("uid-gpu-operator", True), ("uid-of-a-dead-one", False)])
@@ -249,42 +238,39 @@ def test_secrets_are_neither_created_nor_saved() -> None:
 # -- workloads -----------------------------------------------------------------------------------------
 
 
-def test_replicas_are_restored_while_they_are_ours(tmp_path: Path) -> None:
+def test_replicas_are_restored_while_they_are_ours(cluster: Cluster) -> None:
     undo = WorkloadReplicas()
-    with world(tmp_path) as (cluster, _):
-        where = ("apps/deployments", "gpu-operator", "gpu-operator")
-        args = undo.args("apps/deployments", fetch(cluster, *where), 0)
-        cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 0}}, "gpu-operator")
-        assert undo.verify(cluster, args, soon(0)) == "replicas: 0 instead of 1"
-        assert put_back("workload.replicas", cluster, args) == ""
-        assert fetch(cluster, *where)["spec"]["replicas"] == 1
-        cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 3}}, "gpu-operator")
-        with pytest.raises(UndoRefused) as caught:
-            undo.undo(cluster, args, soon())
-        assert (caught.value.reason, caught.value.prior, caught.value.current) == ("changed by another", 1, 3)
+    where = ("apps/deployments", "gpu-operator", "gpu-operator")
+    args = undo.args("apps/deployments", fetch(cluster, *where), 0)
+    cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 0}}, "gpu-operator")
+    assert undo.verify(cluster, args, soon(0)) == "replicas: 0 instead of 1"
+    assert put_back("workload.replicas", cluster, args) == ""
+    assert fetch(cluster, *where)["spec"]["replicas"] == 1
+    cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 3}}, "gpu-operator")
+    with pytest.raises(UndoRefused) as caught:
+        undo.undo(cluster, args, soon())
+    assert (caught.value.reason, caught.value.prior, caught.value.current) == ("changed by another", 1, 3)
 
 
-def test_replicas_are_back_when_as_many_are_ready_as_were(tmp_path: Path) -> None:
+def test_replicas_are_back_when_as_many_are_ready_as_were(cluster: Cluster) -> None:
     undo = WorkloadReplicas()
-    with world(tmp_path) as (cluster, _):
-        args = undo.args("apps/deployments", fetch(cluster, "apps/deployments", "gpu-operator", "gpu-operator"), 0)
-        cluster.patch("apps/deployments", "gpu-operator", {"status": {"readyReplicas": 0}}, "gpu-operator", "status")
-        assert put_back("workload.replicas", cluster, args) == "0 of 1 replicas are ready"
+    args = undo.args("apps/deployments", fetch(cluster, "apps/deployments", "gpu-operator", "gpu-operator"), 0)
+    cluster.patch("apps/deployments", "gpu-operator", {"status": {"readyReplicas": 0}}, "gpu-operator", "status")
+    assert put_back("workload.replicas", cluster, args) == "0 of 1 replicas are ready"
 
 
-def test_killed_pods_are_back_when_their_owner_has_as_many_ready_ones_on_that_node(tmp_path: Path) -> None:
+def test_killed_pods_are_back_when_their_owner_has_as_many_ready_ones_on_that_node(cluster: Cluster, store: Store) -> None:
     undo = PodsReplaced()
-    with world(tmp_path) as (cluster, store):
-        pods = [fetch(cluster, "pods", name, "gpu-operator") for name in ("plugin-1", "plugin-2")]
-        args = undo.args(pods[:1], pods, on_node=True)
-        assert (args.node, args.ready, args.killed) == ("gpu-1", 1, ("uid-plugin-1",))
-        assert put_back("pods.replaced", cluster, args) == ""  # the kill never happened
-        cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
-        assert put_back("pods.replaced", cluster, args) == "0 of 1 pods of DaemonSet plugin are Ready on gpu-1"
-        store.put_initial(daemon_pod("plugin-9", "gpu-1", ready=False))
-        assert undo.verify(cluster, args, soon(0.1)) != ""
-        store.put_initial(daemon_pod("plugin-9", "gpu-1"))
-        assert put_back("pods.replaced", cluster, args) == ""
+    pods = [fetch(cluster, "pods", name, "gpu-operator") for name in ("plugin-1", "plugin-2")]
+    args = undo.args(pods[:1], pods, on_node=True)
+    assert (args.node, args.ready, args.killed) == ("gpu-1", 1, ("uid-plugin-1",))
+    assert put_back("pods.replaced", cluster, args) == ""  # the kill never happened
+    cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
+    assert put_back("pods.replaced", cluster, args) == "0 of 1 pods of DaemonSet plugin are Ready on gpu-1"
+    store.put_initial(daemon_pod("plugin-9", "gpu-1", ready=False))
+    assert undo.verify(cluster, args, soon(0.1)) != ""
+    store.put_initial(daemon_pod("plugin-9", "gpu-1"))
+    assert put_back("pods.replaced", cluster, args) == ""
 
 
 def test_pods_without_one_controller_are_not_killed(tmp_path: Path) -> None:
@@ -294,29 +280,27 @@ def test_pods_without_one_controller_are_not_killed(tmp_path: Path) -> None:
         PodsReplaced().args([bare], [bare], on_node=True)
 
 
-def test_a_person_is_given_a_line_that_a_shell_takes_as_it_is(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        found = fetch(cluster, "nodes", "gpu-1")
-        assert NodeLabels().human(NodeLabels().args(found, {PRODUCT: None, "x": "y"})) == (
-            "node gpu-1",
-            "kubectl label node gpu-1 nvidia.com/gpu.product=H100 x- --overwrite",
-        )
-        assert NodeUnschedulable().human(NodeUnschedulable().args(found, True))[1] == "kubectl uncordon gpu-1"
-        taints = NodeTaints().args(found, add=(Taint(key="a", effect="NoSchedule"),), remove=(("nvidia.com/gpu", "NoSchedule"),))
-        assert NodeTaints().human(taints)[1] == "kubectl taint node gpu-1 nvidia.com/gpu=present:NoSchedule a:NoSchedule- --overwrite"
-        hostile = NodeLabels().args({**found, "metadata": {**found["metadata"], "labels": {"x": "$(reboot)"}}}, {"x": "y"})
-        assert "'x=$(reboot)'" in NodeLabels().human(hostile)[1]
+def test_a_person_is_given_a_line_that_a_shell_takes_as_it_is(cluster: Cluster) -> None:
+    found = fetch(cluster, "nodes", "gpu-1")
+    assert NodeLabels().human(NodeLabels().args(found, {PRODUCT: None, "x": "y"})) == (
+        "node gpu-1",
+        "kubectl label node gpu-1 nvidia.com/gpu.product=H100 x- --overwrite",
+    )
+    assert NodeUnschedulable().human(NodeUnschedulable().args(found, True))[1] == "kubectl uncordon gpu-1"
+    taints = NodeTaints().args(found, add=(Taint(key="a", effect="NoSchedule"),), remove=(("nvidia.com/gpu", "NoSchedule"),))
+    assert NodeTaints().human(taints)[1] == "kubectl taint node gpu-1 nvidia.com/gpu=present:NoSchedule a:NoSchedule- --overwrite"
+    hostile = NodeLabels().args({**found, "metadata": {**found["metadata"], "labels": {"x": "$(reboot)"}}}, {"x": "y"})
+    assert "'x=$(reboot)'" in NodeLabels().human(hostile)[1]
 
 
-def test_texts_of_a_cluster_do_not_move_a_terminals_cursor(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        value = "a\x1b[2Jb\nc'd\\e"
-        patch_node(cluster, {"metadata": {"annotations": {"x": value}}})
-        args = NodeAnnotations().args(fetch(cluster, "nodes", "gpu-1"), {"x": None})
-        line = NodeAnnotations().human(args)[1]
-        assert line.isprintable()
-        bash = subprocess.run(["bash", "-c", line.replace("kubectl", "printf '%s|'", 1)], capture_output=True, check=True, text=True)
-        assert bash.stdout == f"annotate|node|gpu-1|x={value}|--overwrite|"
+def test_texts_of_a_cluster_do_not_move_a_terminals_cursor(cluster: Cluster) -> None:
+    value = "a\x1b[2Jb\nc'd\\e"
+    patch_node(cluster, {"metadata": {"annotations": {"x": value}}})
+    args = NodeAnnotations().args(fetch(cluster, "nodes", "gpu-1"), {"x": None})
+    line = NodeAnnotations().human(args)[1]
+    assert line.isprintable()
+    bash = subprocess.run(["bash", "-c", line.replace("kubectl", "printf '%s|'", 1)], capture_output=True, check=True, text=True)
+    assert bash.stdout == f"annotate|node|gpu-1|x={value}|--overwrite|"
 
 
 OURS = {"spec": {"unschedulable": True}}

@@ -12,6 +12,7 @@ from chaos.observe.signals.registry import SIGNALS
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.observe.made_up_cluster import Read, World, canary, plan, pod
+from tests.chaos.tables import table
 
 ERROR = {"exitCode": 1, "reason": "Error"}
 PRESSURE = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
@@ -67,44 +68,8 @@ def pods(*found: Json) -> World:
     return World(pods=list(found))
 
 
-BY_ITSELF = {
-    "an error": (tenants(container=again()), "main: Error, exit code 1"),
-    "a signal": (tenants(container=again(last={"exitCode": 139, "reason": "Error"})), "main: Error, exit code 139"),
-    "memory": (tenants(container=again(last={"exitCode": 137, "reason": "OOMKilled"})), "main: OOMKilled, exit code 137"),
-    "done, and started again": (tenants(container=again(last={"exitCode": 0, "reason": "Completed"})), "main: Completed, exit code 0"),
-    "started again without a word": (tenants(container={"restartCount": 1}), "main: started again"),
-    "failed for good": (tenants(status=failed_with(), container={"state": {"terminated": ERROR}}), "main: Error, exit code 1"),
-    "one of its containers": (tenants(container={"state": {"terminated": ERROR}}), "main: Error, exit code 1"),
-    "its own deadline": (tenants(status=failed_with(reason="DeadlineExceeded")), "DeadlineExceeded"),
-    "its own limit": (tenants(status=failed_with(reason="Evicted", message=OWN_LIMIT)), "Evicted"),
-    "a reason that nobody knows": (tenants(status=failed_with(reason="NewInKubernetes1.45")), "NewInKubernetes1.45"),
-    "no reason at all": (tenants(status=failed_with()), "Failed"),
-    "eviction that anybody may ask for": (tenants(meta=GOING, status=disrupted("EvictionByEvictionAPI")), "EvictionByEvictionAPI"),
-    "a pod with higher priority": (tenants(meta=GOING, status=disrupted("PreemptionByScheduler")), "PreemptionByScheduler"),
-}
-BY_CLUSTER = {
-    "refused": (tenants(status=failed_with(reason="UnexpectedAdmissionError")), "UnexpectedAdmissionError"),
-    "out of devices": (tenants(status=failed_with(reason="OutOfnvidia.com/gpu")), "OutOfnvidia.com/gpu"),
-    "evicted by pressure": (tenants(status=failed_with(reason="Evicted", message=PRESSURE)), "Evicted"),
-    "told to be evicted by the kubelet": (
-        tenants(status=failed_with(reason="Evicted", message="?", **disrupted("TerminationByKubelet"))),
-        "TerminationByKubelet",
-    ),
-    "node shut down": (tenants(status=failed_with(reason="Terminated")), "Terminated"),
-    "for a critical pod": (tenants(status=failed_with(reason="Preempting")), "Preempting"),
-    "node taint": (tenants(meta=GOING, status=disrupted("DeletionByTaintManager")), "DeletionByTaintManager"),
-    "device taint": (tenants(meta=GOING, status=disrupted("DeletionByDeviceTaintManager")), "DeletionByDeviceTaintManager"),
-    "its node is gone": (tenants(meta=GOING, status=disrupted("DeletionByPodGC")), "DeletionByPodGC"),
-    "container lost": (
-        tenants(container=again(last={"exitCode": 137, "reason": "ContainerStatusUnknown"})),
-        "main: ContainerStatusUnknown, exit code 137",
-    ),
-    "runtime lost it": (tenants(container=again(last={"exitCode": 255, "reason": "Unknown"})), "main: Unknown, exit code 255"),
-    "device lost": (
-        tenants(container={**again(), "allocatedResourcesStatus": [{"resources": [{"resourceID": "GPU-1", "health": "Unhealthy"}]}]}),
-        "main ended with GPU-1 Unhealthy",
-    ),
-}
+ENDS = table("observe/ends")
+BY_ITSELF, BY_CLUSTER = ({name: (tenants(**row), row["told"]) for name, row in ENDS[by].items()} for by in ("by itself", "by the cluster"))
 
 
 @pytest.mark.parametrize(("now", "text"), BY_ITSELF.values(), ids=BY_ITSELF)

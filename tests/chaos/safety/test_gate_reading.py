@@ -16,9 +16,11 @@ from chaos.safety.remediators import find_remediators
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.config.rights import Rights
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, Json, daemon_pod, deployment, ledger, node, plan, world
+from tests.chaos.tables import table
 from tests.troubles import Trouble
 
 POD = Target(kind="pods", namespace="gpu-operator", name="plugin-1", uid="uid-plugin-1", node="gpu-1")
+ROWS = table("safety/objects")
 DEVICES = ("nvidia.com/gpu",)
 
 
@@ -37,29 +39,16 @@ def budget(allowed: Any, selector: Json, *, counted: int | None = 1) -> Json:
     }
 
 
-def test_a_healthy_cluster_gives_every_fact(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        found = facts(cluster)
-        assert (found.cluster_uid, found.cluster_names, found.uids) == (KUBE_SYSTEM, ("served",), {str(POD): POD.uid})
-        assert (found.denied, found.remediators, found.budgets, found.open_entries, found.halted) == ((), (), (), 0, "")
-        assert found.nodes is not None
-        assert found.nodes["gpu-1"].obstacle == ""
-        assert found.nodes["gpu-2"].gpu
+def test_a_healthy_cluster_gives_every_fact(cluster: Cluster) -> None:
+    found = facts(cluster)
+    assert (found.cluster_uid, found.cluster_names, found.uids) == (KUBE_SYSTEM, ("served",), {str(POD): POD.uid})
+    assert (found.denied, found.remediators, found.budgets, found.open_entries, found.halted) == ((), (), (), 0, "")
+    assert found.nodes is not None
+    assert found.nodes["gpu-1"].obstacle == ""
+    assert found.nodes["gpu-2"].gpu
 
 
-@pytest.mark.parametrize(
-    ("verb", "resource", "unknown"),
-    [
-        ("list", "nodes", ["nodes", "remediators"]),
-        ("list", "pods", ["nodes", "budgets"]),
-        ("get", "pods", ["uids"]),
-        ("list", "apps/deployments", ["remediators"]),
-        ("list", "policy/poddisruptionbudgets", ["budgets"]),
-        ("list", "configmaps", ["open_entries"]),
-        ("get", "coordination.k8s.io/leases", ["halted"]),
-        ("create", "authorization.k8s.io/selfsubjectaccessreviews", ["denied"]),
-    ],
-)
+@pytest.mark.parametrize(("verb", "resource", "unknown"), ROWS["refused"])
 def test_what_is_refused_is_not_known(tmp_path: Path, verb: str, resource: str, unknown: list[str]) -> None:
     with world(tmp_path, Trouble(verb, resource, 403, 100)) as (cluster, _):
         if resource in ("configmaps", "coordination.k8s.io/leases"):
@@ -68,27 +57,15 @@ def test_what_is_refused_is_not_known(tmp_path: Path, verb: str, resource: str, 
         assert [name for name in ClusterState.__struct_fields__ if getattr(found, name) is None] == unknown
 
 
-def test_open_entries_and_a_halt_are_seen(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        ledger(tmp_path, cluster, run_id="20261121-110000-dead").arm("node.labels", {"name": "gpu-1"})
-        halt(cluster, on=False)  # nothing to lift
-        halt(cluster)
-        found = facts(cluster)
-        assert (found.open_entries, bool(found.halted)) == (1, True)
+def test_open_entries_and_a_halt_are_seen(tmp_path: Path, cluster: Cluster) -> None:
+    ledger(tmp_path, cluster, run_id="20261121-110000-dead").arm("node.labels", {"name": "gpu-1"})
+    halt(cluster, on=False)  # nothing to lift
+    halt(cluster)
+    found = facts(cluster)
+    assert (found.open_entries, bool(found.halted)) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("selector", "covers"),
-    [
-        ({"matchLabels": {"app": "plugin"}}, True),
-        ({"matchLabels": {"app": "other"}}, False),
-        ({}, True),
-        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["plugin"]}]}, True),
-        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["plugin"]}]}, False),
-        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, True),
-        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
-    ],
-)
+@pytest.mark.parametrize(("selector", "covers"), ROWS["budget selectors"])
 def test_a_spent_budget_counts_where_it_covers_a_target(tmp_path: Path, selector: Json, covers: bool) -> None:
     with world(tmp_path, extra=[budget(0, selector)]) as (cluster, _):
         assert facts(cluster).budgets == (("gpu-operator/keep",) if covers else ())
@@ -180,39 +157,13 @@ def test_nodes_are_judged_by_what_they_offer_and_who_uses_them() -> None:
     assert [name for name, fact in found.items() if fact.control_plane] == ["control"]
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "seen"),
-    [
-        ("fault-quarantine", {}, ["nvsentinel"]),
-        ("node-drainer", {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}, []),
-        ("node-drainer", {"nvsentinel.dgxc.nvidia.com/managed": "false"}, []),
-        ("node-drainer", {"nvsentinel.dgxc.nvidia.com/managed": "true"}, ["nvsentinel"]),
-        ("karpenter", {}, ["karpenter"]),
-        ("x", {"karpenter.sh/nodepool": "gpu"}, ["karpenter"]),
-        ("aws-cluster-autoscaler", {}, ["cluster-autoscaler"]),
-        ("eks-node-monitoring-agent", {}, ["eks-node-monitoring"]),
-        ("draino", {}, ["draino"]),
-        ("self-node-remediation-ds", {}, ["medik8s"]),
-        ("node-problem-detector", {}, []),
-    ],
-)
+@pytest.mark.parametrize(("name", "labels", "seen"), ROWS["remediators"])
 def test_who_repairs_nodes_is_known_by_name_and_may_be_opted_out_of(name: str, labels: dict[str, str], seen: list[str]) -> None:
     found = find_remediators([deployment(name)], [node("gpu-1", **labels)], ["gpu-1"])
     assert [actor.name for actor in found] == seen
 
 
-@pytest.mark.parametrize(
-    ("fields", "off"),
-    [
-        ({"spec": {"replicas": 0}, "status": {}}, True),
-        ({"spec": {"replicas": 0}, "status": {"replicas": 1}}, False),  # it still ends
-        ({"spec": {"replicas": 1}, "status": {}}, False),
-        ({"status": {"desiredNumberScheduled": 0, "currentNumberScheduled": 0, "observedGeneration": 3}}, True),
-        ({"status": {"desiredNumberScheduled": 0, "currentNumberScheduled": 0, "observedGeneration": 2}}, False),
-        ({"status": {"desiredNumberScheduled": 0, "currentNumberScheduled": 1, "observedGeneration": 3}}, False),
-        ({}, False),
-    ],
-)
+@pytest.mark.parametrize(("fields", "off"), ROWS["switched off"])
 def test_a_remediator_that_was_switched_off_reacts_to_nothing(fields: dict[str, Any], off: bool) -> None:
     workload = {"metadata": {"name": "cluster-autoscaler", "namespace": "kube-system", "generation": 3}, **fields}
     assert [one.name for one in find_remediators([workload], [node("gpu-1")], ["gpu-1"])] == ([] if off else ["cluster-autoscaler"])

@@ -10,11 +10,12 @@ from chaos.model.plan import Target
 from chaos.safety.gate_input import ClusterState, GateInput, NodeState, RequestedFault
 from chaos.safety.gates import GATES, closed_gates
 from chaos.safety.remediators import Remediator
-from chaos.safety.settings import Settings, SettingsError, settings_of
+from chaos.safety.settings import SettingsError, settings_of
 from conformance.policy.model import Chaos, Policy
 from conformance.policy.policy_file import build_policy
 from fixtures.verdict.record import TargetKind
-from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, plan
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, Json, plan
+from tests.chaos.tables import table
 
 KARPENTER = Remediator(name="karpenter", found_by="node label karpenter.sh/nodepool", words="Karpenter replaces nodes")
 POD = Target(kind="pods", namespace="gpu-operator", name="plugin-1", uid="uid-plugin-1", node="gpu-1")
@@ -62,78 +63,41 @@ def level(number: int, **more: Any) -> dict[str, Any]:
     return {"request": {"level": Level(number)}, "settings": {"max_level": Level(4), **more}}
 
 
-two = {"targets": (POD, msgspec.structs.replace(POD, name="plugin-2", uid="uid-plugin-2"))}
-
-WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("allow-list", {"settings": allowed()}, "expected --chaos-cluster"),
-    ("allow-list", {"settings": allowed("prod")}, "prod is a context's name, which alone is not enough"),
-    ("allow-list", {"settings": allowed("other")}, f"cluster {KUBE_SYSTEM} (prod) is not allow-listed"),
-    ("allow-list", {"state": {"cluster_uid": "another"}}, "and this is another"),
-    ("allow-list", {"plan": {"cluster_uid": ""}, "state": {"cluster_uid": ""}}, "(unknown)"),
-    ("allow-list", {"settings": allowed(), "state": {"ours": True}}, "not allow-listed"),  # a live cluster is never ours
-    ("halt", {"state": {"halted": "host at 12:00"}}, "halted by host at 12:00"),
-    ("halt", {"settings": allowed(KUBE_SYSTEM, halt=True)}, "chaos.halt"),
-    ("earlier run", {"state": {"open_entries": 3}}, "run `gpu-conformance chaos recover` first"),
-    ("level", {"request": {"level": Level.NODE}}, "expected --chaos-max-level 3"),
-    ("expiry", {"plan": {"expires_at": "2020-01-01T00:00:00+00:00"}}, "expired at 2020"),
-    ("targets", {"plan": {"targets": ()}}, "no targets"),
-    ("targets", {"state": {"uids": {str(POD): "new"}}}, "expected uid uid-plugin-1, found new"),
-    ("targets", {"state": {"uids": {}}}, "found none"),
-    ("radius", {"plan": two, "state": {"uids": {str(t): t.uid for t in two["targets"]}}}, "2 targets; expected 1 at most"),
-    ("radius", {"plan": {"eligible": 1}}, "1 of 1 are 100 %; expected 50 %"),
-    ("radius", {"plan": {"eligible": 0}}, "of 0 eligible"),
-    ("protected namespaces", {"settings": allowed(KUBE_SYSTEM, protected_namespaces=("gpu-*",))}, "expected none of gpu-*"),
-    ("untouched node", {"plan": {"untouched": ""}}, "expected one"),
-    ("untouched node", {"plan": {"untouched": "gpu-1"}}, "both a target"),
-    ("untouched node", {"state": {"nodes": {"gpu-1": good_node()}}}, "not a healthy, schedulable GPU node"),
-    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(obstacle="NotReady")}}}, "gpu-2"),
-    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(gpu=False)}}}, "gpu-2"),
-    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(cordoned=True)}}}, "gpu-2"),
-    ("target nodes", {"state": {"nodes": {"gpu-2": good_node()}}}, "gpu-1 is gone"),
-    ("target nodes", {"state": {"nodes": {"gpu-1": good_node(cordoned=True), "gpu-2": good_node()}}}, "somebody is at work on it"),
-    ("target nodes", {"state": {"nodes": {"gpu-1": good_node(control_plane=True), "gpu-2": good_node()}}}, "--chaos-target gpu-1"),
-    (
-        "target nodes",
-        {**level(2), "state": {"nodes": {"gpu-1": good_node(opted_in=False), "gpu-2": good_node()}}},
-        "expected its label gpu-conformance.io/chaos=allowed",
-    ),
-    (
-        "target nodes",
-        {"request": {"idle": True}, "state": {"nodes": {"gpu-1": good_node(busy=("ml/train",)), "gpu-2": good_node()}}},
-        "pods with devices (ml/train); expected none",
-    ),
-    ("destructive", level(4), "expected --chaos-confirm"),
-    ("destructive", level(4, confirmed="staging"), "one of"),
-    ("destructive", level(4, confirmed=""), "typed"),
-    ("destructive", level(4, confirmed="prod"), "in service; expected it cordoned"),
-    (
-        "destructive",
-        {**level(4, confirmed="prod"), "state": {"nodes": {"gpu-1": good_node(cordoned=True, busy=("ml/train",)), "gpu-2": good_node()}}},
-        "pods with devices (ml/train); expected it idle",
-    ),
-    ("reset alone", {"request": {"resets": True}}, "no GPU of node gpu-1 may be reset alone: it was not checked"),
-    (
-        "reset alone",
-        {"request": {"resets": True}, "state": {"nodes": {"gpu-1": good_node(reset_obstacle="NVLink joins them"), "gpu-2": good_node()}}},
-        "NVLink joins them; expected GPUs that the vendor resets one by one",
-    ),
-    ("rights", {"state": {"denied": ("patch nodes",)}}, "missing rights: patch nodes"),
-    ("remediation", {"state": {"remediators": (KARPENTER,)}}, "expected karpenter in the policy's chaos.remediation"),
-    ("remediation", {"settings": allowed(KUBE_SYSTEM, remediation=("karpentr",))}, "karpentr is not known"),
-    ("disruption budgets", {"state": {"budgets": ("ml/train",)}}, "ml/train"),
-    ("steady state", {"state": {"steady": "allocatable differs"}}, "not green: allocatable differs"),
-]
+WRONG: list[dict[str, Any]] = table("safety/closed_gates")
 
 
-@pytest.mark.parametrize(("gate", "changes", "said"), WRONG, ids=[f"{gate}-{number}" for number, (gate, _, _) in enumerate(WRONG)])
-def test_one_thing_wrong_closes_its_gate_alone_and_says_what_was_expected(gate: str, changes: dict[str, Any], said: str) -> None:
-    refusals = closed(**changes)
+def pod(name: str) -> Target:
+    return msgspec.structs.replace(POD, name=name, uid=f"uid-{name}")
+
+
+def decoded(plan: Json | None = None, request: Json | None = None, settings: Json | None = None, state: Json | None = None) -> Json:
+    """Changes of a row for :func:`good`: nodes, targets and levels are written short there."""
+    plan, request, settings, state = ({**(part or {})} for part in (plan, request, settings, state))
+    if "targets" in plan:
+        plan["targets"] = tuple(map(pod, plan["targets"]))
+    if "level" in request:
+        request["level"] = Level(request["level"])
+    if "clusters" in settings:
+        settings = allowed(*settings.pop("clusters"), **settings)
+    if "uids" in state:
+        state["uids"] = {str(pod(name)): uid for name, uid in state["uids"].items()}
+    if "nodes" in state:
+        state["nodes"] = {name: good_node(**changes) for name, changes in state["nodes"].items()}
+    if "remediators" in state:
+        state["remediators"] = (KARPENTER,)
+    return {"plan": plan, "request": request, "settings": settings, "state": state}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=[f"{row['gate']}-{number}" for number, row in enumerate(WRONG)])
+def test_one_thing_wrong_closes_its_gate_alone_and_says_what_was_expected(wrong: dict[str, Any]) -> None:
+    gate, says = wrong["gate"], wrong["says"]
+    refusals = closed(**decoded(**{part: changes for part, changes in wrong.items() if part not in ("gate", "says")}))
     assert list(refusals) == [gate]
-    assert said in refusals[gate]
+    assert says in refusals[gate]
 
 
 def test_every_gate_is_closed_by_something() -> None:
-    assert {gate for gate, _, _ in WRONG} == {name for name, _ in GATES}
+    assert {row["gate"] for row in WRONG} == {name for name, _ in GATES}
 
 
 @pytest.mark.parametrize("unknown", ["uids", "nodes", "steady", "denied", "remediators", "budgets", "open_entries", "halted"])
@@ -199,15 +163,10 @@ def test_a_ceiling_that_the_policy_states_is_exceeded_by_no_option(level: Level)
 
 
 def test_options_lower_the_policys_ceiling_and_do_not_raise_it() -> None:
-    stated = Policy(chaos=Chaos(max_level=3))
-    assert settings_of(stated).max_level == 3
-    assert settings_of(stated, max_level=2).max_level == 2
+    assert settings_of(Policy(chaos=Chaos(max_level=3)), max_level=2).max_level == 2
     assert settings_of(Policy()).max_level == DEFAULT_MAX_LEVEL
     assert settings_of(Policy(), max_level=4).max_level == 4
-    with pytest.raises(SettingsError, match="the policy allows level 3 at most"):
-        settings_of(stated, max_level=4)
     with pytest.raises(SettingsError, match="expected one of 0"):
         settings_of(Policy(), max_level=7)
     named = settings_of(Policy(chaos=Chaos(clusters=("a",))), clusters=("b",), confirm="b", nodes=("n",))
     assert (named.allowed, named.confirmed, named.named_nodes) == (("a", "b"), "b", ("n",))
-    assert isinstance(named, Settings)

@@ -14,46 +14,21 @@ from chaos.safety.abort_flag import AbortFlag
 from chaos.safety.gate_reading import node_states
 from chaos.safety.gpu_reset import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
 from tests.chaos.ledger.simulated_cluster import ANYTHING, ledger, node, plan, world
+from tests.chaos.tables import table
+
+LABELS = table("safety/gpu_labels")
 
 
 def labels(family: str = "", product: str = "", count: str = "8") -> dict[str, str]:
     return {key: value for key, value in ((COUNT, count), (FAMILY, family), (PRODUCT, product)) if value}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        labels("hopper", "NVIDIA-H100-80GB-HBM3"),
-        labels("blackwell"),
-        labels("ada-lovelace", "NVIDIA-L40S"),
-        labels("ampere", "NVIDIA-A100-PCIE-40GB"),
-        labels("ampere", "NVIDIA-A10"),
-        labels("turing", "Tesla-T4", "4"),
-        labels("volta", "Tesla-V100-PCIE-16GB", "4"),
-        labels("volta", "Tesla-V100-SXM2-32GB", "1"),
-        labels("", "", "1"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("given", LABELS["one by one"], ids=str)
 def test_these_are_reset_one_by_one(given: dict[str, str]) -> None:
     assert reset_obstacle(given) == ""
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        (labels("volta", "Tesla-V100-SXM2-32GB"), "are then reset together"),
-        (labels("turing", "Quadro-RTX-6000", "2"), "are then reset together"),
-        (labels("ampere", "NVIDIA-A100-SXM4-80GB"), "whether Fabric Manager runs cannot be told"),
-        (labels("ampere"), "is not known"),
-        (labels("", "NVIDIA-H100-80GB-HBM3"), "is not known"),
-        (labels("undefined", "x"), "is not known"),
-        (labels("hopper", "NVIDIA-H100-80GB-HBM3", ""), "how many GPUs it has is not known"),
-        (labels("hopper", "NVIDIA-H100-80GB-HBM3", "0"), "how many GPUs it has is not known"),
-        ({}, "how many GPUs it has is not known"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("given", "why"), LABELS["refused"], ids=str)
 def test_what_is_joined_or_not_known_is_refused(given: dict[str, str], why: str) -> None:
     assert why in reset_obstacle(given)
 

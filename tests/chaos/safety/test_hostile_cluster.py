@@ -108,17 +108,16 @@ def test_restarting_an_agent_spares_pods_that_use_its_labels(tmp_path: Path) -> 
         assert not going(cluster, "tenants")
 
 
-def test_a_child_whose_kubeconfig_leads_elsewhere_writes_nothing(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        elsewhere: Any = SimpleNamespace(access=SimpleNamespace(open=lambda: cluster))
-        other = plan()
-        before = {str(item["metadata"]["name"]) for item in cluster.get("namespaces", "").json()["items"]}
-        for uid in ("another", ""):
-            wrong: Any = SimpleNamespace(cluster_uid=uid, run_id=other.run_id, experiment=other.experiment, origin=other.origin)
-            with pytest.raises(Aborted, match="nothing was done"):
-                _acting(tmp_path, wrong, elsewhere)
-        assert {str(item["metadata"]["name"]) for item in cluster.get("namespaces", "").json()["items"]} == before
-        assert not (tmp_path / "ledger.jsonl").exists()
+def test_a_child_whose_kubeconfig_leads_elsewhere_writes_nothing(tmp_path: Path, cluster: Cluster) -> None:
+    elsewhere: Any = SimpleNamespace(access=SimpleNamespace(open=lambda: cluster))
+    other = plan()
+    before = {str(item["metadata"]["name"]) for item in cluster.get("namespaces", "").json()["items"]}
+    for uid in ("another", ""):
+        wrong: Any = SimpleNamespace(cluster_uid=uid, run_id=other.run_id, experiment=other.experiment, origin=other.origin)
+        with pytest.raises(Aborted, match="nothing was done"):
+            _acting(tmp_path, wrong, elsewhere)
+    assert {str(item["metadata"]["name"]) for item in cluster.get("namespaces", "").json()["items"]} == before
+    assert not (tmp_path / "ledger.jsonl").exists()
 
 
 def test_signalling_a_rank_does_not_hit_the_programs_that_do_it(tmp_path: Path) -> None:
@@ -129,17 +128,16 @@ def test_signalling_a_rank_does_not_hit_the_programs_that_do_it(tmp_path: Path) 
         assert not re.search(wanted, f"/bin/sh -c script {marker('1')}")
 
 
-def test_an_injector_that_has_not_started_does_not_act_after_the_undo(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        inside = namespaces.ensure_run(cluster, RUN)
-        for name, run, on in (("late", RUN, "gpu-1"), ("elsewhere", RUN, "gpu-2"), ("others", "20261121-120000-ffff", "gpu-1")):
-            body = injector.injector_pod(name=name, node=on, image="i", argv=["true"], run_id=run)
-            assert cluster.create("pods", body, namespace=inside).ok
-        args = DeviceArgs(name="gpu-1", uid="uid-gpu-1", uuid="GPU-1")
-        with pytest.raises(ApiTrouble):  # nobody runs pods here
-            HostReset(Means(run_id=RUN, image="i")).undo(cluster, args, soon(0.2))
-        left = {item["metadata"]["name"] for item in cluster.request("GET", cluster.path("pods", inside)).json()["items"]}
-        assert left == {"elsewhere", "others"}
+def test_an_injector_that_has_not_started_does_not_act_after_the_undo(cluster: Cluster) -> None:
+    inside = namespaces.ensure_run(cluster, RUN)
+    for name, run, on in (("late", RUN, "gpu-1"), ("elsewhere", RUN, "gpu-2"), ("others", "20261121-120000-ffff", "gpu-1")):
+        body = injector.injector_pod(name=name, node=on, image="i", argv=["true"], run_id=run)
+        assert cluster.create("pods", body, namespace=inside).ok
+    args = DeviceArgs(name="gpu-1", uid="uid-gpu-1", uuid="GPU-1")
+    with pytest.raises(ApiTrouble):  # nobody runs pods here
+        HostReset(Means(run_id=RUN, image="i")).undo(cluster, args, soon(0.2))
+    left = {item["metadata"]["name"] for item in cluster.request("GET", cluster.path("pods", inside)).json()["items"]}
+    assert left == {"elsewhere", "others"}
 
 
 def test_canaries_have_the_priority_that_the_policy_gives_probes_and_else_their_experiments_own() -> None:

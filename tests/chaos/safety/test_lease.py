@@ -64,19 +64,18 @@ def held_by(cluster: Cluster, identity: str, age: float, seconds: int = 15) -> N
         assert cluster.patch(KEY, NAME, {"spec": spec}, namespaces.SHARED).ok
 
 
-def test_a_run_holds_the_cluster_and_leaves_nothing(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        with running(cluster) as run:
-            found = read_lease(cluster)
-            assert found is not None
-            assert (found.identity, found.seconds) == (str(Holder.me(RUN)), 15)
-            must_hold(cluster, RUN)
-            with pytest.raises(Aborted, match="not held by this run"):
-                must_hold(cluster, "another")
-        run.lease.release()
-        assert cluster.get("namespaces", namespaces.SHARED).status == 404
-        with running(cluster):  # and again
-            must_hold(cluster, RUN)
+def test_a_run_holds_the_cluster_and_leaves_nothing(cluster: Cluster) -> None:
+    with running(cluster) as run:
+        found = read_lease(cluster)
+        assert found is not None
+        assert (found.identity, found.seconds) == (str(Holder.me(RUN)), 15)
+        must_hold(cluster, RUN)
+        with pytest.raises(Aborted, match="not held by this run"):
+            must_hold(cluster, "another")
+    run.lease.release()
+    assert cluster.get("namespaces", namespaces.SHARED).status == 404
+    with running(cluster):  # and again
+        must_hold(cluster, RUN)
 
 
 def test_a_second_run_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
@@ -87,75 +86,70 @@ def test_a_second_run_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
         assert first.told == []
 
 
-def test_of_runs_that_start_at_once_one_gets_it(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        runs = [Run(cluster, f"20261121-13000{number}-ffff") for number in range(6)]
-        got, refused = [], []
+def test_of_runs_that_start_at_once_one_gets_it(cluster: Cluster) -> None:
+    runs = [Run(cluster, f"20261121-13000{number}-ffff") for number in range(6)]
+    got, refused = [], []
 
-        def start(run: Run) -> None:
-            try:
-                run.lease.acquire()
-                got.append(run)
-            except LeaseRefused as reason:
-                refused.append(str(reason))
+    def start(run: Run) -> None:
+        try:
+            run.lease.acquire()
+            got.append(run)
+        except LeaseRefused as reason:
+            refused.append(str(reason))
 
-        threads = [threading.Thread(target=start, args=(run,)) for run in runs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert (len(got), len(refused)) == (1, 5)
-        got[0].lease.release()
+    threads = [threading.Thread(target=start, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (len(got), len(refused)) == (1, 5)
+    got[0].lease.release()
 
 
-def test_one_that_looks_expired_is_watched_first_because_clocks_differ(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", 3, seconds=2)
-        beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", 2.5, 2))
-        beat.start()
-        with pytest.raises(LeaseRefused, match="by another clock"):
-            Run(cluster).lease.acquire()
-        beat.join()
-        with running(cluster):  # nobody renews it any more
-            must_hold(cluster, RUN)
+def test_one_that_looks_expired_is_watched_first_because_clocks_differ(cluster: Cluster) -> None:
+    held_by(cluster, "other-host/1/pid:[1]/run", 3, seconds=2)
+    beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", 2.5, 2))
+    beat.start()
+    with pytest.raises(LeaseRefused, match="by another clock"):
+        Run(cluster).lease.acquire()
+    beat.join()
+    with running(cluster):  # nobody renews it any more
+        must_hold(cluster, RUN)
 
 
 @pytest.mark.parametrize("ahead", [20, 3600, 10 * 365 * 86_400])
-def test_a_clock_that_was_ahead_locks_nobody_out(tmp_path: Path, ahead: float) -> None:
+def test_a_clock_that_was_ahead_locks_nobody_out(cluster: Cluster, ahead: float) -> None:
     """Of a machine that died: nobody would get the cluster back until that time has come."""
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", -ahead, seconds=1)
-        assert "by a clock that is" in status(cluster).lines[0]
-        assert status(cluster).expired
-        with running(cluster):
-            must_hold(cluster, RUN)
+    held_by(cluster, "other-host/1/pid:[1]/run", -ahead, seconds=1)
+    assert "by a clock that is" in status(cluster).lines[0]
+    assert status(cluster).expired
+    with running(cluster):
+        must_hold(cluster, RUN)
 
 
 @pytest.mark.parametrize("behind", [-3600, 9, 70, 3600, 10 * 365 * 86_400])
-def test_a_run_that_lives_by_another_clock_is_respected(tmp_path: Path, behind: float) -> None:
+def test_a_run_that_lives_by_another_clock_is_respected(cluster: Cluster, behind: float) -> None:
     """However far the two machines' clocks are apart: two runs would act at once otherwise."""
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", behind, seconds=2)
-        beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", behind - 0.3, 2))
-        beat.start()
-        with pytest.raises(LeaseRefused, match="by another clock"):
-            Run(cluster).lease.acquire()
-        beat.join()
+    held_by(cluster, "other-host/1/pid:[1]/run", behind, seconds=2)
+    beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", behind - 0.3, 2))
+    beat.start()
+    with pytest.raises(LeaseRefused, match="by another clock"):
+        Run(cluster).lease.acquire()
+    beat.join()
 
 
-def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
+def test_a_dead_process_of_this_machine_holds_nothing(cluster: Cluster) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, a_holder(pid=child.pid), 1)
-        with running(cluster):
-            must_hold(cluster, RUN)
-        held_by(cluster, a_holder(pid=os.getpid(), started="1"), 1)  # the PID is another process's by now
-        with running(cluster):
-            must_hold(cluster, RUN)
-        held_by(cluster, a_holder(), 1)
-        with pytest.raises(LeaseRefused):
-            Run(cluster).lease.acquire()
+    held_by(cluster, a_holder(pid=child.pid), 1)
+    with running(cluster):
+        must_hold(cluster, RUN)
+    held_by(cluster, a_holder(pid=os.getpid(), started="1"), 1)  # the PID is another process's by now
+    with running(cluster):
+        must_hold(cluster, RUN)
+    held_by(cluster, a_holder(), 1)
+    with pytest.raises(LeaseRefused):
+        Run(cluster).lease.acquire()
 
 
 def a_holder(**process: Any) -> str:
@@ -169,38 +163,35 @@ def a_holder(**process: Any) -> str:
     [{"boot": "0d7e9c7e-1111-4222-8333-444455556666"}, {"space": "1"}, {"boot": ""}],
     ids=["another boot", "another container", "a boot that is not told"],
 )
-def test_a_machine_of_the_same_name_is_another_machine(tmp_path: Path, differs: dict[str, str]) -> None:
+def test_a_machine_of_the_same_name_is_another_machine(cluster: Cluster, differs: dict[str, str]) -> None:
     """Its first PID namespace has the same inode, and no process here has that PID; but it renews the Lease every 0.7 s."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, a_holder(pid=child.pid, **differs), 0.7)
-        with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
-            Run(cluster).lease.acquire()
+    held_by(cluster, a_holder(pid=child.pid, **differs), 0.7)
+    with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
+        Run(cluster).lease.acquire()
 
 
-def test_a_holder_that_no_run_wrote_is_respected_until_it_expires(tmp_path: Path) -> None:
+def test_a_holder_that_no_run_wrote_is_respected_until_it_expires(cluster: Cluster) -> None:
     me = Holder.me("").process
-    with world(tmp_path) as (cluster, _):
-        for identity in (f"{me.host}/4000000/pid:[{me.space}]/old", f"{me.host}", "kube-scheduler", "/" * 5):
-            held_by(cluster, identity, 0.7)
-            with pytest.raises(LeaseRefused):
-                Run(cluster).lease.acquire()
-
-
-def test_what_an_earlier_run_left_comes_first(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster, run_id="20261121-110000-dead")
-        seq = book.arm("node.labels", {"name": "gpu-1"})
-        with pytest.raises(LeaseRefused, match=r"1 changes of run 20261121-110000-dead .* chaos recover"):
+    for identity in (f"{me.host}/4000000/pid:[{me.space}]/old", f"{me.host}", "kube-scheduler", "/" * 5):
+        held_by(cluster, identity, 0.7)
+        with pytest.raises(LeaseRefused):
             Run(cluster).lease.acquire()
-        recovering = Run(cluster)
-        recovering.lease.acquire(recovering=True)
-        book.mark(seq, State.VERIFIED)
-        assert book.flush(soon())
-        recovering.lease.release()
-        with running(cluster):
-            must_hold(cluster, RUN)
+
+
+def test_what_an_earlier_run_left_comes_first(tmp_path: Path, cluster: Cluster) -> None:
+    book = ledger(tmp_path, cluster, run_id="20261121-110000-dead")
+    seq = book.arm("node.labels", {"name": "gpu-1"})
+    with pytest.raises(LeaseRefused, match=r"1 changes of run 20261121-110000-dead .* chaos recover"):
+        Run(cluster).lease.acquire()
+    recovering = Run(cluster)
+    recovering.lease.acquire(recovering=True)
+    book.mark(seq, State.VERIFIED)
+    assert book.flush(soon())
+    recovering.lease.release()
+    with running(cluster):
+        must_hold(cluster, RUN)
 
 
 def test_a_lease_that_may_not_be_deleted_is_let_go(tmp_path: Path) -> None:
@@ -246,34 +237,32 @@ def test_a_deleted_lease_stops_the_run(tmp_path: Path) -> None:
         assert run.told == ["the Lease was lost to nobody: it was deleted"]
 
 
-def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        with running(cluster) as run:
-            halt(Cluster.from_kubeconfig(tmp_path / "kubeconfig"))
-            assert run.stopped.wait(PATIENCE)
-            assert run.told[0].startswith("halted by ")
-            with pytest.raises(Aborted, match="halted by"):
-                must_hold(cluster, RUN)
-        run.lease.release()
-        found = read_lease(cluster)
-        assert found is not None
-        assert (found.identity, bool(found.halted)) == ("", True)
-        with pytest.raises(LeaseRefused, match=r"halted by .* halt --off"):
-            Run(cluster).lease.acquire()
-        recovering = Run(cluster)
-        recovering.lease.acquire(recovering=True)  # putting back is never halted
-        recovering.lease.release()
-        halt(cluster, on=False)
-        with running(cluster):
+def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path, cluster: Cluster) -> None:
+    with running(cluster) as run:
+        halt(Cluster.from_kubeconfig(tmp_path / "kubeconfig"))
+        assert run.stopped.wait(PATIENCE)
+        assert run.told[0].startswith("halted by ")
+        with pytest.raises(Aborted, match="halted by"):
             must_hold(cluster, RUN)
+    run.lease.release()
+    found = read_lease(cluster)
+    assert found is not None
+    assert (found.identity, bool(found.halted)) == ("", True)
+    with pytest.raises(LeaseRefused, match=r"halted by .* halt --off"):
+        Run(cluster).lease.acquire()
+    recovering = Run(cluster)
+    recovering.lease.acquire(recovering=True)  # putting back is never halted
+    recovering.lease.release()
+    halt(cluster, on=False)
+    with running(cluster):
+        must_hold(cluster, RUN)
 
 
-def test_an_expired_hold_is_none_for_who_acts(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, str(Holder.me(RUN)), 16)
-        with pytest.raises(Aborted, match="no longer renewed"):
-            must_hold(cluster, RUN)
-        assert status(cluster).expired
+def test_an_expired_hold_is_none_for_who_acts(cluster: Cluster) -> None:
+    held_by(cluster, str(Holder.me(RUN)), 16)
+    with pytest.raises(Aborted, match="no longer renewed"):
+        must_hold(cluster, RUN)
+    assert status(cluster).expired
 
 
 def test_a_halt_that_did_not_stay_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,13 +288,12 @@ def test_a_halt_that_the_cluster_does_not_show_is_none(tmp_path: Path, effect: E
             halt(Cluster.from_kubeconfig(tmp_path / "proxied"))
 
 
-def test_a_lease_that_came_back_with_another_holder_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, "", 3600)
-        asked = cluster.patch
-        monkeypatch.setattr(cluster, "patch", lambda key, name, patch, *rest: asked(key, name, {"metadata": {"labels": {"a": "b"}}}, *rest))
-        with pytest.raises(ApiTrouble, match="another holder"):
-            Run(cluster).lease.acquire()
+def test_a_lease_that_came_back_with_another_holder_is_not_taken(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    held_by(cluster, "", 3600)
+    asked = cluster.patch
+    monkeypatch.setattr(cluster, "patch", lambda key, name, patch, *rest: asked(key, name, {"metadata": {"labels": {"a": "b"}}}, *rest))
+    with pytest.raises(ApiTrouble, match="another holder"):
+        Run(cluster).lease.acquire()
 
 
 def test_a_lease_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:

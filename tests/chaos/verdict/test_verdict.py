@@ -12,6 +12,7 @@ from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance
 from chaos.verdict.judge import ChaosVerdict, judge
 from fixtures.verdict.record import Verdict
+from tests.chaos.catalogue.documents import put_at
 from tests.chaos.verdict.folder import Folder, at, ledger, record, replaced, samples
 
 Spoil = Callable[[Folder], object]
@@ -28,19 +29,7 @@ def judged(tmp_path: Path, *spoils: Spoil, **extension: Any) -> ChaosVerdict:
 def put(path: str, value: object) -> Spoil:
     """Set one value of the folder: ``engine.error``, ``ledger.1.detail``."""
 
-    def spoil(folder: Folder) -> None:
-        *way, last = path.split(".")
-        owner: Any = folder
-        for part in way:
-            owner = owner[int(part)] if part.isdigit() else owner[part] if isinstance(owner, dict) else getattr(owner, part)
-        if isinstance(owner, list):
-            owner[int(last)] = value
-        elif isinstance(owner, dict):
-            owner[last] = value
-        else:
-            setattr(owner, last, value)
-
-    return spoil
+    return lambda folder: put_at(folder, path, value)
 
 
 def seen(change: Callable[[float], dict[str, Any]], end: float = 7.0) -> Spoil:
