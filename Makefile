@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents frozen bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents frozen bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -115,6 +115,9 @@ linters: ## build what lints Argo's and Tekton's files of deploy/ci: their own v
 image: $(STAMP) ## build the image as an OCI layout from Debian packages and locked wheels, without registry or daemon, and try it
 	@$(BIN)/python -m deploy.image.build $(ARGS)
 	@$(BIN)/python -m tests.deploy.try_image out/image/*.tar
+
+spirv: $(STAMP) ## compile the kernels for Level Zero from their C; writes fixtures/compute/kernels.spv (clang-15, llvm-spirv-15)
+	@$(BIN)/python -m tests.development.spirv
 
 screenshots: $(STAMP) ## take the pictures of README.md; writes docs/images (Chromium needed)
 	@$(BIN)/python -m tests.development.screenshots

@@ -8,6 +8,7 @@
  * later call of the process answers the error of the device. "1.flops", "1.rate" and "1.bus" are
  * what the device does in a second; its clock is moved by its work.
  */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <unistd.h>
 #include "../nodeprobe/mocked_table.h"
@@ -67,6 +68,12 @@ static void multiply(const float *at, const float *b, float *c, uint32_t n) {
     unsigned long long every = (unsigned long long)of("wrong.every", 0);
     for (uint32_t i = 0; every && i < n * n; i++) ((uint32_t *)c)[i] = spoil(every, ((uint32_t *)c)[i]);
     advance(2.0 * n * n * n / of("flops", 50000000000000));
+}
+static void run(const char *kernel, void **p) {
+    if (of("idle", 0)) return;
+    if (*kernel == 'f') fill(*(uint32_t **)p[0], *(uint64_t *)p[1], *(uint32_t *)p[2], *(uint32_t *)p[3]);
+    else if (*kernel == 'd') differ(*(uint32_t **)p[0], *(uint32_t **)p[1], *(uint64_t *)p[2], *(uint64_t **)p[3]);
+    else multiply(*(float **)p[0], *(float **)p[1], *(float **)p[2], *(uint32_t *)p[3]);
 }
 
 static int make(void **address, size_t size) {
@@ -144,10 +151,7 @@ BOTH(cuModuleGetFunction, hipModuleGetFunction, (char **out, void *module, const
 BOTH(cuLaunchKernel, hipModuleLaunchKernel, (const char *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **p, void **extra), {
     (void)gx; (void)gy; (void)gz; (void)bx; (void)by; (void)bz; (void)shared; (void)stream; (void)extra;
     ASK(current)
-    if (of("idle", 0)) return SUCCESS;
-    if (*kernel == 'f') fill(*(uint32_t **)p[0], *(uint64_t *)p[1], *(uint32_t *)p[2], *(uint32_t *)p[3]);
-    else if (*kernel == 'd') differ(*(uint32_t **)p[0], *(uint32_t **)p[1], *(uint64_t *)p[2], *(uint64_t **)p[3]);
-    else multiply(*(float **)p[0], *(float **)p[1], *(float **)p[2], *(uint32_t *)p[3]);
+    run(kernel, p);
     return SUCCESS; })
 BOTH(cuEventCreate, hipEventCreateWithFlags, (double **out, unsigned flags), { (void)flags; ASK(current) *out = calloc(1, sizeof(double)); return SUCCESS; })
 BOTH(cuEventRecord, hipEventRecord, (double *event, void *stream), { (void)stream; ASK(current) *event = clock_of[current & 63]; return SUCCESS; })
@@ -157,6 +161,10 @@ BOTH(cuEventDestroy_v2, hipEventDestroy, (double *event), { ASK(current) free(ev
 
 /* Level Zero: handles are numbers above 0 */
 typedef struct { unsigned stype; void *next; unsigned word[5]; } Described;
+enum { NO_BUILD = 0x70000004, WRONG = 0x78000004, IN_USE = 0x78000006, NO_KERNEL = 0x78000011, GROUP = 0x78000013, NO_PLACE = 0x78000015, SIZE = 0x78000016 };
+typedef struct { char name[16]; unsigned group, set; uint64_t values[4]; } Kernel;
+static const struct { char *name; size_t sizes[4]; } TAKES[] = {{"fill", {8, 8, 4, 4}}, {"differ", {8, 8, 8, 8}}, {"multiply", {8, 8, 8, 4}}};
+static struct { const char *code; size_t size; int kernels; } module;
 static int listed(unsigned *count, void **out, unsigned have) {
     if (out) for (unsigned i = 0; i < *count && i < have; i++) out[i] = (void *)(uintptr_t)(i + 1);
     *count = have;
@@ -169,10 +177,18 @@ int zeDeviceGetProperties(uintptr_t device, struct { unsigned stype; void *next;
                           unsigned bits, kernel_bits; unsigned char uuid[16]; char name[256]; } *out) {
     ASK((int)device - 1)
     memset(out->uuid, 0x20 + (int)device, 16);
+    out->most = number("random.answers", 0) ? draw() : (uint64_t)number(key_of((int)device - 1, "memory.most"), 4ll << 30);
     return out->stype != 3 || table_text(key_of((int)device - 1, "name"), out->name, 256) ? 0x78000004 : SUCCESS;
 }
+int zeDeviceGetMemoryProperties(uintptr_t device, unsigned *count, struct { unsigned stype; void *next; unsigned a[3]; uint64_t total; char name[256]; } *out) {
+    ASK((int)device - 1)
+    if (out && out->stype != 7) return 0x78000004;
+    if (out && *count) out->total = number("random.answers", 0) ? draw() : (uint64_t)number(key_of((int)device - 1, "memory.total"), 0);
+    *count = number("random.answers", 0) ? (unsigned)draw() : 1;
+    return SUCCESS;
+}
 int zeContextCreate(void *driver, Described *desc, void **out) { (void)driver; ASK(-1) *out = &current; return desc->stype == 0xd ? SUCCESS : 0x78000004; }
-int zeContextDestroy(void *context) { (void)context; ASK(current) return held[current & 63] ? 0x78000006 : SUCCESS; }
+int zeContextDestroy(void *context) { (void)context; ASK(current) return held[current & 63] || module.code ? IN_USE : SUCCESS; }
 int zeCommandListCreateImmediate(void *context, uintptr_t device, Described *desc, void **out) {
     (void)context; ASK((int)device - 1) current = (int)device - 1; *out = &current;
     return desc->stype == 0xe && desc->word[3] == 1 ? SUCCESS : 0x78000004;
@@ -189,4 +205,41 @@ int zeCommandListAppendMemoryCopy(void *list, void *target, void *source, size_t
     (void)list, (void)event, (void)n, (void)events; ASK(current) copied(target, source, size, "bus", 50000000000); return unlike(target, size);
 }
 
-void mocked_forget_compute(void) { table_forget(); spoilt = 0; memset(calls, 0, sizeof calls); memset(held, 0, sizeof held); memset(computed, 0, sizeof computed); current = -1; }
+int zeModuleCreate(void *context, void *device, struct { unsigned stype; void *next; unsigned format; size_t size; const char *code, *flags; void *constants; } *desc,
+                   void **out, void *log) {
+    (void)context, (void)device, (void)log; ASK(current)
+    if (desc->stype != 0x1b || desc->format || *(const uint32_t *)desc->code != 0x07230203) return NO_BUILD;
+    module.code = memcpy(malloc(desc->size), desc->code, desc->size);
+    module.size = desc->size, module.kernels = 0;
+    *out = &module;
+    return SUCCESS;
+}
+int zeModuleDestroy(void *handle) { (void)handle; ASK(current) if (module.kernels) return IN_USE; free((void *)module.code); module.code = NULL; return SUCCESS; }
+int zeKernelCreate(void *handle, struct { unsigned stype; void *next; unsigned flags; const char *name; } *desc, Kernel **out) {
+    (void)handle; ASK(current)
+    if (desc->stype != 0x1d || !memmem(module.code, module.size, desc->name, strlen(desc->name) + 1)) return NO_KERNEL;
+    strncpy((*out = calloc(1, sizeof **out))->name, desc->name, sizeof (*out)->name - 1);
+    module.kernels++;
+    return SUCCESS;
+}
+int zeKernelDestroy(Kernel *kernel) { ASK(current) free(kernel); module.kernels--; return SUCCESS; }
+int zeKernelSetGroupSize(Kernel *kernel, unsigned x, unsigned y, unsigned z) { ASK(current) kernel->group = x; return x == 256 && y == 1 && z == 1 ? SUCCESS : GROUP; }
+int zeKernelSetArgumentValue(Kernel *kernel, unsigned index, size_t size, const void *value) {
+    ASK(current)
+    unsigned which = 0;
+    while (strcmp(TAKES[which].name, kernel->name)) which++;
+    if (index > 3) return NO_PLACE;
+    if (size != TAKES[which].sizes[index]) return SIZE;
+    memcpy(&kernel->values[index], value, size);
+    kernel->set |= 1u << index;
+    return SUCCESS;
+}
+int zeCommandListAppendLaunchKernel(void *list, Kernel *kernel, const unsigned *groups, void *event, unsigned n, void **events) {
+    (void)list, (void)event, (void)n, (void)events; ASK(current)
+    if (kernel->set != 15 || kernel->group != 256 || !groups[0] || !groups[1] || groups[2] != 1) return WRONG;
+    void *p[4] = {&kernel->values[0], &kernel->values[1], &kernel->values[2], &kernel->values[3]};
+    run(kernel->name, p);
+    return SUCCESS;
+}
+
+void mocked_forget_compute(void) { module.code = NULL; table_forget(); spoilt = 0; memset(calls, 0, sizeof calls); memset(held, 0, sizeof held); memset(computed, 0, sizeof computed); current = -1; }

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from fixtures.compute.checking import Sizes
 from fixtures.compute.document import Device, Document, Library, Status, decode
+from fixtures.compute.drivers import CUDA, ROCM
+from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.compute.values import Matrices, compare, filled
 from tests.nodeprobe.tables import MACHINES, Table, machine
 
@@ -93,7 +96,7 @@ def ended(device: Device) -> str:
 
 
 @pytest.mark.test_all
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "max1550"])
+@pytest.mark.parametrize("name", TABLES)
 def test_a_healthy_device_computes_and_has_figures(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     library = check(folders, tmp_path, name, {}, 0)
     assert [ended(device) for device in library.devices] == ["computes", "computes"]
@@ -102,40 +105,70 @@ def test_a_healthy_device_computes_and_has_figures(folders: dict[str, Path], tmp
         assert all(step.compared for step in device.steps[2:])
         figures = device.figures
         assert figures.repetitions == 3
+        assert device.memory_total == TABLES[name][f"{device.index}.memory.total"]
+        if name == "max1550":  # its clock is the host's
+            assert None not in (figures.fp32, figures.memory, figures.to_device, figures.from_device)
+            assert device.uuid == "GPU-" + str(UUID(bytes=bytes([0x21 + device.index] * 16)))
+            continue
         assert [figures.to_device, figures.from_device] == pytest.approx([50e9, 50e9], rel=0.01)
         assert name == "mi300x" or device.uuid == TABLES[name][f"{device.index}.uuid"]
 
 
+CALLS = {
+    "cuda": CUDA.names,
+    "hip": ROCM.names,
+    "levelZero": {
+        "device": "zeDeviceGetProperties",
+        "current": "zeCommandListCreateImmediate",
+        "pin": "zeMemAllocHost",
+        "free": "zeMemFree",
+        "load": "zeModuleCreate",
+        "function": "zeKernelCreate",
+        "launch": "zeCommandListAppendLaunchKernel",
+    },
+}
+"""Names of calls by what they do."""
+
 FAULTS: dict[str, tuple[Table, str]] = {
     "nothing": ({}, "computes"),
-    "memory is taken": ({"memory.total": 700_000, "memory.used": 0}, "allocate error 2"),
-    "exclusive mode, in use": ({"cuDevicePrimaryCtxRetain": 46}, "context error 46"),
-    "no such device": ({"cuDeviceGet": 101}, "identify error 101"),
+    "memory is taken": ({"memory.total": 700_000, "memory.used": 0}, "allocate error {memory}"),
+    "exclusive mode, in use": ({"current": 46}, "context error 46"),
+    "no such device": ({"device": 101}, "identify error 101"),
     "uncorrectable memory error later on": ({"after": 25, "after.code": 214}, "kernel error 214"),
-    "driver takes no such kernel": ({"cuModuleLoadData": 222}, "kernel error 222"),
+    "driver takes no such kernel": ({"load": 222}, "kernel error 222"),
     "one wrong value in a million": ({"wrong.every": 810_000}, "multiply wrong 1"),
     "wrong values": ({"wrong.every": 100_000}, "kernel wrong 2"),
     "wrong copies": ({"wrong.copy": 1}, "copy wrong 1"),
     "kernels that do nothing": ({"idle": 1}, "kernel wrong"),
-    "a kernel fails": ({"cuLaunchKernel": 719, "spoils": 1}, "kernel error 719"),
-    "a call hangs": ({"cuCtxSetCurrent": -1}, "context hung no answer within 2 s"),
-    "the library crashes": ({"cuEventRecord": -2}, "multiply crashed the process that called it was ended by SIGABRT"),
-    "memory is not given back": ({"cuMemFree_v2": 700}, "release error 700"),
+    "a kernel fails": ({"launch": 719, "spoils": 1}, "kernel error 719"),
+    "a call hangs": ({"pin": -1}, "allocate hung no answer within 2 s"),
+    "the library crashes": ({"function": -2}, "kernel crashed the process that called it was ended by SIGABRT"),
+    "memory is not given back": ({"free": 700}, "release error 700"),
     "nothing again": ({}, "computes"),
+}
+OF_LEVEL_ZERO: dict[str, tuple[Table, str]] = {
+    "its memory is not known": ({"zeDeviceGetMemoryProperties": 0x70000006}, f"identify error {0x70000006}"),
+    "lost, and in need of a reset": ({"zeCommandListAppendMemoryCopy": 0x70000001, "spoils": 1}, f"copy error {0x70000001}"),
+    "no such group": ({"zeKernelSetGroupSize": 0x78000013}, f"kernel error {0x78000013}"),
+    "no such argument": ({"zeKernelSetArgumentValue": 0x78000016}, f"kernel error {0x78000016}"),
+    "a module stays": ({"zeModuleDestroy": 0x78000006}, f"release error {0x78000006}"),
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "h100" else pytest.mark.test_all) for name in MACHINES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "h100" else pytest.mark.test_all) for name in TABLES])
 def test_a_fault_of_one_device_is_that_devices_alone(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     """A machine with as many devices as there are faults, one fault each."""
+    api = APIS.get(name, "cuda")
+    faults = FAULTS | (OF_LEVEL_ZERO if api == "levelZero" else {})
     like = {key.removeprefix("0."): value for key, value in TABLES[name].items() if key.startswith("0.")}
-    table: Table = {"count": len(FAULTS)}
-    for index, (fault, _) in enumerate(FAULTS.values()):
-        table |= {f"{index}.{key}": value for key, value in {**like, **fault}.items()}
+    table: Table = {"count": len(faults)}
+    for index, (fault, _) in enumerate(faults.values()):
+        named = {CALLS[api].get(key, key): value for key, value in fault.items()}
+        table |= {f"{index}.{key}": value for key, value in {**like, **named}.items()}
     found = [ended(device) for device in check(folders, tmp_path, name, table, 1).devices]
-    assert len(found) == len(FAULTS)
-    for (fault_name, (_, expected)), shown in zip(FAULTS.items(), found, strict=True):
-        assert shown.startswith(expected), (fault_name, shown)
+    assert len(found) == len(faults)
+    for (fault_name, (_, expected)), shown in zip(faults.items(), found, strict=True):
+        assert shown.startswith(expected.format(memory=OUT_OF_MEMORY if api == "levelZero" else 2)), (fault_name, shown)
 
 
 @pytest.mark.test_all
@@ -167,16 +200,6 @@ def test_values_and_clocks_are_the_devices_own(folders: dict[str, Path], tmp_pat
     assert slow.figures.fp32 is not None
     assert slow.figures.fp32 < fast.figures.fp32 / 4
     assert slow.figures.to_device == pytest.approx(6e9, rel=0.01)
-
-
-@pytest.mark.test_all
-def test_without_kernels_memory_and_copies_are_compared(folders: dict[str, Path], tmp_path: Path) -> None:
-    faults: Table = {"count": 3, "1.wrong.copy": 1, "2.name": "another", "2.memory.total": 900_000}
-    first, *others = check(folders, tmp_path, "max1550", faults, 1).devices
-    assert (first.uuid, first.computes) == ("GPU-21212121-2121-2121-2121-212121212121", True)
-    assert [step.name for step in first.steps if step.status is Status.SKIPPED] == ["kernel", "multiply"]
-    assert first.figures.to_device is not None
-    assert [ended(device) for device in others] == ["copy wrong 1", f"allocate error {0x70000003}"]
 
 
 @pytest.mark.test_all
