@@ -16,6 +16,7 @@ from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosReport, 
 from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import phrases
 from reports.safe_text import NAME_LIMIT, one_line
+from reports.verdicts import DISPLAY, WORD
 
 LEFT_OUT = "LeftOut"
 """Reason code of an experiment that was chosen and that an option of pytest's left out; its message names the option."""
@@ -32,15 +33,6 @@ MAX_RESIDUE = 20
 MAX_NAMED = 20
 _MOST = 1e12
 
-_OVERALL: dict[Verdict, str] = {
-    Verdict.PASSED: "Experiments passed",
-    Verdict.FAILED: "Experiments failed",
-    Verdict.WARNED: "Experiments passed with warnings",
-    Verdict.WAIVED: "Experiments passed with waivers",
-    Verdict.NOT_APPLICABLE: "No experiment applies",
-    Verdict.INCONCLUSIVE: "Experiments inconclusive",
-    Verdict.ERROR: "Experiments ended in error",
-}
 _FROM = {"fault": "the fault", "undo": "the undo began"}
 NEVER_LOST = "never lost"
 
@@ -183,10 +175,10 @@ def overall(report: Report, chaos: ChaosReport | None) -> str:
     if chaos is None or (report.results and not _by_chaos(report, chaos)):
         return phrases.headline(report)
     if not chaos.experiments:
-        return phrases.OVERALL[Verdict.NOT_APPLICABLE]
+        return DISPLAY[Verdict.NOT_APPLICABLE].requirements
     if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and report.results:
         return phrases.headline(report)
-    return _OVERALL[report.verdict]
+    return DISPLAY[report.verdict].experiments
 
 
 def exit_meaning(report: Report, chaos: ChaosReport | None) -> str:
@@ -222,7 +214,7 @@ def tally_words(chaos: ChaosReport) -> str:
     line += "".join(f", {number} {words}" for words, number in left_out.items())
     bad = [r for r in attention(chaos.experiments) if r.verdict is not Verdict.PASSED and r.verdict is not Verdict.NOT_APPLICABLE]
     if bad:
-        line += "; not passed: " + ", ".join(f"{one_line(r.id, 40)} {phrases.WORD[r.verdict]}" for r in bad[:MAX_NAMED])
+        line += "; not passed: " + ", ".join(f"{one_line(r.id, 40)} {WORD[r.verdict]}" for r in bad[:MAX_NAMED])
         line += f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
     left = [r for r in chaos.experiments if r.residue]
     if left:

@@ -12,26 +12,7 @@ from fixtures.verdict import coverage
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
 from reports.safe_text import NAME_LIMIT, one_line
-
-WORD: dict[Verdict, str] = {
-    Verdict.PASSED: "passed",
-    Verdict.FAILED: "failed",
-    Verdict.WARNED: "warned",
-    Verdict.WAIVED: "waived",
-    Verdict.NOT_APPLICABLE: "not applicable",
-    Verdict.INCONCLUSIVE: "inconclusive",
-    Verdict.ERROR: "error",
-}
-
-OVERALL: dict[Verdict, str] = {
-    Verdict.PASSED: "Conformant",
-    Verdict.FAILED: "Not conformant",
-    Verdict.WARNED: "Conformant with warnings",
-    Verdict.WAIVED: "Conformant with waivers",
-    Verdict.NOT_APPLICABLE: "Nothing judged",
-    Verdict.INCONCLUSIVE: "Inconclusive",
-    Verdict.ERROR: "Error",
-}
+from reports.verdicts import DISPLAY
 
 MAX_NOTES = 10
 """Notes on a target that a banner shows; the record has all."""
@@ -79,7 +60,7 @@ class AreaRow(msgspec.Struct, kw_only=True):
 def headline(report: Report) -> str:
     """The run's verdict in a few words. A verdict about a part never says that the cluster is conformant."""
     if not report.results and report.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
-        return OVERALL[Verdict.NOT_APPLICABLE]  # a run about experiments, whose own record has their words
+        return DISPLAY[Verdict.NOT_APPLICABLE].requirements  # a run about experiments, whose own record has their words
     waived = " with waivers" if report.verdict is Verdict.WAIVED else ""
     if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_selection(report.scope):
         return f"Passed{waived} within the selection"
@@ -87,7 +68,7 @@ def headline(report: Report) -> str:
         return f"Passed{waived} within the snapshot"
     if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_access(report.scope):
         return f"Passed{waived} within the access"
-    return OVERALL[report.verdict]
+    return DISPLAY[report.verdict].requirements
 
 
 def scope_words(report: Report) -> str:

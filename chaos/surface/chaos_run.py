@@ -26,6 +26,7 @@ from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import TargetKind, Verdict
 from reports import chaos_phrases
 from reports.safe_text import one_line
+from reports.verdicts import column, markup
 
 RESIDUE_EXIT = 11
 
@@ -184,14 +185,11 @@ def _show(config: pytest.Config, result: ChaosResult) -> None:
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or config.option.verbose < 0:
         return
-    colour = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.ERROR: "red", Verdict.INCONCLUSIVE: "yellow"}.get(result.verdict)
     waiting.begin(config, "")
     with waiting.quiet(config):
         reporter.ensure_newline()
         reporter.write(f"{result.id:<6} L{result.level} ")
-        reporter.write(
-            f"{'n/a' if result.verdict is Verdict.NOT_APPLICABLE else result.verdict.value:<13}", **({colour: True} if colour else {})
-        )
+        reporter.write(f"{column(result.verdict):<13}", **markup(result.verdict))
         text = f"{result.title}  {chaos_phrases.recovery_words(result)}".rstrip()
         reporter.write_line(f"{result.duration_seconds:6.1f} s  [{result.fidelity}] {one_line(text)}")
 

@@ -13,9 +13,10 @@ import pytest
 from conformance.plugin import waiting
 from conformance.plugin.session import State
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, Result, TargetKind, Verdict
+from fixtures.verdict.record import Report, Result, TargetKind
 from reports.terminal import actions
 from reports.terminal.actions import command
+from reports.verdicts import column, markup
 
 
 class StepLog:
@@ -57,20 +58,10 @@ _DEFAULT_CHARACTERS = "fE"
 PIPE_WIDTH = 120
 """Columns of tables in files and logs, which have no width of their own; ``COLUMNS`` names another."""
 
-_COLOUR = {
-    Verdict.PASSED: {"green": True},
-    Verdict.FAILED: {"red": True, "bold": True},
-    Verdict.ERROR: {"red": True, "bold": True},
-    Verdict.INCONCLUSIVE: {"yellow": True, "bold": True},
-    Verdict.WARNED: {"yellow": True},
-    Verdict.WAIVED: {"cyan": True},
-    Verdict.NOT_APPLICABLE: {"light": True},
-}
 _BEFORE = 29
 """Columns before the numbers of a requirement's line: place, id and verdict."""
 
 _LEAST = 40
-_WORD = {Verdict.NOT_APPLICABLE: "n/a"}
 
 
 def header(state: State) -> list[str]:
@@ -157,7 +148,7 @@ def show(config: pytest.Config, result: Result, count: int, planned: int) -> Non
     with waiting.quiet(config):
         reporter.ensure_newline()
         reporter.write(f"{place} {result.id:<9}")
-        reporter.write(f"{_WORD.get(result.verdict, str(result.verdict)):<13}", **_COLOUR[result.verdict])
+        reporter.write(f"{column(result.verdict):<13}", **markup(result.verdict))
         line = f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}"
         reporter.write_line(_cut(line, max(reporter._tw.fullwidth - _BEFORE, _LEAST)) if reporter.isatty else line)
 

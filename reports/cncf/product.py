@@ -14,11 +14,11 @@ import yaml
 from fixtures.system import private_files
 from fixtures.text import users_files, yaml_text
 from fixtures.verdict.record import Report
-from reports import phrases
 from reports.cncf.programme import ITEMS, RELEASES
 from reports.cncf.statuses import CncfError, Shown, release_of, shown
 from reports.formats import junit
 from reports.safe_text import markdown_plain, one_line, visible
+from reports.verdicts import WORD
 
 MAX_CHECKLIST_BYTES = 1 << 20
 NAME = "PRODUCT.yaml"
@@ -134,7 +134,7 @@ def _evidence(report: Report, one: Shown) -> str:
     lines += [f"- **{name}**: {markdown_plain(one_line(text, 2_000))}" for name, text in facts.items()]
     lines += ["", "| requirement | verdict | judged | what it asserts |", "|---|---|---|---|"]
     for result in one.results:
-        cells = (result.id, phrases.WORD[result.verdict], f"{result.judged} of {result.total}", result.title)
+        cells = (result.id, WORD[result.verdict], f"{result.judged} of {result.total}", result.title)
         lines.append(f"| {' | '.join(markdown_plain(one_line(cell, 300)) for cell in cells)} |")
     lines += ["", f"The results of all requirements are in `{JUNIT}`.", ""]
     return "\n".join(lines)

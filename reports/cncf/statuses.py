@@ -13,6 +13,7 @@ from fixtures.verdict.record import Report, Result, TargetKind, Verdict
 from reports import phrases
 from reports.cncf.programme import ITEMS, RELEASES, Item
 from reports.safe_text import one_line
+from reports.verdicts import WORD
 
 IMPLEMENTED, PARTLY, NOT_IMPLEMENTED, UNKNOWN = "Implemented", "Partially Implemented", "Not Implemented", ""
 
@@ -98,4 +99,4 @@ def _words(result: Result | None) -> str:
     if result.verdict is Verdict.PASSED:
         return f"passed, {counted}"
     reason = f" ({one_line(result.reason_code, 60)})" if result.reason_code else ""
-    return f"{phrases.WORD[result.verdict]}{reason}, {counted}"
+    return f"{WORD[result.verdict]}{reason}, {counted}"

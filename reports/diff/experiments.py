@@ -9,8 +9,9 @@ import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Verdict
-from reports import chaos_phrases, phrases
+from reports import chaos_phrases
 from reports.safe_text import NAME_LIMIT, one_line
+from reports.verdicts import WORD
 
 
 class Bucket(StrEnum):
@@ -123,6 +124,6 @@ def _made(bucket: Bucket, result: ChaosResult, *, old: Verdict | None = None, ne
 
 
 def _line(change: Change) -> str:
-    words = " -> ".join(phrases.WORD[v] if v else "none" for v in (change.old, change.new))
+    words = " -> ".join(WORD[v] if v else "none" for v in (change.old, change.new))
     message = f": {one_line(change.message, 400)}" if change.message else ""
     return f"{one_line(change.experiment, NAME_LIMIT)} {one_line(change.title, NAME_LIMIT)} ({words}){message}"

@@ -20,6 +20,7 @@ from reports.diff import clusters, experiments, runs
 from reports.diff.completeness import cut_short
 from reports.diff.runs import Difference
 from reports.safe_text import one_line
+from reports.verdicts import WORD
 
 
 class GateCode(IntEnum):
@@ -148,6 +149,6 @@ def _required(after: Report, floor: Floor, *, failing: bool) -> Iterator[str]:
         result = results.get(id_)
         bad = result is not None and result.verdict in (Verdict.FAILED, Verdict.WARNED)
         if failing and bad and result is not None:
-            yield f"{id_} must pass, and it {phrases.WORD[result.verdict]}: {one_line(result.message or result.title, 400)}"
+            yield f"{id_} must pass, and it {WORD[result.verdict]}: {one_line(result.message or result.title, 400)}"
         if not failing and not bad and (result is None or not is_judged(result)):
-            yield f"{id_} must be judged, and it {'has no result' if result is None else f'is {phrases.WORD[result.verdict]}'}"
+            yield f"{id_} must be judged, and it {'has no result' if result is None else f'is {WORD[result.verdict]}'}"

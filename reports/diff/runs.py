@@ -24,6 +24,7 @@ from reports import chaos_phrases, phrases
 from reports.diff import coverage, experiments
 from reports.diff.replaced_nodes import Replaced, other_nodes, renamed, replaced_nodes
 from reports.safe_text import NAME_LIMIT, one_line
+from reports.verdicts import WORD
 
 
 class Bucket(StrEnum):
@@ -344,9 +345,9 @@ def sentence(change: Change) -> str:
 
 
 def _line(change: Change) -> str:
-    words = " -> ".join(phrases.WORD[v] if v else "none" for v in (change.old, change.new))
+    words = " -> ".join(WORD[v] if v else "none" for v in (change.old, change.new))
     if change.old is not None and change.new is None:
-        words = f"{phrases.WORD[change.old]} before, {'gone' if change.subject else 'no result'} now"
+        words = f"{WORD[change.old]} before, {'gone' if change.subject else 'no result'} now"
     name = f" {one_line(change.subject, NAME_LIMIT)}" if change.subject else ""
     message = f": {one_line(change.message, 400)}" if change.message else ""
     return f"{one_line(change.requirement, NAME_LIMIT)} {change.level.value}{name} ({words}){message}"

@@ -22,19 +22,11 @@ from reports import chaos_phrases, phrases, run_case
 from reports.formats import allure_files
 from reports.formats.allure_model import Attachment, Label, Link, Parameter, StatusDetails, TestResult, TestStepResult
 from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
+from reports.verdicts import DISPLAY, WORD
 
 MAX_SUBJECTS = 200
 MAX_STEPS = 50
 
-_STATUS = {
-    Verdict.PASSED: "passed",
-    Verdict.FAILED: "failed",
-    Verdict.WARNED: "passed",
-    Verdict.WAIVED: "passed",
-    Verdict.NOT_APPLICABLE: "skipped",
-    Verdict.INCONCLUSIVE: "broken",
-    Verdict.ERROR: "broken",
-}
 _TOLD_APART = (Verdict.WARNED, Verdict.WAIVED, Verdict.INCONCLUSIVE, Verdict.ERROR)
 """Verdicts that share a status of Allure's with another."""
 _OURS = ("*-result.json", "*-attachment.txt", "*-container.json", "environment.properties", "categories.json", "executor.json")
@@ -117,15 +109,15 @@ def _item(report: Report, result: Result, index: int, attachments: list[Attachme
         full_name=_name(f"gpu-conformance.{result.area}.{result.id}"),
         title_path=["GPU conformance", area],
         name=_titled(result.id, result.title, result.verdict),
-        status=_STATUS[result.verdict],
-        status_details=StatusDetails(message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
+        status=DISPLAY[result.verdict].allure,
+        status_details=StatusDetails(message=visible(f"{WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
         stage="finished",
         attachments=attachments,
         description=_description(report, result),
         parameters=[
             Parameter(name=name, value=value, excluded=True)
             for name, value in (
-                ("verdict", phrases.WORD[result.verdict]),
+                ("verdict", WORD[result.verdict]),
                 ("judged", str(result.judged)),
                 ("total", str(result.total)),
                 ("reason", _name(result.reason_code)),
@@ -146,7 +138,7 @@ def _experiment(report: Report, result: ChaosResult, index: int, attachments: li
     target, word = phrases.TARGET_NAME[result.target_kind], chaos_phrases.fidelity(result)
     title, digest = _name(f"{result.id} {result.title}"), _digest(f"{chaos_phrases.AREA} {result.id}")
     parameters = {
-        "verdict": phrases.WORD[result.verdict],
+        "verdict": WORD[result.verdict],
         "reason": chaos_phrases.reason(result),
         "level": chaos_phrases.level_words(result),
         "fidelity": word,
@@ -164,9 +156,9 @@ def _experiment(report: Report, result: ChaosResult, index: int, attachments: li
         full_name=_name(f"gpu-conformance.{chaos_phrases.AREA}.{result.id}"),
         title_path=["GPU chaos"],
         name=_titled(result.id, result.title, result.verdict),
-        status=_STATUS[result.verdict],
+        status=DISPLAY[result.verdict].allure,
         status_details=StatusDetails(
-            message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace="\n".join(chaos_phrases.details(result))
+            message=visible(f"{WORD[result.verdict]}: {result.message}"), trace="\n".join(chaos_phrases.details(result))
         ),
         stage="finished",
         attachments=attachments,
@@ -199,9 +191,9 @@ def _run(report: Report, case: run_case.RunCase) -> TestResult:
         full_name="gpu-conformance.run",
         title_path=["GPU conformance", run_case.AREA],
         name=run_case.NAME,
-        status=_STATUS[verdict],
+        status=DISPLAY[verdict].allure,
         status_details=StatusDetails(
-            message=visible(f"{phrases.WORD[verdict]}: {case.message}"), trace="\n".join(visible(line) for line in case.lines)
+            message=visible(f"{WORD[verdict]}: {case.message}"), trace="\n".join(visible(line) for line in case.lines)
         ),
         stage="finished",
         description="\n\n".join(markdown_plain(visible(part)) for part in (phrases.banner(report.target), run_case.MEANING) if part),
@@ -213,7 +205,7 @@ def _run(report: Report, case: run_case.RunCase) -> TestResult:
 
 def _titled(identifier: str, title: str, verdict: Verdict) -> str:
     """The name of a result, with its verdict where Allure's status does not say it."""
-    return _name(f"{identifier} {title}") + (f" [{phrases.WORD[verdict]}]" if verdict in _TOLD_APART else "")
+    return _name(f"{identifier} {title}") + (f" [{WORD[verdict]}]" if verdict in _TOLD_APART else "")
 
 
 def _area(report: Report, area: str) -> str:
@@ -241,8 +233,8 @@ def _subject_step(subject: SubjectResult) -> TestStepResult:
 def _step(verdict: Verdict, name: str, message: str, facts: Mapping[str, str]) -> TestStepResult:
     shown = {key: one_line(value, 400) for key, value in facts.items() if value}
     return TestStepResult(
-        name=name + (f" [{phrases.WORD[verdict]}]" if verdict in _TOLD_APART else ""),
-        status=_STATUS[verdict],
+        name=name + (f" [{WORD[verdict]}]" if verdict in _TOLD_APART else ""),
+        status=DISPLAY[verdict].allure,
         status_details=StatusDetails(message=visible(message, 1_000)) if message else None,
         stage="finished",
         parameters=[Parameter(name=key, value=value) for key, value in shown.items()],
@@ -272,7 +264,7 @@ def _table(result: Result) -> str:
     subjects = phrases.ordered_subjects(result)
     columns = ("observed", "expected", "source", "message")
     rows = [
-        [phrases.WORD[s.verdict], phrases.subject_name(s), *(one_line(getattr(s, column), 400) for column in columns)]
+        [WORD[s.verdict], phrases.subject_name(s), *(one_line(getattr(s, column), 400) for column in columns)]
         for s in subjects[:MAX_SUBJECTS]
     ]
     text = _aligned([["verdict", "subject", *columns], *rows])
@@ -282,7 +274,7 @@ def _table(result: Result) -> str:
 
 def _findings(result: ChaosResult) -> str:
     rows = [
-        [phrases.WORD[f.verdict], one_line(f.name, NAME_LIMIT), one_line(f.reason_code, NAME_LIMIT), one_line(f.message, 400)]
+        [WORD[f.verdict], one_line(f.name, NAME_LIMIT), one_line(f.reason_code, NAME_LIMIT), one_line(f.message, 400)]
         for f in result.findings[:MAX_SUBJECTS]
     ]
     text = _aligned([["verdict", "finding", "reason", "message"], *rows])

@@ -9,22 +9,23 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, Verdict
 from reports import chaos_phrases, phrases
 from reports.safe_text import NAME_LIMIT, link_parts, one_line
+from reports.verdicts import DISPLAY, WORD
 
-_CATEGORIES: tuple[tuple[str, str, Verdict], ...] = (
-    ("Not conformant", "failed", Verdict.FAILED),
-    ("Inconclusive: could not be judged", "broken", Verdict.INCONCLUSIVE),
-    ("Error of the suite", "broken", Verdict.ERROR),
-    ("Warned: recommended, and does not hold", "passed", Verdict.WARNED),
-    ("Waived by the owner", "passed", Verdict.WAIVED),
-    ("Not applicable", "skipped", Verdict.NOT_APPLICABLE),
+_CATEGORIES: tuple[tuple[str, Verdict], ...] = (
+    ("Not conformant", Verdict.FAILED),
+    ("Inconclusive: could not be judged", Verdict.INCONCLUSIVE),
+    ("Error of the suite", Verdict.ERROR),
+    ("Warned: recommended, and does not hold", Verdict.WARNED),
+    ("Waived by the owner", Verdict.WAIVED),
+    ("Not applicable", Verdict.NOT_APPLICABLE),
 )
 
 
 def categories() -> str:
     """Groups of results by their verdict, which begins each message. Allure 2 reads the file; Allure 3 wants it in its configuration."""
     rules = [
-        {"name": name, "matchedStatuses": [status], "messageRegex": rf"{phrases.WORD[verdict]}: [\s\S]*"}
-        for name, status, verdict in _CATEGORIES
+        {"name": name, "matchedStatuses": [DISPLAY[verdict].allure], "messageRegex": rf"{WORD[verdict]}: [\s\S]*"}
+        for name, verdict in _CATEGORIES
     ]
     return json.dumps(rules, indent=1) + "\n"
 

@@ -14,22 +14,14 @@ from collections import Counter
 import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.record import Report, Result, TargetKind, Verdict
+from fixtures.verdict.record import Report, Result, TargetKind
 from reports import chaos_phrases, phrases, run_case
 from reports.safe_text import NAME_LIMIT, one_line, visible
+from reports.verdicts import DISPLAY
 
 MAX_SUBJECTS = 20
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "gpu-conformance")
-_STATUS = {
-    Verdict.PASSED: "passed",
-    Verdict.FAILED: "failed",
-    Verdict.WARNED: "passed",
-    Verdict.WAIVED: "passed",
-    Verdict.NOT_APPLICABLE: "skipped",
-    Verdict.INCONCLUSIVE: "other",
-    Verdict.ERROR: "other",
-}
 
 
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
@@ -123,7 +115,7 @@ def _test(result: Result) -> dict[str, object]:
     test: dict[str, object] = {
         "id": str(uuid.uuid5(_NAMESPACE, _name(result.id))),
         "name": _name(f"{result.id} {result.title}") or "none",
-        "status": _STATUS[result.verdict],
+        "status": DISPLAY[result.verdict].ctrf,
         "rawStatus": result.verdict.value,
         "duration": _milliseconds(result.duration_seconds),
         "suite": [_name(result.area) or "none"],
@@ -151,7 +143,7 @@ def _experiment(result: ChaosResult) -> dict[str, object]:
     test: dict[str, object] = {
         "id": str(uuid.uuid5(_NAMESPACE, _name(f"{chaos_phrases.AREA} {result.id}"))),
         "name": _name(f"{result.id} {result.title}") or "none",
-        "status": _STATUS[result.verdict],
+        "status": DISPLAY[result.verdict].ctrf,
         "rawStatus": result.verdict.value,
         "duration": _milliseconds(chaos_phrases.finite(result.duration_seconds) or 0.0),
         "suite": [chaos_phrases.AREA],

@@ -28,6 +28,7 @@ from reports.page.matrix import matrix
 from reports.page.rows import MAX_NAMED, areas
 from reports.page.timeline import NAME_CHARS
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
+from reports.verdicts import WORD
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -92,8 +93,8 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         counts=phrases.counts(report),
         verdicts=list(Verdict),
         levels=sorted({r.level for r in report.results}),
-        word=phrases.WORD,
-        subject_word={**phrases.WORD, Verdict.NOT_APPLICABLE: "not judged"},
+        word=WORD,
+        subject_word={**WORD, Verdict.NOT_APPLICABLE: "not judged"},
         overall=chaotic.overall(report, chaos),
         scope=report.scope,
         scope_words=phrases.scope_words(report),

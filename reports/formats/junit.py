@@ -17,6 +17,7 @@ from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, Result, Verdict
 from reports import chaos_phrases, phrases, run_case
 from reports.safe_text import NAME_LIMIT, TEXT_LIMIT, clip, one_line, visible, xml_legal
+from reports.verdicts import WORD
 
 MAX_SUBJECTS = 20
 MAX_OUTPUT = 50_000
@@ -154,7 +155,7 @@ def _experiment(suite: ET.Element, result: ChaosResult) -> None:
 
 
 def _outcome(case: ET.Element, verdict: Verdict, text: str, reason: str, details: str) -> None:
-    message = _name(text or phrases.WORD[verdict], 1_000)
+    message = _name(text or WORD[verdict], 1_000)
     if verdict in _FAILURES:
         ET.SubElement(case, "failure", message=message, type=verdict.value).text = details
     elif verdict in _ERRORS:
@@ -162,7 +163,7 @@ def _outcome(case: ET.Element, verdict: Verdict, text: str, reason: str, details
     elif verdict in _SKIPPED:
         ET.SubElement(case, "skipped", message=message, type=_name(reason or verdict.value))
     elif verdict is not Verdict.PASSED:
-        ET.SubElement(case, "system-out").text = _output([f"{phrases.WORD[verdict]}: {message}", details])
+        ET.SubElement(case, "system-out").text = _output([f"{WORD[verdict]}: {message}", details])
 
 
 def _time(seconds: float) -> str:

@@ -14,21 +14,13 @@ from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
 from reports.causes import Found, found_causes
 from reports.safe_text import NAME_LIMIT, one_line
+from reports.verdicts import DISPLAY, WORD
 
 MAX_BYTES = 64_000
 MAX_SUBJECTS = 3
 MAX_SYMPTOMS = 20
 MAX_EXPERIMENT_BYTES = 16_000
 
-_SIGN = {
-    Verdict.PASSED: "✅",
-    Verdict.FAILED: "❌",
-    Verdict.WARNED: "⚠️",
-    Verdict.WAIVED: "🏳️",
-    Verdict.NOT_APPLICABLE: "\u2796",
-    Verdict.INCONCLUSIVE: "❔",
-    Verdict.ERROR: "💥",
-}
 _SPECIAL = re.compile(r"[\\`*_~\[\]#|<>&@$]|:(?=\S)|\bwww\.", re.IGNORECASE)
 
 
@@ -82,7 +74,7 @@ def _commands(text: str, limit: int) -> str:
 
 def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
     subject = "GPU chaos" if chaos_phrases.only_chaos(report, chaos) else "GPU conformance"
-    yield f"## {_SIGN[report.verdict]} {subject}: {chaos_phrases.overall(report, chaos)}"
+    yield f"## {DISPLAY[report.verdict].emoji} {subject}: {chaos_phrases.overall(report, chaos)}"
     yield ""
     warning = phrases.banner(report.target)
     if warning:
@@ -119,7 +111,7 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
 
 
 def _areas(report: Report) -> Iterator[str]:
-    yield "| Area | " + " | ".join(f"{_SIGN[v]} {phrases.WORD[v]}" for v in Verdict) + " | judged / total |"
+    yield "| Area | " + " | ".join(f"{DISPLAY[v].emoji} {WORD[v]}" for v in Verdict) + " | judged / total |"
     yield "|---|" + "---:|" * (len(Verdict) + 1)
     areas = phrases.areas(report)
     for area in areas[:100]:
@@ -145,7 +137,7 @@ def _experiments(chaos: ChaosReport) -> Iterator[str]:
         detection = chaos_phrases.detection(result)
         row = (
             f"| **{escape(result.id, 40)}** {escape(result.title, 120)} | {chaos_phrases.level_words(result)} "
-            f"| {_mark(result)} | {_SIGN[result.verdict]} {phrases.WORD[result.verdict]} "
+            f"| {_mark(result)} | {DISPLAY[result.verdict].emoji} {WORD[result.verdict]} "
             f"| {detection.words() if detection else ''} | {chaos_phrases.recovery_cell(result)} "
             f"| {escape(chaos_phrases.targets(result, 80), 200)} |"
         )
@@ -164,8 +156,8 @@ def _mark(result: ChaosResult) -> str:
 def _experiment(result: ChaosResult) -> str:
     lines = [
         "",
-        f"<details><summary>{_SIGN[result.verdict]} <b>{escape(result.id)}</b> {chaos_phrases.level_words(result)} "
-        f"{phrases.WORD[result.verdict]}: {escape(result.title)}</summary>",
+        f"<details><summary>{DISPLAY[result.verdict].emoji} <b>{escape(result.id)}</b> {chaos_phrases.level_words(result)} "
+        f"{WORD[result.verdict]}: {escape(result.title)}</summary>",
         "",
     ]
     wording = [escape(part, 600) for part in (chaos_phrases.reason(result), result.message) if part]
@@ -180,8 +172,8 @@ def _block(found: Found) -> str:
     more = f" and {len(found.requirements) - MAX_SYMPTOMS} more" if len(found.requirements) > MAX_SYMPTOMS else ""
     lines = [
         "",
-        f"<details><summary>{_SIGN[found.verdict]} <b>{escape(found.title)}</b> "
-        f"({found.level.value} {phrases.WORD[found.verdict]}: {names}{more})</summary>",
+        f"<details><summary>{DISPLAY[found.verdict].emoji} <b>{escape(found.title)}</b> "
+        f"({found.level.value} {WORD[found.verdict]}: {names}{more})</summary>",
         "",
     ]
     sentences = found.sentences(200)

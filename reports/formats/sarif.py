@@ -22,19 +22,13 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
 from reports import chaos_phrases, phrases, run_case
 from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
+from reports.verdicts import DISPLAY, WORD
 
 MAX_RESULTS = 5_000
 """Results of a run that GitHub keeps."""
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-_KIND_AND_LEVEL = {
-    Verdict.FAILED: ("fail", "error"),
-    Verdict.WARNED: ("fail", "warning"),
-    Verdict.WAIVED: ("fail", "note"),
-    Verdict.INCONCLUSIVE: ("open", "none"),
-    Verdict.ERROR: ("open", "none"),
-}
 _DEFAULT_LEVEL = {Level.MUST: "error", Level.SHOULD: "warning"}
 
 _Json = dict[str, object]
@@ -147,19 +141,19 @@ def _links(reference: str) -> Iterator[tuple[str, str]]:
 
 def _results(report: Report, result: Result, index: int) -> Iterator[_Json]:
     """One result for each subject that did not pass; one for the requirement itself when it has none."""
-    subjects = [subject for subject in phrases.troubled(result) if subject.verdict in _KIND_AND_LEVEL]
+    subjects = [subject for subject in phrases.troubled(result) if DISPLAY[subject.verdict].sarif]
     for subject in subjects:
         # what fails in a SHOULD only warns, as the requirement's own verdict says
         verdict = Verdict.WARNED if (subject.verdict, result.verdict) == (Verdict.FAILED, Verdict.WARNED) else subject.verdict
         text = phrases.subject_sentence(subject)
         yield _result(report, result, index, verdict, text, subject)
-    if not subjects and result.verdict in _KIND_AND_LEVEL:
+    if not subjects and DISPLAY[result.verdict].sarif:
         whole = SubjectResult(kind="Cluster", name="", verdict=result.verdict)
-        yield _result(report, result, index, result.verdict, result.message or phrases.WORD[result.verdict], whole)
+        yield _result(report, result, index, result.verdict, result.message or WORD[result.verdict], whole)
 
 
 def _result(report: Report, result: Result, index: int, verdict: Verdict, text: str, subject: SubjectResult) -> _Json:
-    kind, level = _KIND_AND_LEVEL[verdict]
+    kind, level = DISPLAY[verdict].sarif or ("pass", "none")
     real = report.target.kind is TargetKind.LIVE
     said = text if real else f"[{phrases.target_name(report.target)}] {text}"
     path = "/".join(_segment(part) for part in (subject.kind, subject.namespace, subject.name) if part) or "Cluster"

@@ -13,27 +13,16 @@ from markupsafe import Markup, escape
 
 from fixtures.text import typed
 from fixtures.verdict.record import Verdict
-from reports import phrases
 from reports.credentials import redact
 from reports.formats.markdown import escape as markdown_escape
 from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet, by_cluster
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, visible
+from reports.verdicts import DISPLAY, WORD
 
 TEMPLATES = Path(__file__).with_name("templates")
 MAX_MARKDOWN_ROWS = 100
 MAX_MARKDOWN_SCOPES = 20
 MAX_FAILING = 100
-
-LETTER = {
-    Verdict.PASSED: "✓",
-    Verdict.FAILED: "✗",
-    Verdict.WARNED: "!",
-    Verdict.WAIVED: "w",
-    Verdict.NOT_APPLICABLE: "-",
-    Verdict.INCONCLUSIVE: "?",
-    Verdict.ERROR: "E",
-}
-"""One sign for each verdict, so that the grid can be read without its colours."""
 
 
 def sentence(fleet: Fleet) -> str:
@@ -83,7 +72,7 @@ def to_markdown(fleet: Fleet) -> str:
         lines += ["### Simulated clusters", "", "> [!WARNING]", "> **These are no results of real clusters.**", ""]
         lines += _grid(fleet, fleet.simulated_clusters)
     lines += _scopes((*fleet.clusters, *fleet.simulated_clusters))
-    signs = ", ".join(f"{LETTER[verdict]} {phrases.WORD[verdict]}" for verdict in Verdict)
+    signs = ", ".join(f"{DISPLAY[verdict].letter} {WORD[verdict]}" for verdict in Verdict)
     return "\n".join([*lines, f"{signs}; empty: not asked. A number counts requirements of the area.", ""])
 
 
@@ -108,8 +97,8 @@ def to_html(fleet: Fleet) -> str:
         csp=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
         cells=cells,
         signs=signs,
-        letter=LETTER,
-        word=phrases.WORD,
+        letter={verdict: shown.letter for verdict, shown in DISPLAY.items()},
+        word=WORD,
         verdicts=list(Verdict),
     )
 
@@ -122,7 +111,7 @@ def cells(fleet: Fleet, one: ClusterRow) -> list[AreaVerdict | None]:
 
 def signs(cell: AreaVerdict) -> list[str]:
     """``✗ 1``, ``? 2``: a sign and a number for each verdict that needs attention; the sign alone where none does."""
-    return [f"{LETTER[verdict]} {number}" for verdict, number in cell.found.items()] or [LETTER[cell.verdict]]
+    return [f"{DISPLAY[verdict].letter} {number}" for verdict, number in cell.found.items()] or [DISPLAY[cell.verdict].letter]
 
 
 def _simulated(one: ClusterRow) -> str:

@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, Result, Verdict
+from fixtures.verdict.record import Report, Result
 from reports import chaos_phrases, phrases
 from reports.causes import found_causes
 from reports.safe_text import one_line
+from reports.verdicts import DISPLAY
 
 VARIABLE = "GITHUB_ACTIONS"
 MAX_ANNOTATIONS = 10
 """GitHub shows so many of each kind for a step, and drops the others."""
 
-_LEVEL = {Verdict.FAILED: "error", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: "warning", Verdict.WARNED: "warning"}
 _COMMAND = re.compile(r"((?:^|[\r\n])[^\S\r\n]*):(?=:)|##(?=\w{0,20}\[)")
 
 
@@ -48,8 +48,8 @@ def annotate(report: Report, chaos: ChaosReport | None = None) -> Iterator[str]:
     if chaos is not None:
         rows += [(one.id, one.title, one.verdict, one.message) for one in chaos_phrases.attention(chaos.experiments)]
     for id_, title, verdict, message in rows:
-        level = _LEVEL.get(verdict)
-        if level is None:
+        level = DISPLAY[verdict].annotation
+        if not level:
             continue
         told[level] = told.get(level, 0) + 1
         if told[level] <= MAX_ANNOTATIONS:

@@ -7,15 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fixtures.verdict.chaos_record import ChaosResult
-from fixtures.verdict.record import TargetKind, Verdict
-from reports import chaos_phrases, phrases
+from fixtures.verdict.record import TargetKind
+from reports import chaos_phrases
 from reports.safe_text import NAME_LIMIT, one_line
-from reports.terminal.tables import SHORT, STYLE, grid, plain
+from reports.terminal.tables import grid, plain
+from reports.verdicts import DISPLAY, column
 
 MAX_ROWS = 200
 MAX_FINDINGS = 5
 WIDE = 100
-_WORD = phrases.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 
 
 def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
@@ -34,7 +34,7 @@ def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
             plain(one_line(result.id, 40), 100, colour),
             Text(chaos_phrases.level_words(result) if wide else str(result.level)),
             _fidelity(result, colour),
-            Text((_WORD if wide else SHORT)[result.verdict], style=STYLE[result.verdict]),
+            Text(column(result.verdict, wide=wide), style=DISPLAY[result.verdict].style),
             _span(chaos_phrases.detection(result), wide, colour),
             _recovery(result, wide, colour),
             plain(chaos_phrases.targets(result, 120), 600, colour),
@@ -58,7 +58,7 @@ def findings(results: list[ChaosResult], colour: bool) -> Table:
         made.add_row(
             plain(one_line(result.id, 40), 100, colour),
             Text(chaos_phrases.level_words(result)),
-            Text(_WORD[result.verdict], style=STYLE[result.verdict]),
+            Text(column(result.verdict), style=DISPLAY[result.verdict].style),
             Group(*(plain(line, 2_000, colour) for line in lines)),
         )
     return made

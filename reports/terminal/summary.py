@@ -20,7 +20,8 @@ from reports import chaos_phrases, phrases
 from reports.causes import Found, found_causes
 from reports.safe_text import NAME_LIMIT, one_line, visible
 from reports.terminal import experiments
-from reports.terminal.tables import SHORT, STYLE, grid, plain
+from reports.terminal.tables import grid, plain
+from reports.verdicts import DISPLAY, WORD, column
 
 MIN_WIDTH = 60
 MAX_SYMPTOMS = 12
@@ -28,7 +29,6 @@ MAX_COMMANDS = 2
 MAX_ROWS = 200
 MAX_SENTENCES = 10
 
-_COLUMN = phrases.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 FULL_WORDS_WIDTH = 100
 ALL_VERDICTS_WIDTH = 76
 
@@ -132,13 +132,13 @@ def _areas(report: Report, colour: bool, width: int) -> Table:
     """Counts by area. A narrow terminal has no room for verdicts that nothing has."""
     table = grid(colour, footer=True)
     rows, counts = phrases.areas(report), phrases.counts(report)
-    words = _COLUMN if width >= FULL_WORDS_WIDTH else SHORT
     verdicts = [one for one in Verdict if width >= ALL_VERDICTS_WIDTH or counts[one] or one in (Verdict.PASSED, Verdict.FAILED)]
     if width < ALL_VERDICTS_WIDTH and len(verdicts) > 5:
         table.padding = 0  # rich would drop the first column
     table.add_column("area", "all", overflow="fold", min_width=5, max_width=20)
     for verdict in verdicts:
-        table.add_column(words[verdict], _count(verdict, counts[verdict]), justify="right", no_wrap=True, min_width=len(words[verdict]))
+        word = column(verdict, wide=width >= FULL_WORDS_WIDTH)
+        table.add_column(word, _count(verdict, counts[verdict]), justify="right", no_wrap=True, min_width=len(word))
     table.add_column("judged/total", f"{sum(r.judged for r in rows)}/{sum(r.total for r in rows)}", justify="right", no_wrap=True)
     for row in rows:
         cells = [_count(verdict, row.counts[verdict]) for verdict in verdicts]
@@ -147,7 +147,7 @@ def _areas(report: Report, colour: bool, width: int) -> Table:
 
 
 def _count(verdict: Verdict, number: int) -> Text:
-    return Text(str(number), style=STYLE[verdict] if number else "dim")
+    return Text(str(number), style=DISPLAY[verdict].style if number else "dim")
 
 
 def _findings(rows: list[Found], colour: bool) -> Table:
@@ -162,7 +162,7 @@ def _findings(rows: list[Found], colour: bool) -> Table:
         table.add_row(
             plain("\n".join(names[:MAX_SYMPTOMS] + more), 1_000, colour),
             Text(one.level.value),
-            Text(phrases.WORD[one.verdict], style=STYLE[one.verdict]),
+            Text(WORD[one.verdict], style=DISPLAY[one.verdict].style),
             Group(*(plain(line, 2_000, colour) for line in _explanation(one))),
         )
     return table
@@ -212,7 +212,7 @@ def _scope(report: Report, colour: bool) -> Text | None:
 
 
 def _chaos_line(report: Report, chaos: ChaosReport, colour: bool) -> Text:
-    line = Text("CHAOS", style=STYLE[chaos.verdict])
+    line = Text("CHAOS", style=DISPLAY[chaos.verdict].style)
     line.append(plain(f": {chaos_phrases.tally_words(chaos)}", 4_000, colour))
     return line.append(f" [{phrases.target_name(report.target)}]" if phrases.banner(report.target) else "")
 
@@ -224,7 +224,7 @@ def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colo
         meaning = "" if report.exit_code == 0 else meaning
         line.append(",")
     else:
-        line = Text(chaos_phrases.overall(report, chaos).upper(), style=STYLE[report.verdict])
+        line = Text(chaos_phrases.overall(report, chaos).upper(), style=DISPLAY[report.verdict].style)
         line.append(f" [{phrases.target_name(report.target)}]" if phrases.banner(report.target) else "")
         line.append(plain(f": {phrases.scope_words(report)};", 4_000, colour))
     line.append(plain(f" exit code {report.exit_code}{meaning}, report ", 2_000, colour))

@@ -6,29 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fixtures.verdict.record import Verdict
 from reports.safe_text import ascii_only, visible
-
-STYLE = {
-    Verdict.PASSED: "green",
-    Verdict.FAILED: "bold red",
-    Verdict.WARNED: "yellow",
-    Verdict.WAIVED: "magenta",
-    Verdict.NOT_APPLICABLE: "dim",
-    Verdict.INCONCLUSIVE: "cyan",
-    Verdict.ERROR: "bold magenta",
-}
-
-SHORT = {
-    Verdict.PASSED: "pass",
-    Verdict.FAILED: "fail",
-    Verdict.WARNED: "warn",
-    Verdict.WAIVED: "waiv",
-    Verdict.NOT_APPLICABLE: "n.a.",
-    Verdict.INCONCLUSIVE: "inc.",
-    Verdict.ERROR: "err.",
-}
-"""Words for verdicts where there is no room."""
 
 
 def grid(colour: bool, *, lines: bool = False, footer: bool = False) -> Table:

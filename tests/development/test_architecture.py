@@ -44,3 +44,25 @@ def test_a_verdict_passes_through_sixteen_files_at_most() -> None:
 def test_a_step_that_is_gone_is_found() -> None:
     assert lost("1. `fixtures/nowhere.py` `x`") == ["fixtures/nowhere.py x"]
     assert lost("1. `fixtures/verdict/findings.py` `no_such`") == ["fixtures/verdict/findings.py no_such"]
+
+
+def shown_verdicts(path: Path) -> list[str]:
+    """Tables of a file that give two verdicts or more a text of their own, as ``line``."""
+    tables = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Dict)]
+    return [
+        f"{path.relative_to(ROOT)}:{table.lineno}"
+        for table in tables
+        if sum(
+            isinstance(key, ast.Attribute)
+            and ast.unparse(key).startswith("Verdict.")
+            and isinstance(value, ast.Constant)
+            and isinstance(value.value, str)
+            for key, value in zip(table.keys, table.values, strict=True)
+        )
+        > 1
+    ]
+
+
+def test_words_and_signs_of_verdicts_stand_in_one_table() -> None:
+    files = [file for folder in ("conformance", "chaos", "fixtures", "reports") for file in (ROOT / folder).rglob("*.py")]
+    assert [found for file in files for found in shown_verdicts(file)] == []
