@@ -12,6 +12,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
 from tests.builders import NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 COUNT, REPLICAS = "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
 AMD = {"feature.node.kubernetes.io/amd-gpu": "true", "amd.com/gpu.product-name": "Instinct_MI300X"}
@@ -104,17 +105,7 @@ def test_a_type_of_which_its_cloud_counts_no_device_says_nothing() -> None:
     assert Outcome.BAD in [outcome for outcome, _ in arithmetic(counted)], "an agent looked and found none"
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "size", "units"),
-    [
-        ("nvidia-rtx-pro-6000", "1g.24gb", 4),
-        ("nvidia-rtx-pro-6000", "2g.48gb", 2),
-        ("nvidia-tesla-a100", "1g.5gb", 7),
-        ("nvidia-tesla-a100", "3g.20gb", 2),
-        ("nvidia-b200", "1g.45gb", 4),
-        ("nvidia-next", "1g.24gb", 4),
-    ],
-)
+@each_row
 def test_gke_cuts_each_product_into_as_many_parts_as_it_has(accelerator: str, size: str, units: int) -> None:
     gke = {
         "cloud.google.com/gke-accelerator": accelerator,

@@ -14,6 +14,7 @@ from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_class, a_device, a_slice
+from tests.tables import each_row
 
 XID = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -75,17 +76,7 @@ def test_devices_that_only_one_node_can_reach_are_its_own() -> None:
     assert [len(scope.dra_inventory[name][0].devices) for name in ("gpu-0", "gpu-9")] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("selector", "word"),
-    [
-        ({"driver": "gpu.nvidia.com", "pool": "gpu-0", "device": "gpu-1"}, "failed"),
-        ({"driver": "gpu.nvidia.com"}, "failed"),
-        ({}, "failed"),
-        (None, "passed"),
-        ({"pool": "gpu-9"}, "passed"),
-        ({"driver": "dra.net"}, "passed"),
-    ],
-)
+@each_row
 def test_a_rule_taints_the_devices_that_it_selects(selector: Mapping[str, str] | None, word: str) -> None:
     rule = {"metadata": {"name": "drain"}, "spec": {"deviceSelector": selector, "taint": XID}}
     assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[rule])["2"] == word
@@ -127,18 +118,7 @@ def test_the_owner_knows_how_many_there_are_also_without_labels() -> None:
     assert judged([a_slice("gpu-0", devices=7)], nodes=[bare], policy=spaced)["3"] == "failed"
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ({"node.kubernetes.io__instance-type": "p5.48xlarge"}, {"gpu-0 devices": "bad", "gpu-1 devices": "bad", "gpu-2 devices": "ok"}),
-        ({"nvidia.com__gpu.machine": "DGXH100"}, {"gpu-0 devices": "bad", "gpu-1 devices": "bad", "gpu-2 devices": "ok"}),
-        ({}, {"gpu-0 devices": "undecided", "gpu-1 devices": "undecided", "gpu-2 devices": "ok"}),
-        (
-            {"nvidia.com__gpu.machine": "Standard-PC-(Q35-+-ICH9,-2009)"},
-            {"gpu-0 devices": "undecided", "gpu-1 devices": "undecided", "gpu-2 devices": "ok"},
-        ),
-    ],
-)
+@each_row
 def test_machines_of_one_kind_have_the_same_devices(labels: dict[str, str], expected: dict[str, str]) -> None:
     nodes = [a_dra_node(f"gpu-{index}", **labels) for index in range(3)]
     slices = [a_slice("gpu-0", devices=1), a_slice("gpu-1", devices=1), a_slice("gpu-2", devices=4)]

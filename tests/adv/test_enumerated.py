@@ -13,6 +13,7 @@ from fixtures.verdict.findings import undecided
 from tests.builders import a_node, a_scope
 from tests.hw.documents import a_document, of_driver
 from tests.nodeprobe.tables import MACHINES, Table
+from tests.tables import each_row
 
 UUID = "GPU-00000001-1111-2222-3333-444444444444"
 
@@ -42,15 +43,7 @@ def test_devices_of_driver_and_node_are_compared_by_uuid_or_else_counted(machine
     assert seen(given(whole, uuids=uuids, on_bus=count + 1)) == (("ok", "") if machine == "a100-mig" else ("bad", "DeviceNotAdvertised"))
 
 
-@pytest.mark.parametrize(
-    ("faults", "outcome", "cause"),
-    [
-        ({"1.uuid": "GPU-ffffffff-1111-2222-3333-444444444444"}, "bad", "AdvertisedDeviceNotThere"),
-        ({"1.lost": 1}, "ok", ""),  # it is enumerated: HW-03 says that it does not answer
-        ({"nvmlInitWithFlags": 18}, "undecided", "NotUnderstood"),
-        ({"nvmlDeviceGetCount_v2": 999}, "undecided", "NotUnderstood"),
-    ],
-)
+@each_row
 def test_another_device_is_none_of_those_given(faults: Table, outcome: str, cause: str) -> None:
     granted = given(a_document()).granted
     assert seen(msgspec.structs.replace(given(a_document("h100", faults)), places=a_document().places, granted=granted)) == (outcome, cause)

@@ -7,6 +7,7 @@ from fixtures.kubernetes.models import ConfigMap, DaemonSet, Meta, Node
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict
 from tests.builders import a_daemonset, a_node, a_policy, a_scope
+from tests.tables import each_row
 
 LABELS = {
     key: value
@@ -34,26 +35,7 @@ def a_config_map(data: dict[str, str], namespace: str = "gpu-operator") -> Confi
 # -- ADV-04
 
 
-@pytest.mark.parametrize(
-    ("changes", "clause"),
-    [
-        ({"gpu__product": "NVIDIA-A100-SXM4-80GB"}, "family ampere"),
-        ({"gpu__family": "ampere"}, "family hopper"),
-        ({"gpu__family": None}, "gpu.family is missing"),
-        ({"gpu__count": "many"}, "not a number"),
-        ({"gpu__count": "7"}, "the labels give 7"),
-        ({"gpu__compute__major": "8"}, "compute capability 8.0"),
-        ({"gpu__memory": "40960"}, "names 80 GB"),
-        ({"cuda__driver_version__full": "580.95"}, "its parts say"),
-        ({"cuda__driver_version__major": "570"}, "older twin"),
-        ({"cuda__driver_version__major": None, "cuda__driver__major": None}, "driver-version.major is missing"),
-        ({"mig__capable": "yes"}, "true or false"),
-        ({"gfd__timestamp": "yesterday"}, "Unix seconds"),
-        ({"gpu__sharing_strategy": "time-slicing"}, "2 or more"),
-        ({"gpu__product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}, "no -MIG- part"),
-        ({"gpu__clique": "one"}, "cluster UUID"),
-    ],
-)
+@each_row
 def test_a_wrong_label_is_named(changes: dict[str, str | None], clause: str) -> None:
     (finding,) = check_labels(a_scope(nodes=[labelled(**changes)]), NOW)
     assert finding.outcome is Outcome.BAD
@@ -83,20 +65,7 @@ def test_a_config_says_what_it_makes_of_devices() -> None:
     assert parse("").sharing == "none"
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("version: v2", "unknown version"),
-        ("- a list", "not a mapping"),
-        ("flags: {migStrategy: both}", "migStrategy"),
-        ("sharing: {timeSlicing: {resources: []}}", "no resources specified"),
-        ("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}", ">= 2"),
-        ("sharing: {timeSlicing: {resources: [{replicas: 2}]}}", "no name"),
-        ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}, mps: {resources: [{name: gpu, replicas: 2}]}}", "exclude"),
-        ("flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: mig-1g.5gb, replicas: 2}]}}", "MPS"),
-        ("a: [", "malformed YAML"),
-    ],
-)
+@each_row
 def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PluginConfigError, match=reason):
         parse(text)
@@ -122,23 +91,7 @@ def test_what_is_not_read_here_is_not_said_to_be_refused_by_the_plugin(text: str
     assert judged(node, a_config_map({"shared": f"# {'x' * 200_000}\n{SHARED}"})) == "passed"
 
 
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        (SHARED, []),
-        ("sharing: {timeSlice: {resources: [{name: gpu, replicas: 4}]}}", ["timeSlice in sharing (did it mean timeSlicing?)"]),
-        ("shareing: {timeSlicing: {}}", ["shareing (did it mean sharing?)"]),
-        ("sharing: {timeslicing: {resources: [{name: gpu, replicas: 4}]}}", []),
-        (
-            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}], renamebydefault: true}}",
-            ["renamebydefault in sharing of time-slicing"],
-        ),
-        ("flags: {migStrategy: none, renameByDefault: true, deviceListStrategy: envvar}", ["renameByDefault in flags"]),
-        ("flags: {mps: {resources: [{name: gpu, replicas: 4}]}}", ["mps in flags"]),
-        (f"{SHARED}\nsince: 2025-99-99\n", ["since"]),
-        (f"{SHARED}\nsince: 2025-09-09T10:00:00Z\n", ["since"]),
-    ],
-)
+@each_row
 def test_keys_that_the_plugin_passes_over_are_named(text: str, keys: list[str]) -> None:
     """Its outer sections are decoded in any case, and the sharing of resources exactly."""
     assert [found.partition(" (")[0] for found in parse(text).ignored] == [key.partition(" (")[0] for key in keys]
@@ -169,15 +122,7 @@ def test_the_named_config_must_exist_and_predict() -> None:
     assert judged(a_node(), a_config_map({"shared": SHARED})) == "not_applicable"
 
 
-@pytest.mark.parametrize(
-    ("enabled", "labels", "wanted"),
-    [
-        (None, {}, "failed"),
-        (True, {}, "failed"),
-        (False, {}, "not_applicable"),
-        (False, {"nvidia.com/device-plugin.config": "shared"}, "not_applicable"),
-    ],
-)
+@each_row
 def test_the_operator_s_configuration_says_nothing_where_it_installs_no_plugin(
     enabled: bool | None, labels: dict[str, str], wanted: str
 ) -> None:
@@ -205,17 +150,7 @@ def test_without_labels_of_devices_a_cloud_s_count_settles_the_factor(units: int
 # -- ADV-04, AMD
 
 
-@pytest.mark.parametrize(
-    ("changes", "clause"),
-    [
-        ({}, ""),
-        ({"amd.com/gpu.vram": "lots"}, "<number>G"),
-        ({"amd.com/gpu.vram": "64G", "beta.amd.com/gpu.vram": "64G"}, "192 GB"),
-        ({"beta.amd.com/gpu.device-id": "74b5"}, "legacy twin"),
-        ({"amd.com/gpu.compute-memory-partition": "spx"}, "<compute>_<memory>"),
-        ({"amd.com/gpu.compute-memory-partition": "cpx_nps4"}, ""),
-    ],
-)
+@each_row
 def test_labels_of_amd_agree(changes: dict[str, str], clause: str) -> None:
     node = scope_of("amd").snapshot.node_by_name["mi300x-0"]
     labels = {**node.metadata.label, **changes}

@@ -16,6 +16,7 @@ from tests.endtoend.runner import carried_out
 from tests.endtoend.runs import ROOT, environment
 from tests.hostile.lying import SIGN_IN, Asked, Said, lying, status
 from tests.served import kubeconfig, served
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 pytestmark = pytest.mark.test_all
@@ -124,16 +125,7 @@ def test_a_server_that_lets_nobody_in_is_one_line(tmp_path: Path, answer: Said, 
     assert list(carried_out(done.stderr)) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "no target is named: expected one of --kubeconfig FILE"),
-        (["--kubeconfig", "{absent}"], "absent: no such file"),
-        (["--kubeconfig", "{away}", "--json"], "server http://127.0.0.1:9"),
-        (["--snapshot", "{absent}", "--simulate", "healthy"], "one target at a time"),
-    ],
-    ids=["no target", "no kubeconfig", "dead server", "two targets"],
-)
+@each_row
 def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, arguments: list[str], words: str) -> None:
     places = {"absent": str(tmp_path / "absent"), "away": str(kubeconfig(tmp_path, "http://127.0.0.1:9"))}
     done = command("doctor", *(argument.format(**places) for argument in arguments))

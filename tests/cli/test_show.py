@@ -14,6 +14,7 @@ from conformance.cli.main import main
 from fixtures.kubernetes.models import Json
 from tests.builders import H100
 from tests.simulated import simulated
+from tests.tables import each_row
 
 HEARTBEAT = "2026-03-01T11:55:00Z"
 """The snapshot counts as taken five minutes later: at noon."""
@@ -135,16 +136,7 @@ def a_pod(
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["node", "gpu-7", "--snapshot", "DIR"], 4, "no node 'gpu-7'; did you mean gpu-0?"),
-        (["node", "gpu-0"], 4, "name one cluster"),
-        (["node", "gpu-0", "--snapshot", "DIR", "--simulate", "healthy"], 4, "name one cluster"),
-        (["node", "gpu-0", "--snapshot", "EMPTY"], 10, "the snapshot holds no nodes"),
-    ],
-    ids=["no such node", "no cluster", "two clusters", "no nodes"],
-)
+@each_row
 def test_what_cannot_be_shown_ends_with_its_reason(
     words: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,15 +252,7 @@ def test_a_pods_devices_are_named_where_the_cluster_knows_them(tmp_path: Path, c
     assert "only the kubelet does (PodResources)" in rows(answer, "holds")["which devices"]
 
 
-@pytest.mark.parametrize(
-    ("name", "state", "words"),
-    [
-        ("GPU-aaaa", "held", "GPU-aaaa (gpu-0 of gpu-0) is held: claim team-a/mine for pod train-0"),
-        ("gpu-0/1", "not offered", "no claim gets it: gpu.nvidia.com/xid=79:NoSchedule"),
-        ("gpu-0/gpu-2", "free", "GPU-cccc (gpu-2 of gpu-0) is held by no claim"),
-        ("GPU-dddd", "held", "GPU-dddd is held by team-a/told on gpu-0, says the kubelet"),
-    ],
-)
+@each_row
 def test_a_device_is_answered_with_who_holds_it(
     name: str, state: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

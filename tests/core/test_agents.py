@@ -8,6 +8,7 @@ from conformance.scope.agents import agents
 from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
+from tests.tables import each_row
 
 PLUGIN = "nvidia-device-plugin-daemonset"
 FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins/"}}]
@@ -64,17 +65,7 @@ def test_agents_are_known_by_owner_by_mount_or_by_name(daemonset: Any, expected:
 # -- OPS-02
 
 
-@pytest.mark.parametrize(
-    ("status", "word"),
-    [
-        ({"observedGeneration": 0}, "generation 0 of 1"),
-        ({"desiredNumberScheduled": 0, "updatedNumberScheduled": 0, "numberReady": 0, "numberAvailable": 0}, "zero of zero"),
-        ({"desiredNumberScheduled": 1}, "desired on 1 nodes and expected on 2"),
-        ({"updatedNumberScheduled": 1}, "updated 1"),
-        ({"numberReady": 1}, "ready 1"),
-        ({"numberAvailable": 1}, "available 1"),
-    ],
-)
+@each_row
 def test_counts_that_do_not_agree_fail(status: dict[str, int], word: str) -> None:
     finding = rolled_out(status=status)
     assert finding.outcome is Outcome.BAD
@@ -110,18 +101,7 @@ def test_agents_may_be_host_services_unless_the_policy_expects_daemonsets() -> N
 # -- OPS-04
 
 
-@pytest.mark.parametrize(
-    ("image", "pinned"),
-    [
-        ("nvcr.io/nvidia/k8s-device-plugin:v0.20.0", True),
-        (f"nvcr.io/nvidia/driver:latest@{DIGEST}", True),
-        ("nvcr.io/nvidia/driver:latest", False),
-        ("nvcr.io/nvidia/driver:main-nightly", False),
-        ("localhost:5000/driver", False),
-        ("driver@sha256:short", False),
-        ("", False),
-    ],
-)
+@each_row
 def test_what_pins_an_image(image: str, pinned: bool) -> None:
     assert (unpinned(image, ["latest", "*nightly*"]) == "") is pinned
 

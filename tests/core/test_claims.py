@@ -11,6 +11,7 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
+from tests.tables import each_row
 
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 NIC = {"name": "eth1", "attributes": {"dra.net/ifName": {"string": "eth1"}, "dra.net/mac": {"string": "aa:bb"}}}
@@ -38,19 +39,7 @@ def web(claim: str = "", template: str = "", **more: Any) -> Pod:
     return a_pod("web", node="gpu-0", resourceClaims=[entry], **more)
 
 
-@pytest.mark.parametrize(
-    ("driver", "answer"),
-    [
-        ("gpu.nvidia.com", "yes"),
-        ("chips.example.com", "yes"),  # by what it publishes
-        ("npu.absent.example.com", "yes"),  # by its name: it publishes nothing now
-        ("dra.net", "no"),
-        ("vendor.example.com", "no"),
-        ("sriovnetwork.k8snetworkplumbingwg.io", "no"),
-        ("dra.cpu", "no"),
-        ("compute-domain.nvidia.com", "no"),
-    ],
-)
+@each_row
 def test_a_claim_is_what_its_driver_serves(driver: str, answer: str) -> None:
     classes = [a_class("any", driver)]
     assert asking(web("c"), resourceclaims=[a_claim("c", driver, device="d")], deviceclasses=[]) == answer  # by its allocation
@@ -79,16 +68,7 @@ def test_what_cannot_be_followed_is_undecided(items: Json, word: str) -> None:
         assert word in finding.message
 
 
-@pytest.mark.parametrize(
-    ("expression", "answer"),
-    [
-        ("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "yes"),
-        ('"gpu.nvidia.com" == device.driver', "yes"),
-        ('device.driver in ["gpu.amd.com", "gpu.nvidia.com"]', "yes"),
-        ('device.attributes["gpu.nvidia.com"].productName.matches("H100")', "yes"),
-        ("device.driver == 'dra.net' && device.attributes['dra.net'].rdma", "no"),
-    ],
-)
+@each_row
 def test_classes_name_their_driver_in_many_ways(expression: str, answer: str) -> None:
     items = {"resourceclaims": [a_claim("c", device_class="any")], "deviceclasses": [a_class("any", expression=expression)]}
     assert asking(web("c"), **items) == answer

@@ -12,6 +12,7 @@ from fixtures.snapshot.custom_kinds import DEFINITIONS, TOO_MANY, custom_kinds
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import limits
 from tests.served import served
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 KEYS = [*WORKLOAD_KEYS, DEFINITIONS]
@@ -50,17 +51,7 @@ def found(*definitions: Json) -> list[str]:
 # -- which kinds
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        TEMPLATES,
-        {"properties": {"tolerations": {}}},
-        {"properties": {"resources": {"properties": {"limits": {}, "requests": {}}}}},
-        {"properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}},
-        None,
-    ],
-    ids=["containers", "tolerations", "amounts", "open", "no schema"],
-)
+@each_row
 def test_a_kind_may_hold_pods_by_its_schema(schema: Json | None) -> None:
     assert found(a_definition(schema=schema)) == ["kubeflow.org/mxjobs"]
 

@@ -13,6 +13,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli.pages import main, pages, policy_page
 from conformance.policy import model
 from conformance.policy.policy_file import build_policy, policy_schema, read_policy_file
+from tests.tables import each_row
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -45,17 +46,7 @@ def test_every_key_of_the_policy_has_a_row_with_a_meaning() -> None:
     assert "| `required` | list of text | `[]` | Requirements that must judge something: nothing to judge is a failure, and an" in text
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "| `startSeconds` | number | `180` | How long a pod that should run may take to start. |",
-        '| `podSecurity` | `baseline` or `privileged` or `restricted` | `"restricted"` |',
-        "| `minBusBandwidth` | number or null | `null` |",
-        "| `devicesPerNode` | mapping of text to whole number | `{}` |",
-        "| `tolerations` | list of mapping of text to text | `[]` |",
-        "| `infrastructure` | list of text | 87 entries, below |",
-    ],
-)
+@each_row
 def test_rows_name_type_default_and_meaning(row: str) -> None:
     assert row in policy_page()
 

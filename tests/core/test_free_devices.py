@@ -4,6 +4,7 @@ from conformance.devices.free_devices import is_shared, listable_places, usable_
 from conformance.devices.node_view import view_of
 from fixtures.verdict.findings import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
+from tests.tables import each_row
 
 
 def test_free_is_what_bound_pods_leave_and_the_most_free_comes_first() -> None:
@@ -23,22 +24,7 @@ def test_other_vendors_and_passthrough_are_not_asked_with_nvidia_smi() -> None:
             listable_places(a_scope(nodes=[a_node(resource=resource)]))
 
 
-@pytest.mark.parametrize(
-    ("resource", "labels", "shared"),
-    [
-        ("nvidia.com/gpu", {}, False),
-        ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "4"}, True),
-        ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.sharing-strategy": "none"}, False),
-        ("nvidia.com/gpu", {"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}, True),
-        ("nvidia.com/gpu", {"nvidia.com/gpu.sharing-strategy": "mps"}, True),
-        ("nvidia.com/gpu.shared", {}, True),
-        ("nvidia.com/mig-1g.10gb", {"nvidia.com/mig-1g.10gb.replicas": "2"}, True),
-        ("nvidia.com/mig-1g.10gb", {"nvidia.com/gpu.replicas": "2"}, False),
-        ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "many"}, False),
-        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "4"}, True),
-        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "many"}, False),
-    ],
-)
+@each_row
 def test_shared_is_told_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
     node = a_node(labels=labels)
     assert is_shared(node, view_of(a_scope(nodes=[node]), node), resource) is shared

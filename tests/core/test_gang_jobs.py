@@ -13,6 +13,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
+from tests.tables import each_row
 
 HOUR_AGO = "2026-01-01T00:00:00Z"
 NOW = unix("2026-01-01T01:00:00Z") or 0.0
@@ -156,35 +157,12 @@ def test_a_suspended_job_without_pods_on_nodes_is_not_judged() -> None:
 # -- GANG-06 --
 
 
-@pytest.mark.parametrize(
-    ("more", "system"),
-    [
-        ({"schedulerName": "volcano"}, "Volcano"),
-        ({"schedulerName": "kai-scheduler"}, "KAI"),
-        ({"annotations": {"scheduling.volcano.sh/group-name": "g"}}, "Volcano"),
-        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "Kueue"),
-        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "coscheduling"),
-        ({"schedulingGroup": {"podGroupName": "g"}}, "scheduling.k8s.io"),
-        ({"workloadRef": {"name": "w"}}, "scheduling.k8s.io"),
-        ({}, ""),
-    ],
-)
+@each_row
 def test_the_gang_scheduler_is_told_from_the_pods_marks(more: Json, system: str) -> None:
     assert gang_system(a_pod(devices=1, **more)) == system
 
 
-@pytest.mark.parametrize(
-    ("marks", "outcome", "words"),
-    [
-        ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, Outcome.BAD, "names a group of Volcano, which places only pods"),
-        ({"annotations": {"pod-group-name": "g"}}, Outcome.BAD, "names a group of KAI, which places only pods"),
-        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, Outcome.UNDECIDED, "may have that plugin or not"),
-        ({"annotations": {"scheduling.k8s.io/group-name": "g"}, "schedulerName": "mine"}, Outcome.UNDECIDED, "scheduler mine places it"),
-        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, Outcome.BAD, "Kueue is not installed"),
-        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}, "schedulerName": "volcano"}, Outcome.OK, ""),
-        ({"annotations": {"scheduling.k8s.io/group-name": "g"}, "schedulerName": "volcano"}, Outcome.OK, ""),
-    ],
-)
+@each_row
 def test_a_mark_that_nobody_reads_gives_a_job_to_no_gang_scheduler(marks: Json, outcome: Outcome, words: str) -> None:
     own: dict[str, list[Any]] = {"pods": of_job(8, **marks), "batch/jobs": [a_job()]}
     listings: list[Listing[Any]] = [Listing(key=key, items=own.get(key, []), served="kueue" not in key) for key in KINDS]

@@ -12,6 +12,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_scope
 from tests.core.test_gang_jobs import NOW, a_job, member, partial
 from tests.gang.test_adapters import scope_of
+from tests.tables import each_row
 
 COSCHEDULING: Json = {"labels": {"scheduling.x-k8s.io/pod-group": "g"}, "schedulerName": "scheduler-plugins-scheduler"}
 KAI: Json = {"annotations": {"pod-group-name": "g"}, "schedulerName": "kai-scheduler"}
@@ -74,19 +75,7 @@ def test_a_job_of_one_pod_that_tried_again_is_no_gang() -> None:
 # -- groups that were not read --
 
 
-@pytest.mark.parametrize(
-    "marks",
-    [
-        COSCHEDULING,
-        KAI,
-        {"annotations": {"scheduling.k8s.io/group-name": "g"}},
-        {"schedulingGroup": {"podGroupName": "g"}},
-        {"labels": {"grove.io/podgang": "g"}},
-        {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}},
-        {"annotations": {"godel.bytedance.com/pod-group-name": "g"}},
-        {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
-    ],
-)
+@each_row
 def test_a_group_of_any_scheduler_that_was_not_read_is_undecided_when_partly_placed(marks: Json) -> None:
     finding = only(partial(a_scope(pods=of(1, **marks))))
     assert (str(finding.subject), finding.outcome) == ("pod group team-a/g", Outcome.UNDECIDED)
@@ -117,18 +106,7 @@ def test_a_job_of_an_unknown_kind_is_undecided_when_partly_placed() -> None:
     assert only(partial(a_scope(pods=owned(0, "FooJob", "x.example/v1")))).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize(
-    ("kind", "api"),
-    [
-        ("ReplicaSet", "apps/v1"),
-        ("StatefulSet", "apps/v1"),
-        ("DaemonSet", "apps.kruise.io/v1alpha1"),
-        ("Pod", "v1"),
-        ("Workflow", "argoproj.io/v1alpha1"),
-        ("CloneSet", "apps.kruise.io/v1alpha1"),
-        ("Model", "kubeai.org/v1"),
-    ],
-)
+@each_row
 def test_pods_that_work_each_for_itself_are_no_gang(kind: str, api: str) -> None:
     """Deployments, notebooks, Spark's executors (of the driver's pod), steps of workflows, model servers."""
     assert gang_jobs(a_scope(pods=owned(1, kind, api))) == []

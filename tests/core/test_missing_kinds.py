@@ -26,6 +26,7 @@ from fixtures.verdict.record import Access, Result, Verdict
 from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge
 from tests.requirements_offline import NOW, scope_of
+from tests.tables import each_row
 
 SCENARIOS = ("showcase", "dra", "amd", "kueue-inference", "h100-exclusive")
 in_scenarios = pytest.mark.parametrize("scenario", ["showcase", *(pytest.param(one, marks=pytest.mark.test_all) for one in SCENARIOS[1:])])
@@ -225,15 +226,7 @@ def in_one_list(file: Path, scenario: str, defect: str = "", without: Collection
     return load_files(file), Saved(scenario, defect).policy
 
 
-@pytest.mark.parametrize(
-    ("defect", "id_", "without"),
-    [
-        ("ops-controller-crash-loops", "OPS-03", ["nvidia.com/clusterpolicies", "resource.k8s.io/resourceslices"]),
-        ("inv-kernel-of-one-node-differs", "INV-06", ["apps/deployments"]),
-        ("gang-scheduler-not-ready", "GANG-01", ["batch/jobs"]),
-        ("adv-config-label-without-key", "ADV-06", ["apps/deployments"]),
-    ],
-)
+@each_row
 def test_what_is_bad_or_warned_in_one_list_is_reported(tmp_path: Path, defect: str, id_: str, without: list[str]) -> None:
     snapshot, policy = in_one_list(tmp_path / "all.json", load_defect(defect).scenario, defect, without)
     assert judge(snapshot, policy, [id_])[id_].verdict in RED

@@ -1,9 +1,9 @@
-import pytest
 import yaml
 
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import build_policy
 from conformance.policy.policy_text import MAX_LINES, policy_text
+from tests.tables import each_row
 
 
 def test_defaults_have_no_changes_and_are_told_in_full() -> None:
@@ -12,15 +12,7 @@ def test_defaults_have_no_changes_and_are_told_in_full() -> None:
     assert build_policy(yaml.safe_load(text.whole)) == Policy()
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"fence": {"taintKeys": ["+example.com/gpu"], "affinity": {"pool": "gpu"}}},
-        {"fence": {"taintKeys": ["example.com/gpu"]}, "accelerators": {"expectedCount": 3}},
-        {"tenants": {"podSecurityExceptions": {"team-a": "baseline"}}, "required": ["FENCE-01"]},
-        {"probes": {"tolerations": [{"key": "a", "operator": "Exists"}], "mirror": "registry.example.com"}},
-    ],
-)
+@each_row
 def test_what_was_changed_gives_the_same_policy_again(document: dict[str, object]) -> None:
     policy = build_policy(document)
     text = policy_text(policy)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fixtures.system.process import Process
+from tests.tables import each_row
 
 
 def test_one_that_has_ended_is_known_also_before_its_parent_has_asked() -> None:
@@ -28,15 +29,7 @@ def test_another_process_under_the_same_pid_does_not_keep_it_alive() -> None:
     assert msgspec.structs.replace(Process.me(), started="1").ended
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"boot": "0d7e9c7e-1111-4222-8333-444455556666"},
-        {"boot": ""},
-        {"space": "4026599999"},
-        {"space": ""},
-    ],
-)
+@each_row
 def test_nothing_is_known_of_another_machine_s_process(other: dict[str, str]) -> None:
     """The same host name, the same PID namespace's number, a PID that is free here: as on a clone, or in another pod."""
     here = msgspec.structs.replace(Process.me(), pid=4_000_000, started="5")

@@ -4,6 +4,7 @@ import pytest
 
 from conformance.dynamic_resources.selectors import MAX_EXPRESSION, selector_of
 from conformance.outputs.resource_slice import SliceDevice
+from tests.tables import each_row
 
 DRIVER = "gpu.nvidia.com"
 DEVICE = SliceDevice(
@@ -20,28 +21,7 @@ OWN = f"device.driver == '{DRIVER}'"
 TYPE = 'device.attributes["gpu.nvidia.com"].type'
 
 
-@pytest.mark.parametrize(
-    ("expressions", "answer"),
-    [
-        ([], True),
-        ([OWN], True),
-        ([OWN, f"{TYPE} == 'gpu'"], True),
-        ([f"{OWN} && {TYPE} == 'gpu' && {TYPE} != 'mig'"], True),
-        (["device.driver == 'gpu.amd.com'"], False),
-        ([OWN, "device.driver == 'gpu.amd.com'"], False),
-        ([f"{OWN} && {TYPE} == 'mig'"], False),
-        ([f"{TYPE} != 'mig'", f"{TYPE} != 'gpu'"], False),
-        ([f"{TYPE} == 'gpu'", f"{TYPE} == 'mig'"], False),
-        (["device.attributes['gpu.nvidia.com'].absent != 'x'"], False),
-        (["device.attributes['gpu.nvidia.com'].odd == true"], True),
-        (["device.attributes['resource.kubernetes.io']['pcieRoot'] == 'r'"], True),
-        (["device.attributes['gpu.nvidia.com'].productName == 'H100 && more'"], True),
-        (["size(device.capacity) > 0"], None),
-        ([f"(size(device.capacity) > 0 || true) && {OWN}"], None),
-        ([f"size(device.capacity) > 0 && {TYPE} == 'mig'"], False),
-        ([f"(size(device.capacity) > 0 || true) && {TYPE} == 'mig'"], False),
-    ],
-)
+@each_row
 def test_comparisons_are_weighed(expressions: list[str], answer: bool | None) -> None:
     assert chosen(*expressions) is answer
 

@@ -14,6 +14,7 @@ from conformance.scope.settling import still_moving, unless_settling
 from fixtures.kubernetes.models import ContainerStatus, Node, Pod
 from fixtures.verdict.findings import Finding, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 NAME = "nvidia-device-plugin-daemonset"
 MINUTE = 60.0
@@ -42,20 +43,7 @@ def plugin(node: str, *, age: float = 600, ready: bool = True, deleted: float | 
 # -- nodes
 
 
-@pytest.mark.parametrize(
-    ("labels", "under_way"),
-    [
-        ({}, False),
-        ({"nvidia.com/mig.config.state": "pending"}, True),
-        ({"nvidia.com/mig.config.state": "failed"}, False),
-        ({"nvidia.com/gpu-driver-upgrade-state": "wait-for-jobs-required"}, True),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, False),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}, False),
-        ({"operator.amd.com/gpu-driver-upgrade-state": "Upgrade-In-Progress"}, True),
-        ({"operator.amd.com/gpu-driver-upgrade-state": "Install-Complete"}, False),
-        ({"operator.amd.com/gpu-driver-upgrade-state": "Upgrade-Failed"}, False),
-    ],
-)
+@each_row
 def test_labels_that_say_that_somebody_is_at_work(labels: dict[str, str], under_way: bool) -> None:
     assert bool(change_under_way(a_node(labels=labels), a_policy(), NOW)) is under_way
 
@@ -119,15 +107,7 @@ def test_a_pod_that_is_fifteen_seconds_old_is_a_roll_out_under_way_and_an_old_on
     assert rolled(*others(), plugin("gpu-3", age=40, ready=False), status=SHORT).outcome.value == "bad"
 
 
-@pytest.mark.parametrize(
-    ("minutes", "container", "expected"),
-    [
-        (2, {"restartCount": 1}, "undecided"),
-        (40, {"restartCount": 1}, "bad"),
-        (2, {"restartCount": 9}, "bad"),
-        (2, {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}, "bad"),
-    ],
-)
+@each_row
 def test_a_pod_that_became_unready_a_moment_ago_is_asked_again_unless_it_crashes_all_the_time(
     minutes: float, container: dict[str, Any], expected: str
 ) -> None:

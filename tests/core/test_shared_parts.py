@@ -8,6 +8,7 @@ import pytest
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.snapshot.shared_parts import WirePod, share
 from fixtures.text.json_text import NotJson
+from tests.tables import each_row
 
 
 def _pod(name: str, **more: Any) -> Json:
@@ -44,16 +45,7 @@ def _content(pods: list[Pod]) -> object:
     return msgspec.to_builtins(msgspec.json.decode(msgspec.json.encode(pods), type=list[Pod]))
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"tolerations": None, "volumes": None, "initContainers": None},
-        {"tolerations": [], "volumes": [], "containers": []},
-        {"containers": [{"name": "bare"}, {"name": "none", "env": None, "volumeMounts": None}]},
-        {"ephemeralContainers": [{"name": "debug"}], "affinity": {"nodeAffinity": {}}, "securityContext": {}},
-    ],
-)
+@each_row
 def test_a_pod_is_what_a_plain_decoder_makes_of_it(more: Json) -> None:
     pods: list[Json] = [_pod("a"), _pod("b", **more), {"metadata": {"name": "bare", "namespace": "team"}}]
     plain = msgspec.json.decode(msgspec.json.encode(pods), type=list[Pod], strict=False)
@@ -73,17 +65,7 @@ def test_equal_parts_are_held_once_and_others_are_not_mixed_up() -> None:
     assert [str(one) for one in third.spec.tolerations or ()] == ["*:*"]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"tolerations": "none"},
-        {"nodeSelector": {"zone": 1}},
-        {"containers": [{"name": "a", "resources": None}]},
-        {"containers": [{"name": "a", "env": [1]}]},
-        {"containers": [{"name": "a", "volumeMounts": ["data"]}]},
-        {"volumes": ["data"]},
-    ],
-)
+@each_row
 def test_a_part_of_the_wrong_type_is_refused_as_a_plain_decoder_does(more: Json) -> None:
     body = msgspec.json.encode([_pod("a", **more)])
     with pytest.raises(msgspec.ValidationError):

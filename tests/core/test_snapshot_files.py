@@ -17,6 +17,7 @@ from fixtures.verdict.findings import Inconclusive
 from fixtures.verdict.record import Verdict
 from tests.builders import a_policy
 from tests.judging import judge
+from tests.tables import each_row
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0"}, "status": {"capacity": {"nvidia.com/gpu": "8"}}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team-a"}, "spec": {"containers": [{"name": "c"}]}}
@@ -58,16 +59,7 @@ def test_a_terminal_prompt_before_the_yaml_is_no_trouble(tmp_path: Path) -> None
     assert load_files(path).nodes[0].name == "gpu-0"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("just text", "not a Kubernetes object"),
-        ("{", "neither JSON nor YAML"),
-        ('{"kind": "Pod"}', "kind or apiVersion is missing"),
-        ("", "no Kubernetes object"),
-        ('{"apiVersion": "example.com/v1", "kind": "Toaster", "metadata": {}}', "none of the kinds the suite judges (found: Toaster)"),
-    ],
-)
+@each_row
 def test_what_is_not_kubernetes_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(SnapshotError) as caught:
         load_files(write(tmp_path / "x.yaml", text))
@@ -127,16 +119,7 @@ def test_an_unreadable_file_says_nothing_of_kinds_that_have_a_whole_file_of_thei
         _ = snapshot.items("apps/daemonsets")
 
 
-@pytest.mark.parametrize(
-    ("name", "policies"),
-    [
-        ("x.json", {**EMPTY, "items": [POLICY]}),
-        ("some/clusterpolicies.nvidia.com.json", {**EMPTY, "items": [POLICY]}),
-        ("clusterpolicies.nvidia.com.json", {**EMPTY, "items": [POLICY], "metadata": {"continue": "token"}}),
-        ("clusterpolicies.nvidia.com.json", POLICY),
-    ],
-    ids=["another name", "deeper", "one page", "one object"],
-)
+@each_row
 def test_an_unreadable_file_may_hold_more_of_a_kind_that_no_file_lists_whole(tmp_path: Path, name: str, policies: Any) -> None:
     (tmp_path / "some").mkdir()
     write(tmp_path / "nodes.json", NODE)

@@ -15,6 +15,7 @@ from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict
 from tests.builders import a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_slice
 from tests.reports.sample_report import result, subject
+from tests.tables import each_row
 
 CATALOGUE = load_catalogue()
 ASKED = [Asked(id=one.id, title=one.title, area=one.area, level=one.level) for one in CATALOGUE.by_id.values()]
@@ -290,18 +291,7 @@ EVERYWHERE = (*NAMESPACES, a_namespace("default"), a_namespace("argocd"))
 TRAINING = a_pod(devices=8, node="gpu-0")
 
 
-@pytest.mark.parametrize(
-    ("tenants", "told"),
-    [
-        ({"moreInfrastructure": ["team-*", "argocd"]}, "tenants.moreInfrastructure has 'team-*', and pods in team-a ask for devices"),
-        ({"infrastructure": ["*"]}, "tenants.infrastructure has '*', and pods in team-a ask for devices"),
-        (
-            {"infrastructure": ["kube-system", "argocd", "[a-z]*-a"]},
-            "tenants.infrastructure has '[a-z]*-a', and pods in team-a ask for devices",
-        ),
-    ],
-    ids=["added", "all", "written"],
-)
+@each_row
 def test_a_wildcard_that_makes_every_tenant_the_platforms_is_a_shortfall(tenants: dict[str, Any], told: str) -> None:
     said = (
         f"the policy leaves no tenant namespace, so nothing of tenants was judged: {told}; write exact names of the platform's namespaces"

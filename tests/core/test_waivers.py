@@ -16,6 +16,7 @@ from fixtures.verdict.record import Access, Cause, Coverage, Level, NotJudged, R
 from reports.formats import ctrf, html, junit, markdown, openmetrics
 from reports.terminal import summary
 from tests.reports.sample_report import report, result
+from tests.tables import each_row
 
 CATALOGUE = load_catalogue()
 TODAY = date(2026, 11, 23)
@@ -88,22 +89,7 @@ def test_a_file_names_requirement_subjects_reason_owner_and_last_day(tmp_path: P
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("    owner: team-a\n", "", r"missing required field `owner` - at `\$.waivers\[0\]`"),
-        ("owner:", "owners:", "unknown field `owners`|missing required field `owner`"),
-        ("they leave in January", '" "', "reason"),
-        ('["Node gpu-*"]', "[]", "subjects"),
-        ('["Node gpu-*"]', "Node gpu-0", "subjects"),
-        ("2027-01-31", "2027-02-31", "expires"),
-        ("2027-01-31", "next year", "expires"),
-        ("2027-01-31", "2027-01-31T00:00:00Z", "expires"),
-        ("waivers:", "waiver:", "waiver"),
-        (GOOD, "- 1", "Expected `object`"),
-        (GOOD, "a: [", "not YAML"),
-    ],
-)
+@each_row
 def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in GOOD
     with pytest.raises(WaiverError, match=words) as raised:

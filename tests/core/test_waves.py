@@ -10,23 +10,13 @@ from fixtures.probes.workspace import Workspace
 from fixtures.simulator.interface import start
 from fixtures.verdict.findings import Inconclusive
 from tests.endtoend.runs import run_for_record
+from tests.tables import each_row
 
 POD_START = 4
 TOGETHER = ("FENCE-06", "PSA-04", "ISO-01", "ISO-02")
 
 
-@pytest.mark.parametrize(
-    ("units", "free", "fits"),
-    [
-        ([1, 1, 2, 1], [8], True),
-        ([4, 2, 1, 1], [8], True),
-        ([4, 2, 1, 1, 1], [8], False),
-        ([1, 1], [8, 1], False),
-        ([4], [1], True),
-        ([0, 0, 1], [1], True),
-        ([2, 0], [1, 16], True),
-    ],
-)
+@each_row
 def test_a_wave_holds_no_more_than_the_scarcest_place_has_free(units: list[int], free: list[int], fits: bool) -> None:
     assert fit_beside(units, free) is fits
 

@@ -18,6 +18,7 @@ from fixtures.ownership import owned
 from reports.folder import load
 from tests.endtoend.runs import ROOT
 from tests.simulated import simulated
+from tests.tables import each_row
 
 pytestmark = pytest.mark.test_all
 
@@ -84,17 +85,7 @@ def test_a_job_that_is_ended_removes_what_it_made_and_says_so(tmp_path: Path) ->
         assert owned.find(session) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "name the cluster"),
-        (["--in-cluster", "--kubeconfig", "x"], "name the cluster"),
-        (["--in-cluster", "--", "--report-dir=/x"], "--report-dir is not for a job"),
-        (["--in-cluster", "--to", "mail=me"], "no destination"),
-        (["--in-cluster", "--publish", "169"], "not a whole number from 1 to 168"),
-        (["--in-cluster", "--keep", "0"], "not a whole number from 1"),
-    ],
-)
+@each_row
 def test_a_mistake_is_told_before_anything_runs(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
     try:
         ended = main(["job", *arguments])

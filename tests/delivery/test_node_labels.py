@@ -50,6 +50,7 @@ from tests.judging import judge
 from tests.reports.sample_report import report, result, subject
 from tests.requirements_offline import healthy, policy_over, snapshot_of
 from tests.served import served
+from tests.tables import each_row
 
 NOW = 1_800_000_000
 
@@ -172,16 +173,7 @@ def test_only_nodes_of_the_inventory_are_labelled() -> None:
     assert set(verdicts(a_report(GOOD, nodes=("gpu-1",)))) == {"gpu-1"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "uid", "version", "words"),
-    [
-        (TargetKind.SNAPSHOT, "uid", "v1.37.0", "saved objects"),
-        (TargetKind.SIMULATED, "uid", "v1.37.0", "simulated cluster, and this is not one"),
-        (TargetKind.LOCAL, "uid", "v1.37.0", "simulated cluster, and this is not one"),
-        (TargetKind.LIVE, "other", "v1.37.0", "another cluster"),
-        (TargetKind.LIVE, "", "v1.37.0", "another cluster"),
-    ],
-)
+@each_row
 def test_a_report_labels_the_nodes_of_its_own_cluster_only(kind: TargetKind, uid: str, version: str, words: str) -> None:
     held = a_report(GOOD, target=Target(kind=kind, cluster_uid=uid))
     with pytest.raises(NotPublished, match=words):

@@ -15,6 +15,7 @@ from deploy.rights import right, rights
 from deploy.templates import resolved, template
 from tests.deploy.chart import CHART, by_name, documents, helm, rendered
 from tests.kubectl import needs_kubectl
+from tests.tables import each_row
 
 OVERLAY_FOLDER = CHART.parents[1] / "kustomize" / "overlays"
 FULL = {
@@ -161,16 +162,7 @@ def test_the_job_understands_its_arguments(chosen: dict[str, Any]) -> None:
         assert arguments.in_cluster is True
 
 
-@pytest.mark.parametrize(
-    ("values", "fits"),
-    [
-        ({}, True),
-        ({"acces": "full"}, False),
-        ({"access": "admin"}, False),
-        ({"publishHours": 169}, False),
-        ({"results": {"bucket": "x"}}, False),
-    ],
-)
+@each_row
 def test_the_schema_of_the_values_refuses_what_the_chart_does_not_know(values: dict[str, Any], fits: bool) -> None:
     assert jsonschema.Draft7Validator(schema()).is_valid({**workload.DEFAULTS, **values}) is fits
 

@@ -14,37 +14,17 @@ from deploy.image.oci import Entry
 from deploy.licences import Licence, expression, licences, page, unknown
 from deploy.sbom import Package, main, packages, problem
 from tests.deploy.fakes import Fake
+from tests.tables import each_row
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ([("License-Expression", "MIT AND Apache-2.0"), ("License", "GPL")], "MIT AND Apache-2.0"),
-        ([("License", "Apache 2.0")], "Apache-2.0"),
-        ([("License", "see the file"), ("Classifier", "License :: OSI Approved :: MIT License")], "MIT"),
-        ([("Classifier", "License :: Freely Distributable"), ("License", "Apache-2.0")], "Apache-2.0"),
-        ([("License", "Proprietary")], "Proprietary"),
-        ([("Classifier", "License :: OSI Approved :: GNU General Public License v3 (GPLv3)")], "GNU General Public License v3 (GPLv3)"),
-        ([], ""),
-    ],
-)
+@each_row
 def test_a_licence_is_read_from_what_a_distribution_says(fields: list[tuple[str, str]], expected: str) -> None:
     assert expression(Fake(*fields)) == expected
 
 
-@pytest.mark.parametrize(
-    ("told", "permitted"),
-    [
-        ("MIT", True),
-        ("Apache-2.0 OR GPL-3.0-only", True),
-        ("Apache-2.0 AND MIT", True),
-        ("Apache-2.0 AND GPL-3.0-only", False),
-        ("GPL-3.0-only", False),
-        ("", False),
-    ],
-)
+@each_row
 def test_what_may_not_be_shipped_is_named(told: str, permitted: bool) -> None:
     assert bool(unknown([Licence("a", "1", told, "")])) is not permitted
 

@@ -12,6 +12,9 @@ import grimp
 
 PACKAGES = ("conformance", "chaos", "fixtures", "reports", "deploy", "tests")
 FOR_ALL = "tests/conftest.py"
+_TABLES = re.compile(r"(tests/.*/test_\w+)\.yaml")
+"""Tables of tests are read by the test file of their name (tests/tables.py)."""
+
 _STARTS_PROGRAMS = re.compile(r"\bsys\.executable|\bimport_module\b|\bmultiprocessing\b|\bentry_points\b")
 _LOOKS_ELSEWHERE = re.compile(rf"{_STARTS_PROGRAMS.pattern}|\bsubprocess\b|\b__file__\b|\bgetsource\b")
 
@@ -21,7 +24,7 @@ def reached(root: Path, changed: Iterable[str]) -> list[str] | None:
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     paths = {module: path for module in graph.modules if (path := _path(root, module))}
     modules = {path: module for module, path in paths.items()}
-    starts = set(changed)
+    starts = {_TABLES.sub(r"\1.py", path) for path in changed}
     if FOR_ALL in starts or not starts <= modules.keys():
         return None
     tests = {path.relative_to(root).as_posix() for path in (root / "tests").rglob("test_*.py")}

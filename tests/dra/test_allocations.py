@@ -9,6 +9,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from tests.builders import a_cpu_node, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
+from tests.tables import each_row
 
 NOW = 1_790_000_000.0
 SHARED = a_device("gpu-0", allowMultipleAllocations=True)
@@ -52,15 +53,7 @@ def test_shares_fit_the_capacity_of_their_device(amounts: tuple[str, str], outco
     assert given(claims, [a_slice("gpu-0", devices=[{**SHARED, "capacity": {"memory": {"value": "80Gi"}}}])])[NODE] == outcome
 
 
-@pytest.mark.parametrize(
-    ("held", "outcome"),
-    [
-        (("gpu-0", "mig-0"), "bad"),
-        (("gpu-0", "vfio-0"), "bad"),
-        (("mig-0", "mig-1"), "ok"),
-        (("gpu-0", "mig-2"), "ok"),
-    ],
-)
+@each_row
 def test_a_device_and_its_part_are_one_device(held: tuple[str, str], outcome: str) -> None:
     def part(name: str, parent: str) -> Json:
         return {"name": name, "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": parent}}}

@@ -8,6 +8,7 @@ from conformance.outputs.resource_slice import SliceDevice
 from conformance.probes.running import ProbeResult
 from fixtures.verdict.findings import Finding, Outcome, Subject
 from tests.dra import a_claim
+from tests.tables import each_row
 
 AMD = "gpu.amd.com"
 LINKS = """total 0
@@ -37,16 +38,7 @@ def test_what_tells_nothing_says_why(text: str, words: str) -> None:
     assert words in str(render_nodes(text))
 
 
-@pytest.mark.parametrize(
-    ("attributes", "address"),
-    [
-        ({"resource.kubernetes.io/pciBusID": "0000:03:00.0"}, "0000:03:00.0"),
-        ({"pciAddress": "0000:03:00.0"}, "0000:03:00.0"),
-        ({"pciBusID": "0000:0A:00.0"}, "0000:0a:00.0"),
-        ({"pciBusID": "somewhere"}, ""),
-        ({}, ""),
-    ],
-)
+@each_row
 def test_drivers_publish_addresses_by_several_names(attributes: dict[str, str], address: str) -> None:
     assert pci_address(SliceDevice(name="gpu-0-128", attributes=attributes)) == address
 

@@ -9,6 +9,7 @@ from fixtures.verdict.findings import NotApplicable, Outcome
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
+from tests.tables import each_row
 
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
@@ -120,16 +121,7 @@ def test_daemonsets_that_were_not_read_leave_their_pods_undecided() -> None:
     assert by_name(check_intruders(scope)) == {"web": Outcome.UNDECIDED, "web-1": Outcome.BAD}
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"annotations": {"kubernetes.io/config.mirror": "x"}},
-        {"owner": "Node/gpu-0"},
-        {"owner": "Node/gpu-1", "annotations": {"kubernetes.io/config.mirror": "x"}},
-        {"owner": "ReplicaSet/gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}},
-    ],
-    ids=["mark alone", "owner alone", "another node", "another kind"],
-)
+@each_row
 def test_a_pod_that_only_says_that_it_is_static_is_none(forged: dict[str, Any]) -> None:
     (finding,) = check_intruders(a_scope(nodes=[a_node(), a_node("gpu-1")], pods=[a_pod("web", node="gpu-0", **forged)]))
     assert finding.outcome is Outcome.BAD

@@ -6,6 +6,7 @@ from fixtures.model.nodes.field_writes import SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
 from tests.model.nodes.said import DAY, HOUR, MINUTE, a_condition, ago, told, written
+from tests.tables import each_row
 
 LOST = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaXID79Error", age=3 * HOUR)
 FINE = a_condition("AcceleratedHardwareReady", "True", reason="NvidiaGPUIsReady")
@@ -56,22 +57,7 @@ def test_a_fault_without_a_time_is_no_excuse() -> None:
     assert "for a time that nothing tells" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("labels", "wanted"),
-    [
-        ({"oci.oraclecloud.com/host.health": "UNHEALTHY"}, Outcome.BAD),
-        ({"oci.oraclecloud.com/host.health": "HEALTHY"}, Outcome.OK),
-        ({"oci.oraclecloud.com/host.fault.gpu": "HPCGPU-0002-02"}, Outcome.BAD),
-        ({"sagemaker.amazonaws.com/node-health-status": "UnschedulablePendingReboot"}, Outcome.BAD),
-        ({"sagemaker.amazonaws.com/node-health-status": "Schedulable"}, Outcome.OK),
-        ({"metricsexporter.amd.com.gpu.3.state": "unhealthy"}, Outcome.BAD),
-        ({"acme.example/gpu.health": "degraded"}, Outcome.BAD),
-        ({"dgxc.nvidia.com/nvsentinel-state": "remediation-failed"}, Outcome.BAD),
-        ({"dgxc.nvidia.com/nvsentinel-state": "draining"}, Outcome.NOT_JUDGED),
-        ({"gpu.health": "dubious"}, Outcome.UNDECIDED),
-        ({"app.example/wealth": "bad"}, Outcome.NOT_JUDGED),
-    ],
-)
+@each_row
 def test_labels_about_health_count(labels: dict[str, str], wanted: Outcome) -> None:
     assert only(told(labels=labels)).outcome is wanted
 
@@ -129,16 +115,7 @@ def test_a_node_that_the_policy_leaves_out_may_stay_in_quarantine() -> None:
     assert finding.outcome is Outcome.OK
 
 
-@pytest.mark.parametrize(
-    ("key", "wanted"),
-    [
-        ("acme.example/maintenance", Outcome.OK),
-        ("amd-gpu-driver-upgrade", Outcome.OK),
-        ("karpenter.sh/disrupted", Outcome.OK),
-        ("nvidia.com/gpu-xid-error", Outcome.BAD),
-        ("acme.example/quarantined", Outcome.BAD),
-    ],
-)
+@each_row
 def test_only_a_hold_for_a_fault_must_end_with_the_fault(key: str, wanted: Outcome) -> None:
     taint = Taint(key=key, effect="NoSchedule", time_added=ago(5 * DAY))
     assert only(told(FINE, taints=[taint])).outcome is wanted

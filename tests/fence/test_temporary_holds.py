@@ -8,6 +8,7 @@ from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
 from tests.model.nodes.said import DAY, HOUR, MINUTE, NOW, a_condition, ago, told, written
+from tests.tables import each_row
 
 
 def only(node: Node, fields: Any = None, **policy: Any) -> Finding:
@@ -90,17 +91,7 @@ def test_the_owner_may_allow_more_time() -> None:
     assert only(told(cordoned=2 * DAY), nodes={"heldHours": 72}).outcome is Outcome.UNDECIDED
 
 
-@pytest.mark.parametrize(
-    "taint",
-    [
-        "dedicated=research:NoSchedule",
-        "sku=gpu:NoSchedule",
-        "kubernetes.azure.com/scalesetpriority=spot:NoSchedule",
-        "cloud.google.com/gke-spot=true:NoSchedule",
-        "acme.example/interruptible=true:NoSchedule",
-        "CriticalAddonsOnly=true:NoSchedule",
-    ],
-)
+@each_row
 def test_taints_of_a_pool_may_stay_for_ever(taint: str) -> None:
     assert only(told(taints=[taint])).outcome is Outcome.OK
 

@@ -17,6 +17,7 @@ from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import a_policy
 from tests.core.test_gang_jobs import a_job, of_job
+from tests.tables import each_row
 
 VOLCANO = "scheduling.volcano.sh/podgroups"
 KUEUE = "kueue.x-k8s.io/workloads"
@@ -95,16 +96,7 @@ def configured(text: str) -> Scope:
     return scope_of((KUEUE,), configmaps=[kueue_s(f"# kueue\n{text}")])
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("waitForPodsReady: {timeout: 5m}", 300.0),
-        ("waitForPodsReady: {enable: true, timeout: 1h30m5s}", 5405.0),
-        ("waitForPodsReady: {}", 300.0),
-        ("waitForPodsReady: {enable: false, timeout: 5m}", None),
-        ("manageJobsWithoutQueueName: true", None),
-    ],
-)
+@each_row
 def test_wait_for_pods_ready_is_read_from_kueues_configuration(text: str, seconds: float | None) -> None:
     assert pods_ready_timeout(configured(text)) == seconds
 

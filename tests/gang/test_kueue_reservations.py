@@ -10,6 +10,7 @@ from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class
 from tests.gang.test_adapters import kueue_s
+from tests.tables import each_row
 
 NOW = 1_800_000_000.0
 
@@ -79,16 +80,7 @@ def test_a_workload_without_pods_fails_after_the_age() -> None:
     assert outcome(a_workload("QuotaReserved", "Admitted"), of_job(phase="Succeeded")) == "bad"
 
 
-@pytest.mark.parametrize(
-    ("minutes", "pods", "expected"),
-    [
-        (60, [ADMISSION], "bad"),
-        (60, ["kueue.x-k8s.io/topology"], "bad"),
-        (5, [ADMISSION], "undecided"),
-        (60, [ADMISSION, ""], "ok"),  # a part of the pods is GANG-05's
-        (60, ["acme.example/data-is-there"], "bad"),  # Kueue takes away its own gates only
-    ],
-)
+@each_row
 def test_admitted_pods_that_keep_kueue_s_gate_do_not_hold_quota_for_work(minutes: float, pods: list[str], expected: str) -> None:
     """kubernetes-sigs/kueue#7433, #2029."""
     gated = [
@@ -171,21 +163,7 @@ def test_a_configuration_that_is_not_read_leaves_open_what_an_unknown_quota_coun
     assert [finding.outcome.value for finding in claimed(admitted(GPU), **world)] == ["bad"]
 
 
-@pytest.mark.parametrize(
-    ("free", "devices", "more", "expected"),
-    [
-        ((5, 6, 6), 8, {}, "bad"),  # kubernetes-sigs/kueue#5243: 17 are free, and no node has 8
-        ((5, 6, 6), 6, {}, "ok"),  # REQ-12 says that it waits beside free devices
-        ((5, 6, 6), 8, {"leader": 1}, "bad"),  # its leader would fit, and waits with the others
-        ((8, 6, 6), 8, {"leader": 8}, "bad"),  # there is room for one of them
-        ((8, 8, 6), 8, {"leader": 8}, "ok"),
-        ((5, 6, 6), 8, {"nodeSelector": {"pool": "other"}}, "bad"),
-        ((0, 0, 0), 1, {"minutes": 5}, "undecided"),
-        ((0, 0, 0), 1, {"policy": {"requests": {"autoscaled": [GPU]}}}, "not_judged"),
-        ((0, 0, 0), 1, {"ready": "pods", "minutes": 60}, "undecided"),  # waitForPodsReady with a longer timeout evicts it yet
-        ((0, 0, 0), 1, {"joined": 1}, "undecided"),
-    ],
-)
+@each_row
 def test_an_admitted_workload_that_no_node_takes_holds_quota_for_nothing(
     free: tuple[int, ...], devices: int, more: dict[str, Any], expected: str
 ) -> None:

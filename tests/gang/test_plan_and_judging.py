@@ -12,6 +12,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.builders import FENCE, a_node, a_pod, a_scope
+from tests.tables import each_row
 
 SUBJECT = Subject("GangScheduler", "volcano")
 
@@ -25,19 +26,7 @@ def scope_with(*free: int, **more: Any) -> Scope:
 # -- capacity arithmetic --
 
 
-@pytest.mark.parametrize(
-    ("free", "nodes", "unit", "slots"),
-    [
-        ((8, 8, 8), 2, 8, 2),
-        ((8, 6), 2, 6, 2),
-        ((8, 4), 1, 4, 2),  # 8 is twice 4: three pods of 4 would fit on both, so one node is asked alone
-        ((8, 5, 4), 2, 5, 2),
-        ((8, 0), 1, 4, 2),
-        ((3,), 1, 1, 3),
-        ((7, 1), 1, 3, 2),
-        ((1, 1), 2, 1, 2),
-    ],
-)
+@each_row
 def test_slots_are_counted_node_by_node(free: tuple[int, ...], nodes: int, unit: int, slots: int) -> None:
     plan = make_plan(scope_with(*free))
     assert (len(plan.nodes), plan.unit, plan.slots) == (nodes, unit, slots)
@@ -150,18 +139,7 @@ def test_a_gang_that_does_not_fit_binds_nothing_ever(misfit: Attempt, lowered: A
     assert judge_misfit(SUBJECT, PLAN, misfit, lowered, 30.0, "promise").outcome is outcome
 
 
-@pytest.mark.parametrize(
-    ("first", "started", "followed", "outcome", "words"),
-    [
-        ((2, 0), True, True, Outcome.OK, ""),
-        ((0, 2), True, True, Outcome.OK, ""),
-        ((1, 1), False, False, Outcome.BAD, "deadlock"),
-        ((0, 0), False, False, Outcome.BAD, "none starts"),
-        ((2, 0), True, False, Outcome.BAD, "does not start after"),
-        ((2, 1), True, True, Outcome.BAD, "holds 1 of its 2"),
-        ((2, 2), True, True, Outcome.UNDECIDED, "more room"),
-    ],
-)
+@each_row
 def test_two_gangs_run_one_after_the_other(first: tuple[int, int], started: bool, followed: bool, outcome: Outcome, words: str) -> None:
     seen = Competition(size=2, first=first, started=started, followed=followed, trace="trace")
     finding = judge_competition(SUBJECT, PLAN, seen)

@@ -17,6 +17,7 @@ from fixtures.verdict.record import Level, Verdict
 from tests.builders import FENCE, NFD, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
 from tests.model.nodes.said import HOUR, MINUTE, ago, told
+from tests.tables import each_row
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable:NoSchedule"
 
@@ -64,18 +65,7 @@ def test_a_busy_node_is_listed_with_what_is_held() -> None:
     assert strict.outcome is Outcome.MISSED
 
 
-@pytest.mark.parametrize(
-    "label",
-    [
-        *("node.kubernetes.io/instance-type=p5.48xlarge", "node.kubernetes.io/instance-type=g4dn.metal"),
-        *("node.kubernetes.io/instance-type=g3.16xlarge", "node.kubernetes.io/instance-type=g5.xlarge"),
-        *("node.kubernetes.io/instance-type=g6e.12xlarge", "node.kubernetes.io/instance-type=g6f.large"),
-        *("node.kubernetes.io/instance-type=dl1.24xlarge", "node.kubernetes.io/instance-type=Standard_ND96isr_H100_v5"),
-        *("node.kubernetes.io/instance-type=a3-megagpu-8g", "node.kubernetes.io/instance-type=BM.GPU.H100.8"),
-        *("k8s.amazonaws.com/accelerator=nvidia-tesla-v100", "gke-no-default-nvidia-gpu-device-plugin=true", "nvidia.com/gpu.count=8"),
-        *("amd.com/gpu.device-id=74a1", "beta.amd.com/gpu.vram=192G"),
-    ],
-)
+@each_row
 def test_a_node_whose_last_mark_is_its_machine_or_a_label_still_counts(label: str) -> None:
     key, _, value = label.partition("=")
     assert concluded(a_scope(nodes=[a_node(), a_cpu_node("lost", labels={key: value})])) == (Verdict.INCONCLUSIVE, 1, 2)
@@ -261,15 +251,7 @@ def test_a_node_that_has_just_become_not_ready_is_undecided(age: float, wanted: 
     assert only(nodes=[node]).outcome is wanted
 
 
-@pytest.mark.parametrize(
-    "label",
-    [
-        {"type": "virtual-kubelet"},
-        {"liqo.io/type": "virtual-node"},
-        {"virtual-node.interlink/type": "virtual-kubelet"},
-        {"node.kubernetes.io/instance-type": "eklet"},
-    ],
-)
+@each_row
 def test_a_virtual_node_is_set_aside_and_named(label: dict[str, str]) -> None:
     """It stands for another cluster: no agent labels it, and its own taint keeps pods away."""
     taints = ["virtual-kubelet.io/provider=liqo:NoSchedule"]

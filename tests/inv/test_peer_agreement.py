@@ -8,6 +8,7 @@ from conformance.scope.settling import unless_settling
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 EFA = "vpc.amazonaws.com/efa"
 
@@ -52,17 +53,7 @@ def test_a_node_that_lost_its_only_resource_is_compared_with_those_that_are_like
     assert outcomes(*some(2, product=""), lost) == {"gpu-0": "ok", "gpu-1": "ok", "gpu-2": "bad"}
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {"node.kubernetes.io/instance-type": "Standard_NC40ads_H100_v5"},  # one H100 in Azure's NC series, eight in its ND series
-        {"karpenter.sh/nodepool": "without-efa"},
-        {"nvidia.com/mig.config": "all-1g.10gb"},
-        {"nvidia.com/gpu.replicas": "4"},
-        {"cloud.google.com/gke-gpu-partition-size": "1g.10gb"},
-        {"node-role.kubernetes.io/inference": ""},
-    ],
-)
+@each_row
 def test_nodes_that_somebody_set_up_otherwise_are_no_peers(labels: dict[str, str]) -> None:
     labels = {key: value or "true" for key, value in labels.items()}
     usual = {key: "another" for key in labels if "role" not in key}

@@ -13,6 +13,7 @@ from fixtures.verdict.findings import Outcome
 from tests.builders import a_daemonset, a_node, a_scope, a_workload
 from tests.dra import a_device, a_slice
 from tests.findings import by_name
+from tests.tables import each_row
 
 
 def at(kubelet: str, **labels: str) -> Node:
@@ -26,15 +27,7 @@ def judged(node: Node, server: str = "v1.36.3", slices: list[Json] | None = None
     return by_name(check_skew(Scope(Snapshot(listings, taken_at=0, version=server), scope.policy)))["gpu-0"]
 
 
-@pytest.mark.parametrize(("kubelet", "server", "outcome"), [
-    ("v1.36.3", "v1.36.3", Outcome.OK),
-    ("v1.33.9-gke.1200", "v1.36.3-gke.100", Outcome.OK),
-    ("v1.32.9", "v1.36.3", Outcome.BAD),
-    ("v1.37.0", "v1.36.3", Outcome.BAD),
-    ("v1.31.0", "", Outcome.OK),  # a snapshot that does not tell the server's
-    ("", "v1.36.3", Outcome.UNDECIDED),
-    ("unknown", "v1.36.3", Outcome.UNDECIDED),
-])  # fmt: skip
+@each_row
 def test_kubelets_keep_the_skew(kubelet: str, server: str, outcome: Outcome) -> None:
     assert judged(at(kubelet), server) is outcome
 

@@ -8,6 +8,7 @@ from conformance.mig.other_managers import check_others, unsettled
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope
+from tests.tables import each_row
 
 AMD = "dcm.amd.com/gpu-config-profile"
 VGPU = "nvidia.com/vgpu.config"
@@ -75,7 +76,6 @@ def test_only_what_has_an_age_is_asked_for_it() -> None:
 PARTITION = "amd.com/gpu.compute-memory-partition"
 MODEL = {"amd.com/gpu.product-name": "Instinct_MI300X"}
 CPX = '{"gpu-config-profiles": {"small": {"profiles": [{"computePartition": "CPX", "numGPUsAssigned": 8}]}}}'
-HALF = CPX.replace('"small": {', '"small": {"skippedGPUs": {"ids": [0]}, ')
 
 
 def partitioned(units: int, profile: str, shown: str = "", *, peer: bool = True, text: str = CPX) -> str:
@@ -87,25 +87,7 @@ def partitioned(units: int, profile: str, shown: str = "", *, peer: bool = True,
     return verdict(check_others(a_scope(nodes=nodes, configmaps=[config]), NOW, {}))
 
 
-@pytest.mark.parametrize(
-    ("units", "profile", "shown", "more", "wanted"),
-    [
-        (8, "cpx-nps1", "", {}, "failed"),
-        (64, "cpx-nps1", "", {}, "passed"),
-        (63, "cpx-nps4", "", {}, "passed"),
-        (64, "cpx-nps1", "spx_nps1", {}, "passed"),  # only the labeller was not started again
-        (8, "cpx-nps1", "spx_nps1", {"peer": False}, "failed"),
-        (8, "cpx-nps1", "", {"peer": False}, "passed"),  # one device of eight partitions, as far as anything tells
-        (16, "dpx-nps1", "dpx_nps1", {}, "passed"),
-        (64, "spx-nps1", "", {}, "failed"),
-        (7, "spx-nps1", "", {}, "passed"),  # a lost device is ADV-03's
-        (8, "small", "", {}, "failed"),
-        (64, "small", "", {}, "passed"),
-        (8, "small", "", {"text": HALF}, "passed"),
-        (8, "small", "", {"text": "no JSON of gpu-config-profiles"}, "passed"),
-        (22, "cpx-2x-spx-6x-nps1", "", {}, "passed"),
-    ],
-)
+@each_row
 def test_success_needs_the_partitions_of_the_profile(units: int, profile: str, shown: str, more: dict[str, Any], wanted: str) -> None:
     """ROCm/gpu-operator#420 and #382, ROCm/k8s-device-plugin#167."""
     assert partitioned(units, profile, shown, **more) == wanted

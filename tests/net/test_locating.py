@@ -19,6 +19,7 @@ from fixtures.verdict.findings import Finding, Inconclusive, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net import logs
 from tests.net.test_figures import a_measured_run, sockets
+from tests.tables import each_row
 
 ACCEPTED = ("GDR_ENGAGED",)
 MINIMUM = 352.5
@@ -70,20 +71,7 @@ def located(monkeypatch: pytest.MonkeyPatch, fabric: Fabric, count: int = 6, min
     )
 
 
-@pytest.mark.parametrize(
-    ("faults", "count", "named", "word"),
-    [
-        ({"gpu-1": 0.5}, 6, ["Node gpu-1"], ""),
-        ({"gpu-0": 0.5, "gpu-1": 0.5}, 6, ["Node gpu-0", "Node gpu-1"], ""),
-        ({"gpu-1/mlx5_5": 0.4}, 6, ["Node gpu-1", "adapter gpu-1/mlx5_5"], ""),
-        ({"mlx5_3": 0.4}, 6, ["rail mlx5_3 of gpu-0 and gpu-1"], "it is no single node"),
-        ({"gpu-0+gpu-1": 0.5}, 6, [], "do well with other nodes and not together"),
-        ({"gpu-1": 0.5}, 2, [], "no third node of their kind is free"),
-        ({"gpu-1/mlx5_0": 0.4}, 2, ["rail mlx5_0 of gpu-0 and gpu-1"], "no third node"),
-        ({"gpu-0": 0.5, "gpu-1": 0.5}, 3, [], "no run of gpu-0, gpu-1, gpu-2 did well"),
-        ({"gpu-0+gpu-1": 0.5, "gpu-0": 0.88, "gpu-3": 0.88}, 6, [], "it is one of gpu-0"),  # 343 of 352.5 GB/s: by chance
-    ],
-)
+@each_row
 def test_a_slow_run_is_put_down_to_a_node_an_adapter_or_nobody(
     monkeypatch: pytest.MonkeyPatch, faults: dict[str, float | str], count: int, named: list[str], word: str
 ) -> None:

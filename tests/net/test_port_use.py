@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from conformance.net.port_use import judge_ports
 from fixtures.probes import allreduce
 from fixtures.verdict.findings import Outcome
 from tests.net.logs import a_run, gdr, nccl_log
 from tests.net.test_port_counters import reading
+from tests.tables import each_row
 
 GIB = 1 << 30
 PORT = ("mlx5_0", "400 Gb/sec (4X NDR)")
@@ -25,21 +24,7 @@ def pod(node: int, words: int = WORDS, table: str = TABLE, via: str = "", **coun
     return f"{reading('before', *PORT, **before)}{log}\n{table if node == 0 else ''}\n{reading('after', *PORT, **after)}"
 
 
-@pytest.mark.parametrize(
-    ("counted", "outcome", "cause"),
-    [
-        ({}, Outcome.OK, ""),
-        ({"words": 900}, Outcome.BAD, "PayloadElsewhere"),
-        # https://github.com/NVIDIA/nccl/issues/905, https://github.com/ROCm/rccl/issues/1423: links that flap
-        ({"link_downed": 1}, Outcome.BAD, "PortErrors"),
-        ({"symbol_error": 1200}, Outcome.BAD, "PortErrors"),
-        ({"symbol_error": 10}, Outcome.OK, ""),
-        ({"local_ack_timeout_err": 3}, Outcome.BAD, "PortErrors"),
-        ({"out_of_sequence": 90_000}, Outcome.OK, ""),  # adaptive routing sends packets over many paths
-        ({"table": ""}, Outcome.UNDECIDED, "NotUnderstood"),
-        ({"via": "P2P/MNNVL", "words": 0}, Outcome.NOT_JUDGED, ""),
-    ],
-)
+@each_row
 def test_ports_are_judged_by_what_they_counted(counted: dict[str, Any], outcome: Outcome, cause: str) -> None:
     whole = {name: counted[name] for name in ("table", "via") if name in counted}
     found = list(judge_ports(a_run(pod(0, **counted), pod(1, words=0 if "via" in whole else WORDS, **whole))))

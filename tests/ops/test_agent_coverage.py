@@ -8,6 +8,7 @@ from conformance.ops.rollout import check_rolled_out
 from fixtures.kubernetes.models import DaemonSet, Json, Node, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import NFD, a_daemonset, a_node, a_pod, a_scope
+from tests.tables import each_row
 
 EXPORTER = "nvidia.com/gpu.deploy.dcgm-exporter"
 HOST = "kubernetes.io/hostname"
@@ -69,19 +70,7 @@ def test_what_the_policy_does_not_enable_or_labels_decline_is_not_asked_for() ->
     assert bad(found) == {}
 
 
-@pytest.mark.parametrize(
-    ("part", "word"),
-    [
-        ("driver", "driver"),
-        ("toolkit", "container-toolkit"),
-        ("devicePlugin", "device-plugin"),
-        ("dcgm", "dcgm"),
-        ("dcgmExporter", "dcgm-exporter"),
-        ("gfd", "gpu-feature-discovery"),
-        ("migManager", "mig-manager"),
-        ("validator", "operator-validator"),
-    ],
-)
+@each_row
 @pytest.mark.parametrize("left_out", [{}, {"version": "1"}, {"enabled": None}, None], ids=["empty", "other fields", "null", "no part"])
 def test_what_the_operator_installs_by_itself_is_asked_for_where_the_policy_says_nothing(part: str, word: str, left_out: Any) -> None:
     policy = a_policy_with()

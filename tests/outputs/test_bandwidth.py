@@ -4,6 +4,7 @@ from conformance.outputs import nccl_tests, perftest
 from conformance.outputs.nccl_tests import NcclTestsCode
 from conformance.outputs.perftest import Memory
 from tests.outputs.lookalikes import lookalike
+from tests.tables import each_row
 
 NEW = lookalike("nccl-tests-new")
 
@@ -17,18 +18,7 @@ def test_the_average_decides_nothing() -> None:
     assert code(NEW, minimum_busbw=151) is NcclTestsCode.BELOW_MINIMUM
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("150.00       0", "150.00       3", NcclTestsCode.WRONG_VALUES),
-        ("values : 0 OK", "values : 2 FAILED", NcclTestsCode.WRONG_VALUES),
-        ("100.00  150.00", "100.00  180.00", NcclTestsCode.INCONSISTENT),
-        ("maxBytes 4194304", "maxBytes 8388608", NcclTestsCode.NO_MEASUREMENT),
-        ("# Out of bounds values : 0 OK\n", "", NcclTestsCode.INCOMPLETE),
-        ("100.00  150.00", "0.00  0.00", NcclTestsCode.NO_MEASUREMENT),
-        ("bandwidth    : 110.16", "bandwidth    : 110.16 FAILED", NcclTestsCode.BELOW_MINIMUM),
-    ],
-)
+@each_row
 def test_one_thing_wrong(old: str, new: str, expected: NcclTestsCode) -> None:
     assert old in NEW
     assert code(NEW.replace(old, new)) is expected
@@ -46,16 +36,7 @@ def test_a_table_without_rows_is_a_missing_measurement() -> None:
     assert code(text) is NcclTestsCode.NO_MEASUREMENT
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("8 2 float sum -1 1.0 2.0 3.0 0 1.1 2.1 3.1 0", ("sum", -1, 0.0)),
-        ("8 2 float sum 1.0 2.0 3.0 N/A 1.1 2.1 3.1 N/A", ("sum", None, None)),
-        ("8 2 float 1.2e+06 2.0 3.0 4e-07 1.1 2.1 3.1 0e+00", ("", None, 4e-07)),
-        ("8 2 float none 0 1.0 2.0 3.0 0", ("none", 0, 0.0)),
-        ("8 2 float sum -1 1 2 3 0 .1 .2 .3 .4 1 2 3 0 .1 .2 .3 .4", ("sum", -1, 0.0)),
-    ],
-)
+@each_row
 def test_rows_of_all_formats(line: str, expected: tuple[str, int | None, float | None]) -> None:
     row = nccl_tests.parse_row(line)
     assert row is not None

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm
+from tests.tables import each_row
 
 GPU = 'gpu="{0}",UUID="GPU-{0}",pci_bus_id="00000000:1{0}:00.0",device="nvidia{0}",modelName="NVIDIA B200",hostname="n-1"'
 
@@ -39,27 +40,7 @@ def test_the_exporters_health_status() -> None:
     assert judged(fine) == ("good", "HEALTHY"), "the health check alone says whether a device is well"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("FI_DEV_ECC_DBE_VOL_TOTAL", 1, ("bad", "ECC_ERRORS")),
-        ("FI_DEV_ECC_DBE_VOL_L2", 3, ("bad", "ECC_ERRORS")),
-        ("FI_DEV_ECC_DBE_VOL_TOTAL", 0, ("good", "HEALTHY")),
-        ("FI_DEV_ECC_SBE_VOL_TOTAL", 12, ("good", "HEALTHY")),
-        ("FI_DEV_ECC_DBE_AGG_TOTAL", 2, ("undecidable", "ECC_HISTORY")),
-        ("FI_DEV_ROW_REMAP_PENDING", 1, ("bad", "RESET_PENDING")),
-        ("FI_DEV_RETIRED_PENDING", 4, ("bad", "RESET_PENDING")),
-        ("FI_DEV_RETIRED_DBE", 61, ("bad", "PAGES_RETIRED")),
-        ("FI_DEV_RETIRED_SBE", 59, ("good", "HEALTHY")),
-        ("FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 5, ("good", "HEALTHY")),
-        ("FI_DEV_FABRIC_MANAGER_STATUS", 3, ("good", "HEALTHY")),
-        ("FI_DEV_FABRIC_MANAGER_STATUS", 2, ("bad", "FABRIC_NOT_READY")),
-        ("FI_DEV_FABRIC_MANAGER_STATUS", 9, ("undecidable", "FABRIC_NOT_READY")),
-        ("FI_DEV_XID_ERRORS", 79, ("bad", "XID_FATAL")),
-        ("FI_DEV_XID_ERRORS", 9999, ("undecidable", "XID_UNKNOWN")),
-        ("FI_DEV_ROW_REMAP_FAILURE", 1, ("bad", "ROW_REMAP_FAILED")),
-    ],
-)
+@each_row
 @pytest.mark.parametrize("gpu", [0, 1])
 def test_counters_of_faults(name: str, value: int, expected: tuple[str, str], gpu: int) -> None:
     assert judged(BUSY + series(name, value, gpu)) == expected

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import pytest
-
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm, job_log, nvidia_smi, xid
 from fixtures.model.devices import xid_catalogue
 from fixtures.model.devices.xid_catalogue import XidClass
 from tests.outputs.lookalikes import lookalike
+from tests.tables import each_row
 
 
 def test_listing_problems() -> None:
@@ -53,31 +52,7 @@ def test_label_escapes_and_exported_names() -> None:
     assert device.pods == (("t", "train", ""),)
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "klass", "sxid"),
-    [
-        ("NVRM: Xid (PCI:0000:ca:00): 79, GPU has fallen off the bus.", 79, XidClass.FATAL, False),
-        ("NVRM: Xid (0000:03:00): 13, pid=1, Graphics Exception", 13, XidClass.APPLICATION, False),
-        ("kernel: nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", 20034, XidClass.FATAL, True),
-        (
-            "NVRM: Xid (PCI:0000:ca:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
-            154,
-            XidClass.FATAL,
-            False,
-        ),
-        ("NVRM: Xid (PCI:0000:ca:00): 777, what", 777, XidClass.UNKNOWN, False),
-        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43, pid=7, name=python, Ch 00000008", 43, XidClass.INFO, False),
-        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 95, pid=7, Uncontained", 95, XidClass.FATAL, False),
-        ("kernel: NVRM: GPU 0000:9b:00.0: GPU has fallen off the bus.", 79, XidClass.FATAL, False),
-        (
-            "NVRM: The NVIDIA GPU 0000:5d:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus",
-            79,
-            XidClass.FATAL,
-            False,
-        ),
-        ("NVRM: Xid of the next driver: eleven", 0, XidClass.UNKNOWN, False),
-    ],
-)
+@each_row
 def test_kernel_lines(line: str, code: int, klass: XidClass, sxid: bool) -> None:
     (event,) = xid.parse_kernel_log(line)
     assert (event.code, event.klass, event.sxid) == (code, klass, sxid)

@@ -3,27 +3,12 @@ import itertools
 import pytest
 
 from conformance.outputs import mig_geometry
+from tests.tables import each_row
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 
 
-@pytest.mark.parametrize(
-    ("product", "name"),
-    [
-        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "A100 40GB"),
-        ("NVIDIA A100 80GB PCIe", "A100 80GB"),
-        ("NVIDIA-H100-PCIe", "H100 80GB"),
-        ("NVIDIA-H100-NVL", "H100 NVL 94GB"),
-        ("NVIDIA-GH200-480GB", "H100 96GB, GH200 96GB or H20 96GB"),
-        ("NVIDIA-GH200-144G-HBM3e", "GH200 144GB"),
-        ("NVIDIA-H200-NVL", "H200 141GB"),
-        ("NVIDIA-A30", "A30 24GB"),
-        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "RTX PRO 6000 Blackwell 96GB"),
-        ("nvidia-rtx-pro-6000", "RTX PRO 6000 Blackwell 96GB"),
-        ("NVIDIA-RTX-PRO-5000-Blackwell", "RTX PRO 5000 Blackwell 48GB"),
-        ("NVIDIA-H20", "H100 96GB, GH200 96GB or H20 96GB"),
-    ],
-)
+@each_row
 def test_product_tables(product: str, name: str) -> None:
     geometry = mig_geometry.geometry_of(product)
     assert geometry is not None
@@ -43,19 +28,7 @@ def test_products_without_a_table(product: str) -> None:
     assert mig_geometry.fits(product, {"1g.5gb": 99})[0], "what no table knows cannot be refused"
 
 
-@pytest.mark.parametrize(
-    ("layout", "possible"),
-    [
-        ({"1g.10gb": 7}, True),
-        ({"1g.10gb": 8}, False),
-        ({"3g.40gb": 1, "1g.10gb": 4}, True),
-        ({"1g.10gb+me": 1, "1g.10gb": 6}, True),
-        ({"1g.10gb+me": 2}, False),
-        ({"1g.5gb": 1}, False),
-        ({"1g.10gb": -1}, False),
-        ({}, True),
-    ],
-)
+@each_row
 def test_layouts_of_one_device(layout: dict[str, int], possible: bool) -> None:
     fits, reason = mig_geometry.fits(H100, layout)
     assert fits is possible

@@ -9,6 +9,7 @@ from conformance.outputs import nccl_log
 from conformance.outputs.nccl_log import Adapter, NcclCode
 from conformance.outputs.nccl_warnings import Weight, weight
 from tests.outputs.lookalikes import lookalike
+from tests.tables import each_row
 
 
 def line(host: str, text: str, device: int = 0) -> str:
@@ -169,17 +170,7 @@ def test_a_failing_warning_fails_the_run_whatever_else_the_log_has(warning: str)
     assert glued.verdict == "bad"
 
 
-@pytest.mark.parametrize(
-    ("warning", "expected"),
-    [
-        ("The flux capacitor failed with error 9", Weight.DOUBTFUL),
-        ("Something unheard-of about rails", Weight.HARMLESS),
-        ("NUMA auto balancing enabled which can lead to variability in the NCCL performance!", Weight.HARMLESS),
-        ("Could not find real path of /sys/class/pci_bus/0001:00/../../0001:00:00.0", Weight.HARMLESS),
-        ("NET/OFI Only EFA provider is supported", Weight.HARMLESS),
-        ('Missing "iommu=pt" from kernel command line which can lead to system instability or hang!', Weight.HARMLESS),
-    ],
-)
+@each_row
 def test_words_decide_about_warnings_that_nobody_knows(warning: str, expected: Weight) -> None:
     assert weight(warning) is expected
     verdict = inspect("nccl-log", f"{A}\n{B}\ngpu-a:11:12 [0] x.cc:9 NCCL WARN {warning}\n").verdict

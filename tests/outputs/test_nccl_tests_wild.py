@@ -7,6 +7,7 @@ import pytest
 from conformance.cli.inspect import inspect
 from conformance.outputs import nccl_tests
 from tests.outputs.lookalikes import lookalike
+from tests.tables import each_row
 
 TABLE = lookalike("nccl-tests-new")
 LARGEST = next(line for line in TABLE.splitlines() if line.split()[:1] == ["4194304"])
@@ -32,18 +33,7 @@ def test_rows_with_the_time_behind() -> None:
     assert row.in_place is not None
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "[1,0]<stdout>:",
-        "worker-0: ",
-        "0: ",
-        "2026-01-01T00:00:00.1Z stdout F ",
-        "[default0]:",
-        "mpi-launcher  | ",
-        "Mar  1 10:00:00 n1 srun[9]: ",
-    ],
-)
+@each_row
 def test_prefixes_of_launchers(prefix: str) -> None:
     text = "\n".join(prefix + line for line in TABLE.splitlines())
     assert code(text) == ("good", "OK")
@@ -94,16 +84,7 @@ def test_the_json_report() -> None:
     assert code(json.dumps(report(), indent=2)) == ("good", "OK")
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"results": []}, ("bad", "NO_MEASUREMENT")),
-        ({"results": [None, {}, {"size": "x", "out_of_place": []}]}, ("bad", "NO_MEASUREMENT")),
-        ({"out_of_bounds": {"count": 3, "okay": False}}, ("bad", "WRONG_VALUES")),
-        ({"out_of_bounds": None}, ("undecidable", "INCOMPLETE")),
-        ({"errors": ["unhandled system error"]}, ("bad", "FAILED")),
-    ],
-)
+@each_row
 def test_one_thing_wrong_in_the_json_report(more: dict[str, object], expected: tuple[str, str]) -> None:
     assert code(json.dumps(report(**more))) == expected
 

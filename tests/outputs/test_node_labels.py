@@ -6,6 +6,7 @@ from conformance.cli.inspect import inspect
 from conformance.outputs import node_labels, node_text
 from conformance.outputs.node_labels import advertisement
 from conformance.outputs.unreadable import Unreadable
+from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
 SHARED = "nvidia.com/gpu.shared"
@@ -37,17 +38,7 @@ def what(found: list[node_labels.Inconsistency]) -> list[str]:
     return [item.what for item in found]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Tesla-T4-SHARED", ("Tesla-T4", "", False, True)),
-        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", ("NVIDIA-A100-SXM4-40GB", "1g.5gb", False, True)),
-        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me", ("NVIDIA-H100-80GB-HBM3", "1g.10gb+me", False, False)),
-        ("NVIDIA-H100-80GB-HBM3-MIG-INVALID", ("NVIDIA-H100-80GB-HBM3", "", True, False)),
-        ("ACME-MIG-29", ("ACME-MIG-29", "", False, False)),
-        ("", ("", "", False, False)),
-    ],
-)
+@each_row
 def test_product_grammar(text: str, expected: tuple[str, str, bool, bool]) -> None:
     product = node_labels.parse_product(text)
     assert (product.model, product.mig_profile, product.mig_invalid, product.shared) == expected

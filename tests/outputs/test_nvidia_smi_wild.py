@@ -6,6 +6,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from tests.outputs.lookalikes import lookalike
+from tests.tables import each_row
 
 HEALTH = {
     "Summary": "Healthy",
@@ -136,33 +137,14 @@ def table(*gpus: tuple[str, str]) -> str:
     return "\n".join([*lines, "", "| Processes:                                                                              |"]) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("gpus", "expected"),
-    [
-        ([("76W / 700W", "0"), ("77W / 700W", "0")], ("good", "HEALTHY")),
-        ([("76W / 700W", "0"), ("77W / 700W", "3")], ("bad", "RESET")),
-        ([("76W / 700W", "0"), ("ERR! / 700W", "0")], ("bad", "REBOOT")),
-        ([("ERR! / ERR!", "ERR!")], ("bad", "REBOOT")),
-        ([("20W / 72W", "N/A")], ("undecidable", "NO_HEALTH_SIGNAL")),
-    ],
-)
+@each_row
 def test_the_plain_table(gpus: list[tuple[str, str]], expected: tuple[str, str]) -> None:
     assert judged(table(*gpus)) == expected
     facts = inspect("nvidia-smi", table(*gpus)).facts
     assert (facts["driver"], facts["cuda"], facts["gpus"]) == ("580.95.05", "13.0", len(gpus))
 
 
-@pytest.mark.parametrize(
-    ("cells", "expected"),
-    [
-        ("0, 0, No, No, None", ("good", "HEALTHY")),
-        ("0, 2, No, No, None", ("bad", "RESET")),
-        ("0, 0, Yes, No, None", ("bad", "RESET")),
-        ("0, 0, No, Yes, None", ("bad", "REPLACE")),
-        ("0, 0, No, No, Reboot", ("bad", "REBOOT")),
-        ("0, [N/A], [N/A], [N/A], [N/A]", ("undecidable", "NO_HEALTH_SIGNAL")),
-    ],
-)
+@each_row
 def test_csv(cells: str, expected: tuple[str, str]) -> None:
     head = "index, ecc.errors.uncorrected.volatile.total, remapped_rows.pending, remapped_rows.failure, gpu_recovery_action"
     assert judged(f"{head}\n{cells}\n") == expected

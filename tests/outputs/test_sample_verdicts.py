@@ -5,6 +5,7 @@ import pytest
 from conformance.cli.inspect import KINDS, inspect
 from conformance.outputs.unreadable import Unreadable
 from tests.samples import sample, sample_index
+from tests.tables import each_row
 
 VERDICTS = [
     ("nccl-log", "nccl-log-1", "good", "GDR_ENGAGED"),
@@ -120,17 +121,7 @@ def test_gpus_to_replace_and_to_reset() -> None:
     assert number == {"replace": [1, 2, 6, 8], "reset": [4], "healthy": [3, 5, 7]}
 
 
-@pytest.mark.parametrize(
-    ("number", "total", "reasons"),
-    [
-        (1, 1, [(1, "insufficient resource", "nvidia.com/pgpu")]),
-        (2, 3, [(1, "untolerated taint", "node-role.kubernetes.io/control-plane"), (2, "insufficient resource", "nvidia.com/gpu")]),
-        (3, 3, [(1, "untolerated taint", "node-role.kubernetes.io/control-plane"), (2, "insufficient resource", "nvidia.com/gpu")]),
-        (4, 9, [(9, "node affinity or selector", "")]),
-        (5, 1, [(1, "insufficient resource", "gpu.intel.com/i915")]),
-        (6, 3, [(1, "untolerated taint", ""), (2, "insufficient resource", "cpu"), (2, "insufficient resource", "memory")]),
-    ],
-)
+@each_row
 def test_reasons_of_unschedulable_pods(number: int, total: int, reasons: list[tuple[int, str, str]]) -> None:
     messages = inspect("events", sample(f"failedscheduling-{number}")).facts["unschedulable"]
     assert isinstance(messages, list)

@@ -7,31 +7,10 @@ from conformance.outputs import events, volcano
 from conformance.outputs.events import ReasonKind
 from conformance.outputs.volcano import GangState
 from tests.outputs.lookalikes import lookalike
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "detail"),
-    [
-        ("node(s) had untolerated taint {nvidia.com/gpu: present}", ReasonKind.TAINT, "nvidia.com/gpu=present"),
-        (
-            "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }",
-            ReasonKind.TAINT,
-            "node-role.kubernetes.io/control-plane",
-        ),
-        ("node(s) had untolerated taint(s)", ReasonKind.TAINT, ""),
-        ("node(s) had taint {a: b}, that the pod didn't tolerate", ReasonKind.TAINT, "a=b"),
-        ("Insufficient amd.com/gpu", ReasonKind.INSUFFICIENT, "amd.com/gpu"),
-        ("node(s) didn't match Pod's node affinity/selector", ReasonKind.AFFINITY, ""),
-        ("node(s) were unschedulable", ReasonKind.CORDONED, ""),
-        ("node(s) didn't match pod anti-affinity rules", ReasonKind.POD_AFFINITY, ""),
-        ("node(s) didn't match pod topology spread constraints", ReasonKind.TOPOLOGY_SPREAD, ""),
-        ("Too many pods", ReasonKind.TOO_MANY_PODS, ""),
-        ("cannot allocate all claims", ReasonKind.DRA, ""),
-        ("resourceclaim not available on the node", ReasonKind.DRA, ""),
-        ("node(s) resource fit failed", ReasonKind.RESOURCE_FIT, ""),
-        ("node(s) felt unwell", ReasonKind.OTHER, ""),
-    ],
-)
+@each_row
 def test_reasons(text: str, kind: ReasonKind, detail: str) -> None:
     assert events.classify(text) == (kind, detail)
     message = events.parse_unschedulable(f"0/7 nodes are available: 3 {text}. preemption: 0/7 nodes are available: 7 No.")

@@ -13,6 +13,7 @@ from conformance.psa.host_paths import exposed_by
 from fixtures.kubernetes.models import ConfigMap, Meta, PersistentVolume, PersistentVolumeClaim
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_scope, a_spec, a_workload
+from tests.tables import each_row
 
 
 def judged(pod: Any, **more: Any) -> Finding:
@@ -202,17 +203,7 @@ def test_an_annotation_of_a_device_plugin_names_what_was_asked_for(pods: list[An
     assert [finding.outcome for finding in check_bypass(a_scope(pods=pods, nodes=[a_node()]))] == outcomes
 
 
-@pytest.mark.parametrize(
-    ("paths", "devices", "preset", "outcome"),
-    [
-        (["/dev/aperture_devices"], 1, "gke", Outcome.OK),
-        (["/dev/aperture_devices", "/sys", "/proc/sys"], 8, "gke", Outcome.OK),
-        (["/dev/aperture_devices", "/sys", "/proc/sys"], 1, "gke", Outcome.BAD),
-        (["/dev/aperture_devices"], 0, "gke", Outcome.UNDECIDED),
-        (["/sys/kernel"], 8, "gke", Outcome.BAD),
-        (["/dev/aperture_devices"], 8, "eks", Outcome.UNDECIDED),
-    ],
-)
+@each_row
 def test_paths_of_the_platforms_guide_are_its_own(paths: list[str], devices: int, preset: str, outcome: Outcome) -> None:
     [chosen] = named([preset], "test")
     volumes = [{"name": f"v{at}", "hostPath": {"path": path}} for at, path in enumerate(paths)]

@@ -6,6 +6,7 @@ from conformance.psa.namespaces import check_enforcement
 from fixtures.kubernetes.models import Namespace
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_namespace, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 PREFIX = "pod-security.kubernetes.io/"
 
@@ -18,16 +19,7 @@ def judged(*namespaces: Namespace, **more: Any) -> list[Finding]:
     return list(check_enforcement(a_scope(namespaces=namespaces, **more)))
 
 
-@pytest.mark.parametrize(
-    ("modes", "words"),
-    [
-        ({}, "no enforce label"),
-        ({"warn": "restricted", "audit": "restricted"}, "no enforce label"),
-        ({"enforce": "baseline"}, "enforces baseline"),
-        ({"enforce": "privileged"}, "enforces privileged"),
-        ({"enforce": "Restricted"}, "is no level"),
-    ],
-)
+@each_row
 def test_a_namespace_below_the_level_does_not(modes: dict[str, str], words: str) -> None:
     [finding] = judged(labelled(**modes))
     assert finding.outcome is Outcome.BAD
@@ -41,15 +33,7 @@ def test_an_exception_of_the_policy_lowers_the_level_of_its_tenant_only() -> Non
     assert outcomes == {"team-rdma": Outcome.OK, "team-a": Outcome.BAD}
 
 
-@pytest.mark.parametrize(
-    ("level", "version", "admitted"),
-    [
-        ("restricted", "v1.0", "runAsUser=0"),
-        ("restricted", "v1.7", "allowPrivilegeEscalation != false"),
-        ("restricted", "v1.21", "unrestricted capabilities"),
-        ("restricted", "v1.22", "runAsUser=0"),
-    ],
-)
+@each_row
 def test_a_level_at_a_version_that_lacks_its_controls_is_none(level: str, version: str, admitted: str) -> None:
     [finding] = judged(labelled(enforce=level, enforce_version=version, warn=level, audit=level))
     assert finding.outcome is Outcome.BAD
@@ -82,15 +66,7 @@ def test_the_level_privileged_asks_for_nothing(modes: dict[str, str]) -> None:
     assert finding.expected.startswith("nothing")
 
 
-@pytest.mark.parametrize(
-    ("modes", "outcome"),
-    [
-        ({}, Outcome.ALLOWED),
-        ({"enforce": "privileged", "warn": "restricted"}, Outcome.ALLOWED),
-        ({"enforce": "baseline"}, Outcome.BAD),
-        ({"enforce": "restricted"}, Outcome.OK),
-    ],
-)
+@each_row
 def test_a_tenant_that_may_lock_memory_is_waived_where_its_pods_can_exist(modes: dict[str, str], outcome: Outcome) -> None:
     policy = a_policy(tenants={"ipcLock": ["team-rdma"]})
     namespaces = [labelled("team-rdma", **modes), labelled("team-a", enforce="privileged")]

@@ -13,6 +13,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_policy, a_scope, a_snapshot, a_workload
+from tests.tables import each_row
 
 ONE = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
 MAIN: Json = {"name": "main", "resources": ONE}
@@ -62,15 +63,7 @@ def test_a_patch_of_a_pod_is_not_blamed_for_what_its_base_may_have(scope: Scope)
 
 
 @pytest.mark.parametrize("make", [llm, several_nodes])
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"hostIPC": True},
-        {"volumes": [{"name": "v", "hostPath": {"path": "/dev"}}]},
-        {"containers": [{**MAIN, "securityContext": {"privileged": True}}]},
-    ],
-    ids=str,
-)
+@each_row
 def test_what_a_patch_states_is_judged(make: Any, stated: Json) -> None:
     for check in (check_standards, check_bypass):
         assert worst(check(make(**stated))).outcome is Outcome.BAD

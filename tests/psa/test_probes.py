@@ -7,6 +7,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate
 from fixtures.verdict.findings import Outcome, Subject
 from tests.builders import a_node, a_scope
+from tests.tables import each_row
 
 RESTRICTED = LevelVersion(Level.RESTRICTED)
 COMPLIANT = pinned_pod(a_scope(), a_node(), "p", "id -u", resources={"nvidia.com/gpu": 1})
@@ -86,16 +87,7 @@ def ran(uid: str = "1000", smi: str = GPU_LINE, *, trouble: str = "") -> ProbeRe
     return ProbeResult(subject=Subject("Pod", "psa-04-0", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
 
 
-@pytest.mark.parametrize(
-    ("uid", "smi"),
-    [
-        ("0", GPU_LINE),
-        ("", GPU_LINE),
-        ("2000", GPU_LINE),
-        ("1000", "No devices found.\nexit=6"),
-        ("1000", "Failed to initialize NVML: Insufficient Permissions\nexit=4"),
-    ],
-)
+@each_row
 def test_root_another_user_or_no_device_does_not(uid: str, smi: str) -> None:
     assert judge_nonroot(ran(uid, smi), "nvidia.com/gpu", 1000).outcome is Outcome.BAD
 

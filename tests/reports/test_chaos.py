@@ -18,6 +18,7 @@ from reports.terminal import summary
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, hostile_experiment, marks, mixed_chaos, series
 from tests.reports.sample_report import report, result, sample_report
 from tests.reports.test_html import Document
+from tests.tables import each_row
 
 
 def test_marks_lie_in_the_order_of_time_to_scale_and_no_line_is_drawn_where_there_was_no_data() -> None:
@@ -157,28 +158,7 @@ def test_the_terminal_takes_hostile_text_within_its_width(width: int) -> None:
 # -- what a run is called
 
 
-@pytest.mark.parametrize(
-    ("requirement", "of_chaos", "verdict", "code", "headline", "meaning"),
-    [
-        (Verdict.PASSED, Verdict.PASSED, Verdict.PASSED, 0, "Conformant", "every experiment that applies passed; conformant: "),
-        (Verdict.PASSED, Verdict.FAILED, Verdict.FAILED, 1, "Experiments failed", "at least one experiment failed"),
-        (Verdict.FAILED, Verdict.PASSED, Verdict.FAILED, 1, "Not conformant", "not conformant: at least one gating requirement failed"),
-        (Verdict.FAILED, Verdict.FAILED, Verdict.FAILED, 1, "Not conformant", "requirement failed; at least one experiment failed"),
-        (
-            Verdict.PASSED,
-            Verdict.INCONCLUSIVE,
-            Verdict.INCONCLUSIVE,
-            10,
-            "Experiments inconclusive",
-            "inconclusive: at least one exp",
-        ),
-        (None, Verdict.PASSED, Verdict.PASSED, 0, "Experiments passed", "every experiment that applies passed"),
-        (None, Verdict.FAILED, Verdict.FAILED, 1, "Experiments failed", "at least one experiment failed"),
-        (None, Verdict.NOT_APPLICABLE, Verdict.NOT_APPLICABLE, 10, "No experiment applies", "no experiment applies"),
-        (None, Verdict.PASSED, Verdict.PASSED, 11, "Experiments passed", "residue"),
-        (None, Verdict.PASSED, Verdict.INCONCLUSIVE, 2, "Experiments inconclusive", "interrupted"),
-    ],
-)
+@each_row
 def test_the_headline_names_what_explains_the_verdict(
     requirement: Verdict | None, of_chaos: Verdict, verdict: Verdict, code: int, headline: str, meaning: str
 ) -> None:

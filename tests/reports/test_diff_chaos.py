@@ -12,6 +12,7 @@ from reports.diff import experiments, runs
 from reports.folder import write_all
 from tests.reports.chaos_samples import bare, chaos, experiment, mixed_chaos
 from tests.reports.sample_report import report
+from tests.tables import each_row
 
 
 def changes(old: ChaosReport | None, new: ChaosReport | None) -> list[tuple[str, str]]:
@@ -22,21 +23,7 @@ def recovered(seconds: float | None, uncertainty: float | None = 0.5, **change: 
     return chaos(experiment(recovery_seconds=seconds, recovery_uncertainty=uncertainty, **change))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "bucket", "gating"),
-    [
-        (Verdict.PASSED, Verdict.FAILED, "experiment fails now", True),
-        (Verdict.NOT_APPLICABLE, Verdict.FAILED, "experiment fails now", True),
-        (Verdict.PASSED, Verdict.INCONCLUSIVE, "experiment became inconclusive", True),
-        (Verdict.PASSED, Verdict.ERROR, "experiment became inconclusive", True),
-        (Verdict.FAILED, Verdict.FAILED, "experiment still fails", False),
-        (Verdict.FAILED, Verdict.PASSED, "experiment passes now", False),
-        (Verdict.ERROR, Verdict.PASSED, "experiment passes now", False),
-        (Verdict.PASSED, Verdict.NOT_APPLICABLE, "experiment no longer applies", True),
-        (Verdict.PASSED, Verdict.PASSED, None, False),
-        (Verdict.INCONCLUSIVE, Verdict.ERROR, None, False),
-    ],
-)
+@each_row
 def test_verdicts(old: Verdict, new: Verdict, bucket: str | None, gating: bool) -> None:
     found = experiments.compare(chaos(experiment(old)), chaos(experiment(new)))
     assert [change.bucket.value for change in found] == ([bucket] if bucket else [])

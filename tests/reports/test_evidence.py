@@ -18,6 +18,7 @@ from reports.evidence.redaction import safe_object, safe_text
 from reports.folder import write_all
 from tests.builders import a_node, a_pod, a_snapshot
 from tests.reports.sample_report import HOSTILE, report, result, sample_report, subject
+from tests.tables import each_row
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJl"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEplantedADAN\n-----END PRIVATE KEY-----"
@@ -86,17 +87,7 @@ def test_a_credential_at_the_end_of_what_is_kept_is_known(text: str, kept: int) 
     assert safe_text(long).endswith(f"… ({len(long) - 1_000:,} more characters)")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "node.spec.taints",
-        "no pod mounts the token of its ServiceAccount",
-        "observed nvidia.com/gpu=present:NoSchedule",
-        "envFrom names secret registry",
-        "sha256:9b74c9897bac770ffc029102a200c5de",
-        "GPU-a19b2c6d-760c-65ba-1292-a50d574fb741",
-    ],
-)
+@each_row
 def test_words_of_findings_stay(text: str) -> None:
     assert safe_text(text) == text
 

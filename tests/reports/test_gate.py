@@ -12,6 +12,7 @@ from reports.diff.gate import GateCode
 from reports.folder import write_all
 from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import HOSTILE, report, result, subject
+from tests.tables import each_row
 
 OK, BAD = Verdict.PASSED, Verdict.FAILED
 H100 = {"nvidia.com/gpu": "8"}
@@ -147,15 +148,7 @@ def test_an_area_of_which_the_later_run_judged_nothing_closes_the_gate() -> None
 # -- nodes that were replaced -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "found"),
-    [
-        ({"old-1": BAD, "old-2": OK}, {"new-1": OK, "new-2": BAD}, [("still failing", "Node new-2")]),
-        ({"old-1": BAD, "old-2": OK}, {"new-1": BAD, "new-2": BAD}, [("new failure", "Node new-2"), ("still failing", "Node new-1")]),
-        ({"a": BAD, "b": OK}, {"a": OK, "b": BAD}, [("fixed", "Node a"), ("new failure", "Node b")]),
-    ],
-    ids=["a fault of the machine that was replaced", "a second fault", "nodes that stay"],
-)
+@each_row
 def test_a_machine_stands_for_the_one_that_it_replaced(
     before: dict[str, Verdict], after: dict[str, Verdict], found: list[tuple[str, str]]
 ) -> None:
@@ -218,16 +211,7 @@ def test_reports_of_two_clusters_are_a_mistake_unless_it_is_said(tmp_path: Path,
     assert cli.main(["gate", *paths, "--another-cluster"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("kinds", "uids", "told"),
-    [
-        ((TargetKind.LIVE, TargetKind.SNAPSHOT), ("uid-1", "uid-1"), ""),
-        ((TargetKind.SNAPSHOT, TargetKind.LIVE), ("uid-1", "uid-2"), "two clusters"),
-        ((TargetKind.SNAPSHOT, TargetKind.LIVE), ("", "uid-1"), "the earlier report does not say which cluster"),
-        ((TargetKind.LIVE, TargetKind.LIVE), ("uid-1", ""), "the later report does not say which cluster"),
-        ((TargetKind.LIVE, TargetKind.SIMULATED), ("uid-1", "uid-1"), "the later report is about a simulated cluster"),
-    ],
-)
+@each_row
 def test_a_cluster_is_the_same_one_live_and_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[TargetKind, TargetKind], uids: tuple[str, str], told: str
 ) -> None:

@@ -12,6 +12,7 @@ from reports.page.devices import MAX_DEVICES
 from reports.page.rows import MAX_NAMED, MAX_OTHERS_SHOWN, MAX_PASSED_SHOWN
 from tests.reports.page_reports import failing_report, full_report
 from tests.reports.sample_report import NODES, report, result, sample_report, subject
+from tests.tables import each_row
 
 VOID = {"meta", "path", "rect", "use", "input", "br", "img", "link"}
 
@@ -77,17 +78,7 @@ def test_policy_allows_the_inline_style_and_script_alone() -> None:
     assert "unsafe" not in policy
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (
-            TargetKind.SIMULATED,
-            "SIMULATED CLUSTER: scenario h100-8x, defects untainted-node, half-gang. This is not a real cluster's result.",
-        ),
-        (TargetKind.LOCAL, "LOCAL CONTROL PLANE: real Kubernetes processes with simulated GPU nodes"),
-        (TargetKind.SNAPSHOT, "SNAPSHOT: judged offline"),
-    ],
-)
+@each_row
 def test_target_that_is_not_a_live_cluster_is_named_loudly(kind: TargetKind, words: str) -> None:
     document = Document(html.render(sample_report(kind)))
     assert document.words.count(words) == 2  # at the top and in the footer

@@ -12,6 +12,7 @@ from tests.reports.page_reports import fleet_report, full_report
 from tests.reports.report_browser import Browser
 from tests.reports.sample_report import hostile_report, sample_report
 from tests.reports.test_merge import NOW, a_run
+from tests.tables import each_row
 
 pytestmark = [
     pytest.mark.test_all,
@@ -44,18 +45,7 @@ def a_fleet() -> Fleet:
     return merge(runs, unreadable=["x/report.json: cannot read the report"], now=NOW)
 
 
-@pytest.mark.parametrize(
-    ("page", "scheme", "width"),
-    [
-        ("full", "light", 1280),
-        ("full", "dark", 390),
-        ("hostile", "light", 390),
-        ("fleet", "dark", 1280),
-        ("chaos alone", "light", 390),
-        ("clusters", "light", 1280),
-        ("clusters", "dark", 390),
-    ],
-)
+@each_row
 def test_nothing_serious_stands_in_the_way(browser: Browser, axe: str, page: str, scheme: str, width: int) -> None:
     browser.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)

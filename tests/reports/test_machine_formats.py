@@ -17,6 +17,7 @@ from reports.run_case import NAME, run_case
 from reports.schema import SCHEMA_FILE
 from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import hostile_report, report, result, sample_report, subject
+from tests.tables import each_row
 
 REPORTS = pytest.mark.parametrize("made", [sample_report(), hostile_report(), report([])], ids=["sample", "hostile", "empty"])
 
@@ -47,18 +48,7 @@ def test_junit_is_wellformed_and_adds_up(made: Report) -> None:
             assert int(suite.get(attribute, "-1")) == len(list(suite.iter(tag)))
 
 
-@pytest.mark.parametrize(
-    ("identifier", "tag"),
-    [
-        ("FENCE-01", "failure"),
-        ("PSA-04", "error"),
-        ("INV-02", "error"),
-        ("DRA-01", "skipped"),
-        ("REQ-02", "system-out"),
-        ("FENCE-10", "system-out"),
-        ("INV-01", ""),
-    ],
-)
+@each_row
 def test_junit_maps_verdicts(identifier: str, tag: str) -> None:
     case = cases(sample_report())[identifier]
     assert [child.tag for child in case] == ["properties", *([tag] if tag else [])]
@@ -164,17 +154,7 @@ def red(made: Report, held: ChaosReport | None, folder: Path) -> dict[str, list[
     }
 
 
-@pytest.mark.parametrize(
-    ("verdict", "code"),
-    [
-        (Verdict.FAILED, 1),
-        (Verdict.INCONCLUSIVE, 2),
-        (Verdict.ERROR, 3),
-        (Verdict.INCONCLUSIVE, 10),
-        (Verdict.NOT_APPLICABLE, 10),
-        (Verdict.PASSED, 11),
-    ],
-)
+@each_row
 @pytest.mark.parametrize("held", [None, chaos(experiment())], ids=["requirements", "experiments too"])
 def test_a_run_that_nothing_explains_has_a_red_case_of_its_own(
     verdict: Verdict, code: int, held: ChaosReport | None, tmp_path: Path

@@ -19,6 +19,7 @@ from reports.merge.views import MAX_MARKDOWN_SCOPES, sentence, to_html, to_json,
 from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import HOSTILE, report, result, sample_report, subject
 from tests.reports.test_html import Document
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -91,16 +92,7 @@ def test_a_run_of_no_known_time_replaces_none_and_is_not_replaced_if_it_is_not_g
     assert ([one.run_id for one in bad.clusters], code(bad)) == (["run-odd", "run-a"], 1)
 
 
-@pytest.mark.parametrize(
-    ("started", "stale"),
-    [
-        ("2026-11-22T11:00:00Z", False),
-        ("2026-11-22T12:30:00Z", False),
-        ("2027-01-01T00:00:00Z", True),
-        ("2026-11-20T11:00:00Z", True),
-        ("yesterday", True),
-    ],
-)
+@each_row
 def test_an_old_run_is_stale_and_no_pass(started: str, stale: bool) -> None:
     fleet = fleet_of(a_run("a", Verdict.PASSED, started=started), max_age=timedelta(hours=26))
     assert fleet.clusters[0].stale is stale
@@ -267,16 +259,7 @@ def test_one_broken_report_costs_nobody_the_others(tmp_path: Path, capsys: pytes
     assert main([*arguments, "--gate"]) == 10
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["/nowhere/report.json"], "no report could be read: /nowhere/report.json: cannot read the report"),
-        (["/nowhere", "--max-age", "-1"], "not a number of hours"),
-        (["/nowhere", "--max-age", "nan"], "not a number of hours"),
-        ([], "required: REPORT"),
-        (["/nowhere", ""], "an empty value was given"),
-    ],
-)
+@each_row
 def test_a_mistake_is_told_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         ended = main(["merge", *arguments])

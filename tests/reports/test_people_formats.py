@@ -2,12 +2,11 @@
 
 import re
 
-import pytest
-
 from fixtures.verdict.record import Verdict
 from reports.formats import markdown
 from reports.terminal import summary
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
+from tests.tables import each_row
 
 SENTENCES = ("NOT JUDGED: ", "WORSE THAN THE BASELINE: ", "WAIVERS TO RENEW OR REMOVE: ", "Note: ")
 
@@ -105,15 +104,7 @@ def test_markdown_escapes_what_github_would_interpret() -> None:
     assert {line.count("|") for line in table} == {10}
 
 
-@pytest.mark.parametrize(
-    ("remediation", "shown"),
-    [
-        ("Run `kubectl taint node NODE a=b`, or say so.", "Run `kubectl taint node NODE a=b`, or say so."),
-        ("run `a|b <c> @d` now", "run `a|b <c> @d` now"),
-        ("one ` alone and <b>", "one &#96; alone and &#60;b&#62;"),
-        ("`` `<b>` ``", "`<b>`"),
-    ],
-)
+@each_row
 def test_commands_of_a_remediation_are_code_in_markdown(remediation: str, shown: str) -> None:
     made = markdown.render(report([result("A-1", Verdict.FAILED, [subject("n", Verdict.FAILED)], remediation=remediation)]))
     line = next(line for line in made.splitlines() if line.startswith("**What to do:**"))

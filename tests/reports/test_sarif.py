@@ -13,6 +13,7 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Access, Report, Result, TargetKind, Verdict
 from reports.formats import sarif
 from tests.reports.sample_report import HOSTILE, hostile_report, large_report, report, result, sample_report, subject
+from tests.tables import each_row
 
 SCHEMA = json.loads(Path(__file__).with_name("schemas").joinpath("sarif-2.1.0.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft4Validator(SCHEMA, format_checker=jsonschema.Draft4Validator.FORMAT_CHECKER)
@@ -141,16 +142,7 @@ def errors(made: Report, held: ChaosReport | None = None) -> tuple[list[str], li
     return red, [notice["message"]["text"] for notice in notices if notice["level"] == "error"]
 
 
-@pytest.mark.parametrize(
-    ("verdict", "code"),
-    [
-        (Verdict.FAILED, 1),
-        (Verdict.INCONCLUSIVE, 2),
-        (Verdict.ERROR, 3),
-        (Verdict.INCONCLUSIVE, 10),
-        (Verdict.PASSED, 11),
-    ],
-)
+@each_row
 @pytest.mark.parametrize(
     "more",
     [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reports import safe_text
 from reports.credentials import redact
 from tests.reports.sample_report import HOSTILE
+from tests.tables import each_row
 
 
 def test_controls_are_spelled_out() -> None:
@@ -32,38 +33,14 @@ def test_credentials_are_redacted() -> None:
     assert redact("contact me@example.com, see https://example.com/@x") == "contact me@example.com, see https://example.com/@x"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("huggingface-cli login --token hf_abcdefghijklmnopqrstuvwx", "huggingface-cli login --token [redacted token]"),
-        ("a hf_abcdefghijklmnopqrstuvwx b", "a [redacted token] b"),
-        ("mysql --password=hunter2 && x", "mysql --password=[redacted] && x"),
-        ("env WANDB_API_KEY=0123456789abcdef python", "env WANDB_API_KEY=[redacted] python"),
-        ("mount -o user=x,PASS=hunter2,rw", "mount -o user=x,PASS=[redacted],rw"),
-        ("run --Auth-Token  abc123", "run --Auth-Token  [redacted]"),
-        ("Pas\u017fword=hunter2", "Pas\u017fword=[redacted]"),
-        ("GET https://s3.example/x?X-Amz-Signature=abc&n=1", "GET https://s3.example/x?X-Amz-Signature=[redacted]&n=1"),
-        ('{"args": "--api-key sk-1", "n": 1}', '{"args": "--api-key [redacted]", "n": 1}'),
-        (r'{"m": "exec: \"a --secret x\": not found"}', r'{"m": "exec: \"a --secret [redacted]\": not found"}'),
-    ],
-)
+@each_row
 def test_what_a_runtime_repeats_of_a_command_line_is_redacted(text: str, shown: str) -> None:
     assert redact(text) == redact(shown) == shown
     if text.startswith("{"):
         assert json.loads(shown)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "automountServiceAccountToken=false",
-        "the same continue token again: 12",
-        "probes.pullSecrets names secret registry, expected one that is there",
-        "Secret gpu/registry: not found",
-        "passed=3, bypass=2",
-        "--kubeconfig FILE, --tokens",
-    ],
-)
+@each_row
 def test_words_about_credentials_are_kept(text: str) -> None:
     assert redact(text) == text
 

@@ -9,6 +9,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.findings import by_name
+from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
 
@@ -23,23 +24,8 @@ def ray(resources: Json, **more: Any) -> Json:
 # -- REQ-02
 
 
-@pytest.mark.parametrize(
-    ("request_", "limit", "word"),
-    [
-        (None, "1", ""),
-        ("1", "1", ""),
-        ("2000m", 2, ""),
-        (0, 0, ""),
-        ("1", "2", "is not the limit"),
-        ("1", None, "without a limit"),
-        ("0.5", "0.5", "no whole number"),
-        (None, "1500m", "no whole number"),
-        ("-1", "-1", "negative"),
-        ("one", "1", "no quantity"),
-        ("1", "1e999999999", "no quantity"),
-    ],
-)
-def test_what_the_api_would_refuse(request_: str | None, limit: str | None, word: str) -> None:
+@each_row
+def test_what_the_api_would_refuse(request_: str | int | None, limit: str | int | None, word: str) -> None:
     text = problem(GPU, request_, limit)
     assert (word in text) if word else text == ""
 
@@ -81,15 +67,7 @@ def test_names_that_dra_serves_are_not_judged_by_allocatable() -> None:
 # -- REQ-04
 
 
-@pytest.mark.parametrize(
-    ("devices", "word"),
-    [
-        ({"nvidia.com/gpus": "1"}, "did it mean nvidia.com/gpu?"),
-        ({"example.org/fpga": "1"}, "which no node offers"),
-        ({GPU: "9"}, "the largest node has 8"),
-        ({GPU: "8", "rdma/ib": "1"}, "no single node has"),
-    ],
-)
+@each_row
 def test_what_no_node_could_ever_offer_is_named(devices: Json, word: str) -> None:
     nodes = [a_node("gpu-0"), a_node("gpu-1", gpus=4, capacity={"rdma/ib": "8"})]
     (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[a_pod(devices=devices)]))

@@ -14,6 +14,7 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
+from tests.tables import each_row
 
 EITHER = "true || device.attributes['gpu.nvidia.com'].type == 'gpu' && device.driver == 'x'"
 """Chooses every device: && binds before ||."""
@@ -185,15 +186,7 @@ def test_a_refused_control_decides_nothing() -> None:
 # -- REQ-05
 
 
-@pytest.mark.parametrize(
-    ("driver", "approved", "found"),
-    [
-        ("gpu.nvidia.com", [], {"c": Outcome.OK}),
-        ("npu.example.com", [], {"c": Outcome.BAD}),
-        ("npu.example.com", ["c"], {"c": Outcome.OK}),
-        ("gpu.nvidia.com", ["nvidia.com/gpu"], {"c": Outcome.BAD}),
-    ],
-)
+@each_row
 def test_classes_in_use_are_approved(driver: str, approved: list[str], found: dict[str, Outcome]) -> None:
     pod = a_pod("p", node="gpu-0", resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
     items: Json = {"resourceclaimtemplates": [a_template("t", "c")], "deviceclasses": [a_class("c", driver)]}

@@ -12,6 +12,7 @@ from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_snapshot, a_workload
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, created
 from tests.req.test_waiting import scope
+from tests.tables import each_row
 
 GROVE, KUEUE, VOLCANO = "grove.io/podgang-pending-creation", "kueue.x-k8s.io/admission", "scheduling.volcano.sh/queue-allocation-gate"
 
@@ -88,15 +89,7 @@ def test_a_second_gate_waits_with_the_first() -> None:
     assert outcome(both, **of_kueue(workload("Admitted"))) is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    ("labels", "base_ready", "expected"),
-    [
-        ({}, "False", Outcome.BAD),
-        ({"grove.io/base-podgang": "base"}, "False", Outcome.NOT_JUDGED),
-        ({"grove.io/base-podgang": "base"}, "True", Outcome.BAD),
-        ({"grove.io/base-podgang": "gone"}, "False", Outcome.BAD),
-    ],
-)
+@each_row
 def test_grove_keeps_scaled_pods_until_their_base_is_ready(labels: dict[str, str], base_ready: str, expected: Outcome) -> None:
     status = {"conditions": [{"type": "Ready", "status": base_ready}]}
     base = a_pod("base-0", node="gpu-0", devices=1, labels={"grove.io/podgang": "base"}, status=status)

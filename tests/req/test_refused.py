@@ -18,6 +18,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages
 from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, created, written
+from tests.tables import each_row
 
 
 def scope(*pods: Pod, **more: Any) -> Scope:
@@ -61,21 +62,7 @@ def a_start_error(message: str, name: str = "train-0", namespace: str = "team-a"
     return a_refused_pod(name, namespace=namespace, reason="", message="", status={"containerStatuses": statuses}, **more)
 
 
-UNKNOWN_DEVICE = "failed to create shim task: error running hook #0: nvidia-container-cli: device error: GPU-1: unknown device"
-
-
-@pytest.mark.parametrize(
-    ("reason", "message"),
-    [
-        ("OutOfnvidia.com/gpu", "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 8, capacity: 8"),
-        ("UnexpectedAdmissionError", "Pod Allocate failed due to no healthy devices present, which is unexpected"),
-        ("TopologyAffinityError", "Resources cannot be allocated with Topology locality"),
-        ("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"),
-        ("SomethingThatComesWithTheNextRelease", "Pod was rejected: no rhyme"),
-        ("SomethingElse", "no container was made"),
-        ("Evicted", "Pod was rejected: The node had condition: [DiskPressure]. "),
-    ],
-)
+@each_row
 def test_every_reason_of_a_refusal_is_seen_by_word_or_by_shape(reason: str, message: str) -> None:
     assert by_name(judged(a_refused_pod(reason=reason, message=message))) == {f"gpu-0 {reason}": Outcome.BAD}
 
@@ -173,34 +160,7 @@ OF_THE_POD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("message", "whose"),
-    [
-        ('exec: "train": executable file not found in $PATH: unknown', Fault.POD),
-        ('unable to start container process: exec: "/opt/nvidia/entry.sh": permission denied', Fault.POD),
-        ('exec: "nvidia-smi-report": executable file not found in $PATH', Fault.POD),
-        ('exec: "rocm-smi": executable file not found in $PATH', Fault.POD),
-        ("crun: executable file `nvidia-train` not found in $PATH: No such file or directory", Fault.POD),
-        ('exec: "nvidia-smi": executable file not found in $PATH', Fault.NODE),
-        (CHDIR, Fault.POD),
-        ('chdir to cwd ("/a running hook #0: nvidia-container-cli: nvml error") set in config.json failed', Fault.POD),
-        ("unable to find user nvidia: no matching entries in passwd file", Fault.POD),
-        (OWN_VOLUME, Fault.POD),
-        ('error mounting "/mnt/x" to rootfs at "/opt/nvidia": mkdirat /run/rootfs/opt/nvidia: read-only file system', Fault.POD),
-        ('error mounting "/usr/lib64/libnvidia-ml.so.550.54" to rootfs at "/usr/lib64/libnvidia-ml.so.550.54": no such file', Fault.NODE),
-        ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9, please update your driver", Fault.POD),
-        ("error running prestart hook #0: nvidia-container-cli: device error: GPU-mine: unknown device", Fault.POD),
-        (UNKNOWN_DEVICE, Fault.NODE),
-        ("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=GPU-1", Fault.NODE),
-        ("error running createRuntime hook #0: exit status 1", Fault.NODE),
-        ("nvidia-container-cli: initialization error: nvml error: driver not loaded", Fault.NODE),
-        ('error gathering device information while adding custom device "/dev/nvidia3": no such file or directory', Fault.NODE),
-        ("failed to apply OCI options: lstat /dev/kfd: no such file or directory", Fault.NODE),
-        ('failed to create "/workspace/nvidia": input/output error', Fault.UNCLEAR),
-        ("failed to write cgroup: no space left on device", Fault.UNCLEAR),
-        ("", Fault.UNCLEAR),
-    ],
-)
+@each_row
 def test_who_is_at_fault_for_a_container_that_was_not_created(message: str, whose: Fault) -> None:
     assert fault(message, a_pod(containers=[a_container(devices=1, **OF_THE_POD)])) is whose
 

@@ -16,6 +16,7 @@ from fixtures.snapshot.custom_kinds import TOO_MANY
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_policy, a_snapshot, a_spec, a_toleration
+from tests.tables import each_row
 
 MORE = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}
 ONE = {"limits": {"nvidia.com/gpu": "1"}}
@@ -66,58 +67,17 @@ def test_request_and_limit_that_differ_are_found_in_any_kind(spec: Json, path: s
     assert finding.subject.name == f"x {path}".strip()
 
 
-@pytest.mark.parametrize(
-    ("spec", "outcome"),
-    [
-        ({**NIM, "resources": ONE}, Outcome.OK),
-        ({**NIM, "tolerations": [], "resources": {"requests": {"nvidia.com/gpu": "1"}}}, Outcome.UNDECIDED),
-        ({"quota": MORE}, Outcome.UNDECIDED),
-        (
-            {"template": {"spec": {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}},
-            Outcome.BAD,
-        ),
-    ],
-    ids=["equal", "a part without limits", "amounts that nothing calls a pod's", "a whole pod without limits"],
-)
+@each_row
 def test_what_a_controller_may_complete_is_no_fault(spec: Json, outcome: Outcome) -> None:
     assert only(check_whole_devices(having(spec))).outcome is outcome
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"resources": {"requests": {"storage": "1Ti"}}, "storageClassName": "fast"},
-        {"containers": ["main", "sidecar"]},
-        {"containers": {"cpu": 4}},
-        {"tolerations": ["a"], "limits": {"nvidia.com/gpu": 3}},
-        {"hard": {"requests.nvidia.com/gpu": "8"}},
-        {"image": "repository/name", "interval": "1h"},
-        {"volumes": ["x"], "runtimeClassName": "", "hostIPC": "yes"},
-        {},
-        "text",
-        None,
-    ],
-)
+@each_row
 def test_what_is_no_pod_is_no_template(spec: Any) -> None:
     assert list(templates(having(spec))) == []
 
 
-EVERYTHING = {"tolerations": [{"operator": "Exists"}], "resources": MORE, "hostIPC": True}
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"chart": "cilium", "values": EVERYTHING},
-        {"source": {"helm": {"valuesObject": {"agent": EVERYTHING}}}, "destination": {"namespace": "kube-system"}},
-        {
-            "manifests": [
-                {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cilium"}, "spec": {"template": {"spec": EVERYTHING}}}
-            ]
-        },
-    ],
-    ids=["HelmRelease", "Application", "ManifestWork"],
-)
+@each_row
 def test_what_others_create_from_a_resource_is_judged_where_it_is(spec: Json) -> None:
     assert list(templates(having(spec))) == []
 

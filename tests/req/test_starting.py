@@ -11,10 +11,10 @@ from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created, scheduled
+from tests.tables import each_row
 
 SANDBOX = "Failed to create pod sandbox: rpc error: code = Unknown desc = "
 NO_RUNTIME = f'{SANDBOX}failed to get sandbox runtime: no runtime for "nvidia" is configured'
-CRIO = f"{SANDBOX}failed to find runtime handler nvidia from runtime list"
 
 
 def waiting(reason: str = "ContainerCreating", message: str = "", name: str = "main") -> Json:
@@ -38,16 +38,7 @@ def outcome(*pods: Pod, **more: Any) -> Outcome:
     return by_name(judged(*pods, **more))["train-0"]
 
 
-@pytest.mark.parametrize(
-    ("reason", "message", "cause"),
-    [
-        ("FailedCreatePodSandBox", CRIO, "the node has no runtime nvidia"),
-        ("FailedPrepareDynamicResources", "DRA driver gpu.nvidia.com is not registered", "the driver gpu.nvidia.com is not registered"),
-        ("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: claim not found", "its claim is not prepared"),
-        ("FailedMount", "MountVolume.SetUp failed for volume data", "a volume of it cannot be mounted"),
-        ("SomethingNew", "words that nobody has read before", "SomethingNew: words that nobody has read before"),
-    ],
-)
+@each_row
 def test_the_cause_is_named_from_events(reason: str, message: str, cause: str) -> None:
     assert cause in messages(judged(a_starting_pod(), events=[an_event(reason, message)]))
 

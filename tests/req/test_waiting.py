@@ -20,6 +20,7 @@ from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_sc
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 from tests.findings import by_name, messages
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
+from tests.tables import each_row
 
 TOLERATES = "nvidia.com/gpu:NoSchedule"
 FULL = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
@@ -62,17 +63,7 @@ def test_a_pod_that_waits_beside_free_devices_is_named_with_node_devices_and_rea
     assert "denied the request" in messages(findings)
 
 
-@pytest.mark.parametrize(
-    ("held", "annotations", "scheduler", "expected"),
-    [
-        (6, {"gpu-fraction": "0.1"}, "kai-scheduler", {"train-0": Outcome.BAD}),
-        (6, {"gpu-memory": "2000"}, "runai-scheduler", {"train-0": Outcome.BAD}),
-        (8, {"gpu-fraction": "0.1"}, "kai-scheduler", {"train-0": Outcome.OK}),
-        (6, {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "4"}, "kai-scheduler", {"train-0": Outcome.OK}),
-        (6, {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "many"}, "kai-scheduler", {"train-0": Outcome.BAD}),
-        (6, {"gpu-fraction": "0.1"}, "default-scheduler", {}),
-    ],
-)
+@each_row
 def test_a_pod_that_wants_a_part_of_a_device_waits_for_a_whole_one(
     held: int, annotations: dict[str, str], scheduler: str, expected: dict[str, Outcome]
 ) -> None:
@@ -81,21 +72,7 @@ def test_a_pod_that_wants_a_part_of_a_device_waits_for_a_whole_one(
     assert by_name(findings) == expected
 
 
-@pytest.mark.parametrize(
-    ("pod", "node"),
-    [
-        ({"devices": 3}, {}),
-        ({"tolerations": []}, {}),
-        ({}, {"taints": ["nvidia.com/gpu=present:NoSchedule", "spot=gone:NoExecute"]}),
-        ({"nodeSelector": {"pool": "other"}}, {}),
-        ({}, {"cordoned": True}),
-        ({}, {"ready": False}),
-        ({}, {"allocatable": {"cpu": "0"}}),
-        ({}, {"allocatable": {"pods": "1"}}),
-        ({"devices": {"nvidia.com/gpu": "1", "rdma/hca": "1"}}, {}),
-    ],
-    ids=["too few", "fence", "another taint", "selector", "cordoned", "not ready", "no processor", "no place for a pod", "no RDMA"],
-)
+@each_row
 def test_a_pod_that_fits_nowhere_waits_rightly(pod: dict[str, Any], node: dict[str, Any]) -> None:
     asks = a_waiting_pod(**pod)
     asks.spec.containers[0].resources.requests = {**(asks.spec.containers[0].resources.requests or {}), "cpu": "1"}
@@ -127,33 +104,12 @@ def test_higher_priority_is_served_first_and_nominated_pods_have_their_room() ->
 
 
 # what the scheduler says: opendatahub-io/odh-manifests#259 (volume), loft-sh/devpod-provider-kubernetes#63 (another pod's place)
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 Insufficient nvidia.com/gpu.", Outcome.NOT_JUDGED),
-        ("0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had volume node affinity conflict.", Outcome.NOT_JUDGED),
-        ("0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints.", Outcome.NOT_JUDGED),
-        ("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.", Outcome.NOT_JUDGED),
-        ("queue resource quota insufficient", Outcome.NOT_JUDGED),
-        ("pod is over its queue limit", Outcome.NOT_JUDGED),
-        ("0/2 nodes are available: 2 node(s) were rejected by a plugin of our own.", Outcome.UNDECIDED),
-        ("0/2 nodes are available: 2 node(s) had untolerated taint(s).", Outcome.BAD),
-    ],
-)
+@each_row
 def test_what_the_scheduler_says_beyond_the_arithmetic_is_believed(said: str, expected: Outcome) -> None:
     assert outcome(a_waiting_pod(said=said)) is expected
 
 
-@pytest.mark.parametrize(
-    "wish",
-    [
-        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
-        {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
-        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}},
-        {"containers": [{"name": "m", "ports": [{"hostPort": 80}], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
-    ],
-    ids=["volume", "spread", "anti-affinity", "host port"],
-)
+@each_row
 def test_a_wish_that_only_a_scheduler_can_weigh_is_not_judged_without_its_word(wish: dict[str, Any]) -> None:
     pod = a_waiting_pod()
     pod.spec = msgspec.convert({**a_spec(devices=1, tolerations=[TOLERATES]), **wish}, type(pod.spec), strict=False)
@@ -210,16 +166,7 @@ def test_devices_that_are_held_tainted_or_not_selected_are_not_free_for_a_claim(
     assert by_name(by_dra(claiming(said=CANNOT), deviceclasses=[strange])) == {"train-0": Outcome.OK}  # nothing is certain to match
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}]}},
-        {"devices": {"requests": [{"name": "d", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.nvidia.com"}]}]}},
-        {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com", "capacity": {"requests": {}}}}]}},
-        {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com"}}], "constraints": [{}]}},
-    ],
-    ids=["all", "alternatives", "capacity", "constraints"],
-)
+@each_row
 def test_claims_that_only_a_scheduler_can_weigh_are_not_judged(spec: Json) -> None:
     template = {"metadata": {"name": "one", "namespace": "team-a"}, "spec": {"spec": spec}}
     findings = by_dra(claiming(said=CANNOT), template=template)
@@ -412,16 +359,7 @@ def test_a_job_that_waits_for_a_reason_is_left_alone() -> None:
     assert job_outcome(a_job(age=MINUTE), events=[a_refusal("Error creating: denied")]) == {"train": Outcome.UNDECIDED}
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"succeeded": 1},
-        {"failed": 3},
-        {"active": 1},
-        {"conditions": [{"type": "Complete", "status": "True"}]},
-        {"state": {"phase": "Completed"}},
-    ],
-)
+@each_row
 def test_a_job_that_has_had_pods_or_is_over_does_not_wait_for_its_first(status: Json) -> None:
     assert job_outcome(a_job(status=status)) == {}
 
@@ -469,18 +407,7 @@ def test_every_kind_that_owns_a_gang_waits_for_its_pods(key: str, kind: str, spe
         assert without_pods(key, job, a_pod("tune-0", labels={label: "tune"})) == {}
 
 
-@pytest.mark.parametrize(
-    ("key", "kind", "spec", "status"),
-    [
-        ("kubeflow.org/tfjobs", "TFJob", {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}, {}),
-        ("kubeflow.org/tfjobs", "TFJob", {}, {"conditions": [{"type": "Succeeded", "status": "True"}]}),
-        ("kubeflow.org/tfjobs", "TFJob", {}, {"replicaStatuses": {"Worker": {"failed": 1}}}),
-        ("grove.io/podcliques", "PodClique", {"replicas": 0}, {}),
-        ("ray.io/rayjobs", "RayJob", {}, {"jobDeploymentStatus": "Complete", "rayClusterName": "gone"}),
-        ("ray.io/rayjobs", "RayJob", {"schedule": "0 3 * * *"}, {}),
-    ],
-    ids=["run elsewhere", "succeeded", "its pods failed", "scaled to none", "a RayJob that is over", "a RayJob with a schedule"],
-)
+@each_row
 def test_a_job_of_such_a_kind_that_is_due_no_pods_is_not_judged(key: str, kind: str, spec: Json, status: Json) -> None:
     made = next(made for other, _, made, _ in KINDS_WITH_PODS if other == key)
     assert without_pods(key, a_job_of(kind, {**made, **spec}, status)) == {}

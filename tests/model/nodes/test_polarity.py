@@ -6,9 +6,8 @@ from fixtures.kubernetes.models import Condition
 from fixtures.model.nodes.polarity import Health, read_condition, wrong_status
 from tests.builders import a_node
 from tests.model.nodes.said import a_condition, told
+from tests.tables import each_row
 
-XID_79 = "ErrorCode:79 PCI:0002:00:00 kernel: NVRM: Xid (PCI:0002:00:00): 79, GPU has fallen off the bus. Recommended Action=RESTART_BM;"
-XID_45 = "ErrorCode:45 PCI:0002:00:00 GPU_UUID:GPU-2 Recommended Action=CONTACT_SUPPORT;"
 IMEX = "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3 (not READY) Recommended Action=CONTACT_SUPPORT;"
 NVLINK = "ErrorCode:DCGM_FR_NVLINK_DOWN GPU:0 NvLink link 0 is currently down Recommended Action=COMPONENT_RESET;"
 
@@ -17,38 +16,7 @@ def health(condition: Condition, **node: str) -> Health:
     return read_condition(condition, a_node(labels=node.pop("labels", None), **node)).health  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "wanted"),
-    [
-        ("AcceleratedHardwareReady", "False", Health.FAULT),
-        ("AcceleratedHardwareReady", "True", Health.FINE),
-        ("GPUMissing", "True", Health.FAULT),
-        ("GPUMissing", "False", Health.FINE),
-        ("GPUMissing", "Unknown", Health.UNSURE),
-        ("XIDErrors", "True", Health.FAULT),
-        ("IBLinkFlapping", "True", Health.FAULT),
-        ("UnhealthyNvidiaDevicePlugin", "True", Health.FAULT),
-        ("XidCriticalError", "True", Health.FAULT),
-        ("GpuCount", "True", Health.FAULT),
-        ("RdmaLinkFlapping", "True", Health.FAULT),
-        ("oci.oraclecloud.com/MaintenanceFault", "True", Health.FAULT),
-        ("AMDGPUUnhealthy", "True", Health.FAULT),
-        ("GcmXidErrorsProblem", "True", Health.FAULT),
-        ("GpuThermalWatch", "True", Health.FAULT),
-        ("SysLogsGPUFallenOff", "True", Health.FAULT),
-        ("KernelDeadlock", "True", Health.FAULT),
-        ("ReadonlyFilesystem", "False", Health.FINE),
-        ("KernelReady", "False", Health.FAULT),
-        ("StorageReady", "True", Health.FINE),
-        ("DiskPressure", "True", Health.FAULT),
-        ("DiskPressure", "Unknown", Health.OTHER),
-        ("VMEventScheduled", "True", Health.NOTICE),
-        ("CSPMaintenance", "False", Health.FINE),
-        ("Ready", "False", Health.OTHER),
-        ("EtcdIsVoter", "True", Health.OTHER),
-        ("SysctlChanged", "True", Health.OTHER),
-    ],
-)
+@each_row
 def test_known_conditions_have_the_polarity_of_who_writes_them(kind: str, status: str, wanted: Health) -> None:
     assert health(a_condition(kind, status)) is wanted
 
@@ -84,21 +52,7 @@ def test_a_condition_of_nobody_known_is_read_by_its_shape_or_left_open(condition
     assert health(condition) is wanted
 
 
-@pytest.mark.parametrize(
-    ("kind", "message", "wanted"),
-    [
-        ("SysLogsXIDError", XID_79, Health.FAULT),
-        ("SysLogsXIDError", XID_45, Health.UNSURE),
-        ("SysLogsXIDError", XID_45 + XID_79, Health.FAULT),
-        ("GpuThermalWatch", "ErrorCode:DCGM_FR_CLOCK_THROTTLE_POWER GPU:1 Recommended Action=NONE;", Health.FINE),
-        ("GpuThermalWatch", "[DCGM_FR_CLOCK] throttled - RecommendedAction: NONE", Health.FINE),
-        ("GpuThermalWatch", "ErrorCode:A Recommended Action=NONE;ErrorCode:B Recommended Action=CONTACT_SUPPORT;", Health.FAULT),
-        ("GpuNvlinkWatch", IMEX, Health.FINE),
-        ("GpuNvlinkWatch", IMEX + NVLINK, Health.FAULT),
-        ("GpuNvlinkWatch", NVLINK, Health.FAULT),
-        ("GpuMemWatch", "", Health.FAULT),
-    ],
-)
+@each_row
 def test_the_findings_of_a_message_decide(kind: str, message: str, wanted: Health) -> None:
     assert health(a_condition(kind, reason=f"{kind}IsNotHealthy", message=message)) is wanted
 
@@ -113,15 +67,7 @@ def test_nvlink_of_a_pcie_board_cannot_be_judged_without_knowing_its_bridge() ->
         assert read_condition(a_condition("GpuNvlinkWatch", message=NVLINK), a_node(product=product)).health is Health.UNSURE
 
 
-@pytest.mark.parametrize(
-    ("boot", "reason", "wanted"),
-    [
-        ("6e43a052-e544-467b-a972-63d7cd2ce80a", '{"79":true}', Health.FAULT),
-        ("aaaaaaaa-e544-467b-a972-63d7cd2ce80a", '{"79":true}', Health.UNSURE),
-        ("6e43a052-e544-467b-a972-63d7cd2ce80a", '{"31":true}', Health.UNSURE),
-        ("6e43a052-e544-467b-a972-63d7cd2ce80a", '{"31":true,"79":true}', Health.FAULT),
-    ],
-)
+@each_row
 def test_gke_tells_the_boot_and_the_xids(boot: str, reason: str, wanted: Health) -> None:
     condition = a_condition("XidCriticalError", reason=reason, message="6e43a052-e544-467b-a972-63d7cd2ce80a")
     assert read_condition(condition, told(condition, boot=boot)).health is wanted
@@ -144,29 +90,12 @@ LIFECYCLE = ("DrainInProgress", "Drained", "MaintenancePlanned", "MaintenanceInP
 
 
 @pytest.mark.parametrize("kind", LIFECYCLE)
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        ("True", "Hardware maintenance is scheduled for this Node"),
-        ("True", "GPU driver 580.126 is rolled out on Sunday"),
-        ("False", "GPU driver 580.126 is rolled out on Sunday"),
-        ("False", "GPU 3 was replaced after an Xid error"),
-        ("Unknown", "the controller of GPU nodes does not answer"),
-    ],
-)
+@each_row
 def test_a_condition_of_the_nodes_life_says_nothing_of_its_health(kind: str, status: str, message: str) -> None:
     assert health(a_condition(kind, status, reason="MaintenanceWindow", message=message)) is Health.OTHER
 
 
-@pytest.mark.parametrize(
-    ("reason", "message"),
-    [
-        ("GPUReplacement", "GPU 3 fails its row remap and is replaced on Monday"),
-        ("GpuFault", ""),
-        ("Maintenance", "GPU 3: uncorrectable ECC, Xid 95"),
-        ("Maintenance", "GPU 3 has fallen off the bus"),
-    ],
-)
+@each_row
 def test_one_that_tells_a_fault_of_a_device_as_its_cause_is_unsure(reason: str, message: str) -> None:
     reading = read_condition(a_condition("MaintenancePlanned", "True", reason=reason, message=message), a_node())
     assert (reading.health, reading.devices) == (Health.UNSURE, True)

@@ -1,0 +1,42 @@
+"""Long tables of plain data, for tests: they stand in YAML beside the file of the tests, ``test_refused.yaml`` for ``test_refused.py``."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+import pytest
+import yaml
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def each_row(test: Test) -> Test:
+    """Runs a test once for each row that the file has under its name: ``{"argument, other": rows}``.
+
+    A row is a list of the arguments' values, or the value of a single argument. Rows with ids are a mapping. Values become what the
+    test's annotations say, so that enums, tuples and floats are written as text, lists and numbers.
+    """
+    hints = get_type_hints(test)
+    marked = test
+    for head, table in tables_of(Path(test.__code__.co_filename).with_suffix(".yaml"))[test.__name__].items():
+        names = head.split(", ")
+        ids = list(table) if isinstance(table, dict) else None
+        found = [
+            tuple(_converted(one, hints[name]) for name, one in zip(names, row if len(names) > 1 else [row], strict=True))
+            for row in (table.values() if isinstance(table, dict) else table)
+        ]
+        marked = pytest.mark.parametrize(names, found, ids=ids)(marked)
+    return marked
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    return value if hint is object else msgspec.convert(value, hint)
+
+
+@cache
+def tables_of(file: Path) -> dict[str, dict[str, Any]]:
+    """The tables of a file by the names of their tests."""
+    found: dict[str, dict[str, Any]] = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return found
