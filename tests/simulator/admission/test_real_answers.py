@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fixtures.simulator.api.resources import Resource
-from tests.simulator.admission.cluster import Objects, admit, pod, refusal, request
+from tests.simulator.admission.cluster import Objects, admit, container, pod, refusal, request
 
 Json = dict[str, Any]
 
@@ -32,6 +32,10 @@ SPREAD = "spec.topologySpreadConstraints"
                 'spec.securityContext.appArmorProfile.type: Unsupported value: "X": supported values: "Localhost", "RuntimeDefault", '
                 '"Unconfined"',
             ],
+        ),
+        (
+            {"initContainers": [container(name, ports=[{"containerPort": 80, "hostPort": 80}] * 2) for name in ("a", "b")]},
+            ['spec.initContainers[0].ports[1].hostPort: Duplicate value: "TCP//80"'],
         ),
         (
             {"resources": {"limits": {"cpu": "-1"}}},

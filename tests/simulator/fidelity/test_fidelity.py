@@ -8,9 +8,9 @@ from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.comparing import View, apart, difference
 from tests.simulator.fidelity.comparison import Comparison, compare_servers
-from tests.simulator.fidelity.generating import BASELINE, BODIES, RESTRICTED, requests
+from tests.simulator.fidelity.generating import BASELINE, RESTRICTED, requests
 from tests.simulator.fidelity.known import RULES, older_reason
-from tests.simulator.fidelity.parts import PARTS
+from tests.simulator.fidelity.parts import BODIES, PARTS
 
 pytestmark = pytest.mark.test_all
 
