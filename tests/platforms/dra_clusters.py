@@ -7,11 +7,9 @@ from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 from fixtures.kubernetes.models import Json
-from tests.platforms.clusters import BUILDERS, H100, HERE, NFD, PRESENT, Builders, Cluster, cluster_of
-from tests.platforms.objects import base, daemonset, job, meta, namespace, node
+from tests.platforms.clusters import BUILDERS, HERE, Builders, Cluster, cluster_of
+from tests.platforms.objects import daemonset, meta
 
-NVIDIA = "gpu.nvidia.com"
-REGISTRY = {"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"}
 PCI = "resource.kubernetes.io/pciBusID"
 
 
@@ -78,25 +76,11 @@ def a_claim(
     }
 
 
-def exactly(name: str, device_class: str, count: int = 1, **more: Any) -> Json:
-    return {"name": name, "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count, **more}}
-
-
-def result(request: str, driver: str, pool: str, name: str, **more: Any) -> Json:
-    return {"request": request, "driver": driver, "pool": pool, "device": name, **more}
-
-
 def claiming(made: Json, *claims: str) -> Json:
     """A pod with claims by name."""
     made["spec"]["resourceClaims"] = [{"name": name, "resourceClaimName": name} for name in claims]
     made["spec"]["containers"][0]["resources"]["claims"] = [{"name": name} for name in claims]
     return made
-
-
-def plugin(name: str, space: str, nodes: Sequence[str], image: str, select: Mapping[str, str]) -> list[Json]:
-    """A driver's kubelet plugins, and its namespace unless every cluster has it."""
-    made = daemonset(name, space, nodes, image=image, select=select, mounts=REGISTRY)
-    return made if space == "kube-system" else [namespace(space, "privileged"), *made]
 
 
 def gpu(tray: int, index: int, product: str = "NVIDIA H100 80GB HBM3", memory: str = "81559Mi", kind: str = "gpu", **more: Any) -> Json:
@@ -111,19 +95,6 @@ def gpu(tray: int, index: int, product: str = "NVIDIA H100 80GB HBM3", memory: s
     return device(f"gpu-{index}", attributes, {"memory": memory}, **more)
 
 
-def mig(parent: Json, index: int, profile: str, memory: str, **more: Any) -> Json:
-    own = typed(
-        type="mig",
-        uuid=f"MIG-{parent['name']}-{index}-{parent['attributes']['uuid']['string']}",
-        parentUUID=parent["attributes"]["uuid"]["string"],
-        profile=profile,
-        productName="NVIDIA H100 80GB HBM3",
-        brand="Nvidia",
-        driverVersion="v=580.95.5",
-    )
-    return device(f"{parent['name']}-mig-{index}", own, {"memory": memory}, **more)
-
-
 def for_machines(whole: Json) -> Json:
     """A GPU in its shape for virtual machines, whose UUID the driver makes of the PCI address alone."""
     address = whole["attributes"][PCI]["string"]
@@ -135,119 +106,6 @@ def for_machines(whole: Json) -> Json:
     }
     own = typed({PCI: address}, type="vfio", iommuFDEnabled=False, **named)
     return device(whole["name"].replace("gpu-", "gpu-vfio-"), own, {"addressableMemory": "128Gi"})
-
-
-def h100s(count: int, *, labels: Mapping[str, str] | None = None) -> tuple[list[str], list[Json]]:
-    names = [f"h100-{index}" for index in range(count)]
-    own = {NFD: "true", PRESENT: "true", "nvidia.com/gpu.product": H100, **(labels or {})}
-    return names, [node(name, None, own, ["nvidia.com/gpu:NoSchedule"]) for name in names]
-
-
-def tenant(name: str, where: str, *claims: str, product: str = H100, devices: Mapping[str, int | str] | None = None) -> Json:
-    made = job(
-        name, "research", where, devices or {}, select={"nvidia.com/gpu.product": product}, tolerations=["nvidia.com/gpu:NoSchedule"]
-    )
-    return claiming(made, *claims) if claims else made
-
-
-def nvidia_driver(names: Sequence[str]) -> list[Json]:
-    return plugin(
-        "nvidia-dra-driver-gpu-kubelet-plugin",
-        "nvidia-dra-driver-gpu",
-        names,
-        "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0",
-        {PRESENT: "true"},
-    )
-
-
-def amd_partitions() -> Cluster:
-    """MI300X cut in two by AMD's driver (DPX), served in v1beta1; some devices name no NUMA node, and parents' ids have two forms."""
-    names, select = ["mi-0", "mi-1"], {"feature.node.kubernetes.io/amd-gpu": "true"}
-    nodes = [
-        node(name, None, {**select, "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, ["amd.com/gpu:NoSchedule"]) for name in names
-    ]
-    slices = []
-    for name in names:
-        devices = []
-        for index in range(4):
-            address = f"0003:00:{index + 1:02x}.0"
-            for part in range(2):
-                card = 32 + 8 * index + part
-                own = typed(
-                    {"resource.kubernetes.io/pcieRoot": "pci0003:00"},
-                    type="amdgpu-partition",
-                    cardIndex=card,
-                    renderIndex=card + 128,
-                    driverVersion="v=6.16.6",
-                    driverSrcVersion="A27BF33B4586326D747C9FB",
-                    family="AI",
-                    parentDeviceID="0003:00:04:0" if index else "7066866330502360227",
-                    parentPciAddr=address,
-                    partitionProfile="dpx_nps1",
-                    productName="AMD_Instinct_MI300X_OAM",
-                )
-                own |= typed(numaNode=1) if index % 2 else {}
-                devices.append(device(f"gpu-{card}-{card + 128}", own, {"computeUnits": "152", "memory": "98296Mi", "simdUnits": "608"}))
-        slices.append(a_slice(name, "gpu.amd.com", devices, version="v1beta1"))
-    stack = plugin("k8s-gpu-dra-driver-kubeletplugin", "k8s-gpu-dra-driver", names, "docker.io/rocm/k8s-gpu-dra-driver:v1.0.1", select)
-    asked = {"name": "gpu", "deviceClassName": "gpu.amd.com", "allocationMode": "ExactCount", "count": 1}
-    claim = a_claim("part", "research", [asked], [result("gpu", "gpu.amd.com", "mi-0", "gpu-32-160")], "train-0", version="v1beta1")
-    train = job("train-0", "research", "mi-0", {}, select=select, tolerations=["amd.com/gpu:NoSchedule"])
-    return Cluster(
-        objects=[
-            *base(),
-            *nodes,
-            *slices,
-            a_class("gpu.amd.com", "gpu.amd.com"),
-            *stack,
-            namespace("research"),
-            claim,
-            claiming(train, "part"),
-        ],
-        presets=["dra", "amd"],
-    )
-
-
-def partitionable_mig() -> Cluster:
-    """Every MIG device that a GPU could have is published beside the GPU; shared counters let one shape hold at a time."""
-    names, nodes = h100s(2)
-    slices = []
-    for tray, name in enumerate(names):
-        devices, counters = [], []
-        for index in range(2):
-            used = {"counterSet": f"gpu-{index}-counters"}
-            whole = gpu(tray, index, consumesCounters=[{**used, "counters": {"memory-slices": {"value": "8"}}}])
-            devices.append(whole)
-            devices += [
-                mig(whole, part, "1g.10gb", "10Gi", consumesCounters=[{**used, "counters": {"memory-slices": {"value": "1"}}}])
-                for part in range(7)
-            ]
-            devices.append(mig(whole, 7, "3g.40gb", "40Gi", consumesCounters=[{**used, "counters": {"memory-slices": {"value": "4"}}}]))
-            counters.append({"name": f"gpu-{index}-counters", "counters": {"memory-slices": {"value": "8"}}})
-        slices += [a_slice(name, NVIDIA, [], of=2, tail="-0", sharedCounters=counters), a_slice(name, NVIDIA, devices, of=2, tail="-1")]
-    small = exactly(
-        "mig", "mig.nvidia.com", selectors=[{"cel": {"expression": "device.attributes['gpu.nvidia.com'].profile == '1g.10gb'"}}]
-    )
-    claims = [
-        a_claim(f"mig-{index}", "research", [small], [result("mig", NVIDIA, "h100-0", f"gpu-0-mig-{index}")], f"serve-{index}")
-        for index in range(2)
-    ]
-    claims.append(a_claim("whole", "research", [exactly("gpu", NVIDIA)], [result("gpu", NVIDIA, "h100-0", "gpu-1")], "train-0"))
-    jobs = [tenant(f"serve-{index}", "h100-0", f"mig-{index}") for index in range(2)] + [tenant("train-0", "h100-0", "whole")]
-    return Cluster(
-        objects=[
-            *base(),
-            *nodes,
-            *slices,
-            a_class(NVIDIA, NVIDIA, "gpu"),
-            a_class("mig.nvidia.com", NVIDIA, "mig"),
-            *nvidia_driver(names),
-            namespace("research"),
-            *claims,
-            *jobs,
-        ],
-        presets=["dra"],
-    )
 
 
 def _devices(entries: Sequence[Json]) -> Iterator[Json]:
@@ -291,7 +149,5 @@ OFFERED_BY_CLAIM: Builders = {
     "slice": _slice,
 }
 DRA_CLUSTERS: dict[str, Callable[[], Cluster]] = {
-    **{path.stem: partial(cluster_of, path, OFFERED_BY_CLAIM) for path in sorted((HERE / "claimed").glob("*.yaml"))},
-    "amd_partitions": amd_partitions,
-    "partitionable_mig": partitionable_mig,
+    path.stem: partial(cluster_of, path, OFFERED_BY_CLAIM) for path in sorted((HERE / "claimed").glob("*.yaml"))
 }

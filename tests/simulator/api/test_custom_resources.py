@@ -3,27 +3,7 @@ from typing import Any
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store.store import Store
 from tests.simulator.api.background import BackgroundServer
-from tests.simulator.api.web import CRDS, STRATEGIC, WIDGETS, Web, widget, widget_definition
-
-
-def test_what_a_seeded_definition_defines_is_served(web: Web) -> None:
-    listed = web.get("/apis/example.com/v1").body["resources"]
-    assert [item["name"] for item in listed] == ["widgets", "widgets/status"]
-    assert listed[0]["shortNames"] == ["wd"]
-    assert web.get(WIDGETS).body["kind"] == "WidgetList"
-    status = web.get(f"{CRDS}/widgets.example.com").body["status"]
-    assert {item["type"]: item["status"] for item in status["conditions"]} == {"NamesAccepted": "True", "Established": "True"}
-    assert (status["storedVersions"], status["acceptedNames"]["listKind"]) == (["v1"], "WidgetList")
-
-
-def test_definitions_are_read_only(web: Web) -> None:
-    assert web.get(f"{CRDS}/widgets.example.com").status == 200
-    refused = (
-        web.post(CRDS, widget_definition()),
-        web.patch(f"{CRDS}/widgets.example.com", {}),
-        web("DELETE", f"{CRDS}/widgets.example.com"),
-    )
-    assert [(answer.status, answer.body["reason"]) for answer in refused] == [(405, "MethodNotAllowed")] * 3
+from tests.simulator.api.web import WIDGETS, Web, widget, widget_definition
 
 
 def served(definition: dict[str, Any]) -> BackgroundServer:
@@ -60,21 +40,3 @@ def test_a_definition_cannot_take_the_place_of_a_built_in_kind() -> None:
     definition["spec"]["names"] = {"plural": "deviceclasses", "kind": "Impostor"}
     with served(definition) as background:
         assert Web(background.url).get("/apis/resource.k8s.io/v1/deviceclasses").body["kind"] == "DeviceClassList"
-
-
-def test_status_subresource_and_generation(web: Web) -> None:
-    created = web.post(WIDGETS, {**widget("w", size=1), "status": {"phase": "Lied"}}).body
-    assert "status" not in created
-    body = web.patch(f"{WIDGETS}/w/status", {"status": {"phase": "Ready"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}).body
-    assert (body["status"], body["spec"]["size"], body["metadata"].get("labels")) == ({"phase": "Ready"}, 1, None)
-    assert body["metadata"]["generation"] == 1
-    body = web.patch(f"{WIDGETS}/w", {"status": {"phase": "Lied"}, "spec": {"size": 2}}).body
-    assert (body["status"], body["metadata"]["generation"]) == ({"phase": "Ready"}, 2)
-
-
-def test_updates_need_a_version_and_strategic_patches_are_not_taken(web: Web) -> None:
-    web.post(WIDGETS, widget("w", size=1))
-    answer = web("PUT", f"{WIDGETS}/w", widget("w", size=2))
-    assert answer.status == 422
-    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer.body["message"]
-    assert web.patch(f"{WIDGETS}/w", {"spec": {"size": 2}}, STRATEGIC).status == 415

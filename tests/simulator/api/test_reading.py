@@ -67,25 +67,6 @@ def test_field_selectors(web: Web, seeded: BackgroundServer, selector: str, coun
     assert len(web.get(f"{PODS}?fieldSelector={selector}").names) == count
 
 
-def test_unscheduled_pods_and_schedulable_nodes_by_field(web: Web) -> None:
-    web.post(PODS, pod("free"))
-    web.post("/api/v1/nodes", {"metadata": {"name": "a"}})
-    web.post("/api/v1/nodes", {"metadata": {"name": "b"}, "spec": {"unschedulable": True}})
-    assert web.get("/api/v1/pods?fieldSelector=spec.nodeName=").names == ["free"]
-    assert web.get("/api/v1/nodes?fieldSelector=spec.unschedulable=false").names == ["a"]
-
-
-def test_events_by_involved_object(web: Web) -> None:
-    events = "/api/v1/namespaces/default/events"
-    for name, reason in (("a", "FailedScheduling"), ("b", "Scheduled")):
-        involved = {"kind": "Pod", "namespace": "default", "name": name, "uid": f"uid-{name}"}
-        web.post(
-            events, {"metadata": {"name": f"{name}.1"}, "involvedObject": involved, "reason": reason, "type": "Warning", "message": "m"}
-        )
-    assert web.get(f"{events}?fieldSelector=involvedObject.name=a,involvedObject.kind=Pod").names == ["a.1"]
-    assert web.get(f"{events}?fieldSelector=reason=Scheduled,type=Warning").names == ["b.1"]
-
-
 def test_pages_show_one_state_whatever_happens_between_them(web: Web, seeded: BackgroundServer) -> None:
     first = web.get(f"{PODS}?limit=4")
     assert first.names == ["p0", "p1", "p2", "p3"]
@@ -122,9 +103,3 @@ def test_forged_continue_tokens_are_refused(web: Web, token: str) -> None:
     answer = web.get(f"{PODS}?limit=2&continue={token.replace('%', '%25')}")
     assert answer.status == 400
     assert "continue key is not valid" in answer.body["message"]
-
-
-def test_a_version_from_the_future_times_out(web: Web) -> None:
-    answer = web.get(f"{PODS}?resourceVersion=99999999")
-    assert (answer.status, answer.body["reason"]) == (504, "Timeout")
-    assert "Too large resource version: 99999999" in answer.body["message"]
