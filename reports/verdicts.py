@@ -119,6 +119,9 @@ DISPLAY: dict[Verdict, Display] = {
 WORD: dict[Verdict, str] = {verdict: shown.word for verdict, shown in DISPLAY.items()}
 
 
+_OF_PYTEST = {"dim": "light", "magenta": "purple"}
+
+
 def column(verdict: Verdict, *, wide: bool = True) -> str:
     """The word for a column of a table, which has no room for two words; a shorter one where it is not ``wide``."""
     shown = DISPLAY[verdict]
@@ -127,4 +130,4 @@ def column(verdict: Verdict, *, wide: bool = True) -> str:
 
 def markup(verdict: Verdict) -> dict[str, bool]:
     """Its style as pytest's terminal writer takes it."""
-    return {"light" if word == "dim" else word: True for word in DISPLAY[verdict].style.split()}
+    return {_OF_PYTEST.get(word, word): True for word in DISPLAY[verdict].style.split()}
