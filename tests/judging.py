@@ -93,6 +93,7 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool, documents: Nod
         "has_baseline": False,
         "documents": documents,
         "documents_too": documents,
+        "read_documents": lambda _: documents,
     }
     try:
         check_preconditions(requirement, state)

@@ -6,13 +6,12 @@ Each rule stands for reports of the world: docs/facts/telemetry.md#what-goes-wro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from conformance.obs.page import Kind, Page, Part
 from conformance.outputs.dcgm import ACTIVITY, IDLE_BELOW, UTILISATION, is_blank
-from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import in_order, listed
 
 _BUSY_PERCENT = 50
@@ -73,7 +72,7 @@ def _identities(page: Page, node: NodeFacts) -> Iterator[Flaw]:
                 yield Flaw("DevicesMixedUp", f"{uuid} has the {what} {both}, so it shows another device's values")
     for part in page.parts:
         published = (node.devices or {}).get(part.uuid, "")
-        if published and part.pci and _pci(part.pci) != _pci(published):
+        if published and part.pci and not same_address(part.pci, published):
             yield Flaw("DevicesMixedUp", f"{part} is shown at PCI address {part.pci}, and its driver publishes it at {published}")
         if part.host != node.name and part.host in node.others:
             yield Flaw("DeviceOfOtherNode", f"{part} is labelled with the node {part.host}, and this page is of {node.name}")
@@ -81,6 +80,11 @@ def _identities(page: Page, node: NodeFacts) -> Iterator[Flaw]:
             yield Flaw("DeviceOfOtherNode", f"{part} is on the page of {node.elsewhere[part.uuid]} too")
         elif node.devices and part.uuid and part.uuid not in node.devices and not node.devices.keys() <= page.devices.keys():
             yield Flaw("DeviceOfOtherNode", f"{part} is no device that a driver publishes for {node.name}")
+
+
+def same_address(one: str, other: str) -> bool:
+    """Whether two PCI addresses are one, however they are written."""
+    return _pci(one) == _pci(other)
 
 
 def _pci(address: str) -> str:
@@ -151,31 +155,6 @@ def _values(kind: Kind, rows: Sequence[Part], node: NodeFacts) -> Iterator[Flaw]
     if not low <= total <= high:
         of = f"{node.memory_mib} MiB by its label" if node.memory_mib else f"at least {_SMALLEST_MIB} MiB on any product"
         yield Flaw("MetricImplausible", f"{whole} shows {total:g} MiB of memory in all ({' + '.join(kind.capacity)}), and it has {of}")
-
-
-def against_driver(page: Page, devices: Iterable[Device]) -> Iterator[Flaw]:
-    """Where a page disagrees with the driver of its node. Both are read at different times, so only what stays or grows is compared.
-
-    Indexes are not: a pod that holds some of the devices numbers these anew.
-    """
-    for device in devices:
-        shown_as = device.uuid if device.uuid.startswith("GPU-") else device.serial  # AMD's exporter names devices by the serial number
-        rows = page.devices.get(shown_as)
-        if rows is None:
-            if shown_as and not device.lost:
-                yield Flaw("DeviceNotMeasured", f"{shown_as} has no series, and the driver of the node lists it")
-            continue
-        if device.pci_address and any(row.pci and _pci(row.pci) != _pci(device.pci_address) for row in rows):
-            yield Flaw("DevicesMixedUp", f"{rows[0]} is shown at PCI address {rows[0].pci}, and the driver has it at {device.pci_address}")
-        ecc, remapping = device.ecc, device.remapping
-        for name, known in (
-            ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", ecc.uncorrected if ecc else None),
-            ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", remapping.uncorrected if remapping else None),
-            ("DCGM_FI_DEV_ROW_REMAP_FAILURE", remapping.failed if remapping else None),
-        ):
-            shown = max((value for row in rows for value in row.values.get(name, ()) if not is_blank(value)), default=None)
-            if known is not None and shown is not None and shown < known:
-                yield Flaw("MetricDiffersFromDriver", f"{rows[0]} shows {shown:g} for {name}, and the driver says {known:d}")
 
 
 def dead_activity(page: Page) -> Iterator[Flaw]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
-from conformance.obs.flaws import Flaw, Movement, against_driver, dead_activity, flaws, movement
+from conformance.obs.driver_values import Bracket, against_driver
+from conformance.obs.flaws import Flaw, Movement, dead_activity, flaws, movement
 from conformance.obs.node_facts import exporter_of, facts_of
-from conformance.obs.scraping import Exporter, Scrape, Scraper, Silence, exporter_daemonsets
+from conformance.obs.scraping import AT_ONCE, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
 from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.agents import agents, full_name
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, bad, not_judged, ok, undecided
 
@@ -23,9 +25,14 @@ SETTLING = 120.0
 _CAUSES = {Silence.REFUSED: "MetricsNotServed", Silence.UNREADABLE: "MetricsUnreadable"}
 
 
-def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments) -> Iterator[Finding]:
+Reads = Callable[[Collection[str]], NodeDocuments]
+"""Reads the documents of some nodes now."""
+
+
+def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments, read: Reads = lambda _: NodeDocuments()) -> Iterator[Finding]:
     """OBS-01: one finding per accelerator node. ``documents`` are what drivers say of some, where the run may ask them."""
     pages = scraper.first()
+    brackets = bracketed(scope, scraper, documents, read)
     places: dict[str, list[str]] = {}
     for name, scraped in pages.items():
         for part in scraped.page.parts if scraped.page else ():
@@ -38,14 +45,38 @@ def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments) -> 
             yield _silent(scope, node, scraper.exporters.get(node.name), one, pages)
             continue
         found = flaws(one.page, facts_of(scope, node, one.page, places), scope.policy.metrics.families)
-        if (told := documents.by_node.get(node.name)) is not None:
-            found += [flaw for flaw in against_driver(one.page, (device for _, device in told.devices())) if flaw not in found]
+        if node.name in brackets:
+            found += [flaw for flaw in against_driver(brackets[node.name]) if flaw not in found]
         if found and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
             message = f"its page does not suit it yet: {doing}"
             yield undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=SOURCE.format(one.exporter.name))
             continue
         shown = f"{len(one.page.devices)} devices with {listed(scope.policy.metrics.families)}"
         yield _judged(node, one, found, shown, "a series of each family for every device of the node, each once, with a value of its unit")
+
+
+def bracketed(scope: Scope, scraper: Scraper, documents: NodeDocuments, read: Reads) -> dict[str, Bracket]:
+    """The documents of nodes with a page, each read anew between pages: one before it, and those of the next two collections, as one may
+    be under way. Where that does not succeed, the document of the run and the first page are what there is.
+    """
+    first = {name: page for name, one in scraper.first().items() if (page := one.page) and name in documents.by_node}
+    found = {name: Bracket(before=page, devices=_devices(documents, name)) for name, page in first.items()}
+    names = list(first)
+    for chunk in (names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)):
+        before, now = scraper.now(chunk), read(chunk)
+        seconds = scope.policy.metrics.fresh_seconds
+        middle = {one.exporter.node: one for one in scraper.until(now.by_node, lambda _: False, seconds, collections=1)}
+        for last in scraper.until(middle, lambda _: False, seconds, collections=1):
+            pages = [before[last.exporter.node], middle[last.exporter.node], last]
+            if len({one.text for one in pages if one.page}) == len(pages):
+                earlier, *after = (one.page for one in pages if one.page)
+                name, apart = last.exporter.node, last.at - pages[0].at
+                found[name] = Bracket(before=earlier, devices=_devices(now, name), after=tuple(after), seconds=apart)
+    return found
+
+
+def _devices(documents: NodeDocuments, name: str) -> tuple[Device, ...]:
+    return tuple(device for _, device in documents.by_node[name].devices())
 
 
 def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | None, pages: Mapping[str, Scrape]) -> Finding:

@@ -31,7 +31,8 @@ def scraper(cluster: Cluster, scope: Scope) -> Scraper:
 @requirement("OBS-01")
 def test_the_exporter_of_every_accelerator_node_measures_each_device(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """The metrics exporter of every accelerator node measures each of its devices."""
-    judge(check_measured(scope, request.getfixturevalue("scraper"), request.getfixturevalue("documents_too")))
+    documents, read = request.getfixturevalue("documents_too"), request.getfixturevalue("read_documents")
+    judge(check_measured(scope, request.getfixturevalue("scraper"), documents, read))
 
 
 @requirement("OBS-02", devices=1)

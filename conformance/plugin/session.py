@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from conformance.plugin.options import Options
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import COPIED_SECRET
 from conformance.policy.waivers import RequirementWaivers
-from conformance.probes.node_documents import DocumentsOnce, NodeDocuments
+from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect
 from conformance.requirement import Needs, Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
@@ -287,6 +287,23 @@ def documents_too(request: pytest.FixtureRequest, snapshot: Snapshot) -> NodeDoc
     except (ApiTrouble, Inconclusive, NotApplicable):
         return NodeDocuments()
     return found
+
+
+@pytest.fixture
+def read_documents(request: pytest.FixtureRequest, documents_too: NodeDocuments) -> Callable[[Collection[str]], NodeDocuments]:
+    """Reads documents of nodes now, for what is compared with something of the same moment: those of which the run has one already."""
+
+    def read(nodes: Collection[str]) -> NodeDocuments:
+        if not documents_too.by_node:
+            return NodeDocuments()
+        scope, workspace = (request.getfixturevalue(name) for name in ("scope", "workspace"))
+        workspace.clear()
+        try:
+            return collect(scope, workspace, nodes=nodes)
+        except (ApiTrouble, Inconclusive, NotApplicable):
+            return NodeDocuments()
+
+    return read
 
 
 @contextmanager

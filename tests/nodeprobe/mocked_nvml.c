@@ -82,6 +82,18 @@ ASK(nvmlDeviceGetPcieReplayCounter, "pcie.replays")
 ASK(nvmlDeviceGetPowerUsage, "power")
 ASK(nvmlDeviceGetEnforcedPowerLimit, "power.limit")
 ASK(nvmlDeviceGetPowerManagementDefaultLimit, "power.default")
+int nvmlDeviceGetTotalEnergyConsumption(Handle *h, unsigned long long *out) {
+    long long v = 0;
+    int code = value("nvmlDeviceGetTotalEnergyConsumption", h, "energy", &v);
+    if (!code) *out = (unsigned long long)v;
+    return code;
+}
+int nvmlDeviceGetUtilizationRates(Handle *h, struct { unsigned gpu, memory; } *out) {
+    long long v = 0;
+    int code = value("nvmlDeviceGetUtilizationRates", h, "utilisation", &v);
+    if (!code) out->gpu = (unsigned)v, out->memory = 0;
+    return code;
+}
 ASK(nvmlDeviceGetPersistenceMode, "persistence")
 ASK(nvmlDeviceGetMaxMigDeviceCount, "mig.most")
 ASK(nvmlDeviceGetGpuInstanceId, "gi")

@@ -25,6 +25,8 @@ def _device(index: int, **more: str | int) -> Table:
         "pcie.max_width": 16,
         "pcie.replays": 0,
         "power": 70_000,
+        "energy": 9_876_543_210,
+        "utilisation": 0,
         "power.limit": 700_000,
         "power.default": 700_000,
         "power.max": 700_000,

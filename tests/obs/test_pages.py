@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.catalogue import load_catalogue
-from conformance.obs.flaws import Flaw, NodeFacts, against_driver, dead_activity, flaws, movement
+from conformance.obs.flaws import Flaw, NodeFacts, dead_activity, flaws, movement
 from conformance.obs.page import read_page
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Metrics
 from fixtures.model.platform.exporters import metrics_page, metrics_port
-from fixtures.nodeprobe.document import Device, Ecc, Remapping
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
 from fixtures.simulator.nodes.devices.manager import DeviceManager
@@ -256,25 +255,3 @@ def test_a_wild_page_is_read_or_refused_and_never_more(data: st.DataObject) -> N
 )
 def test_the_page_of_a_pod_is_where_its_ports_say_and_nowhere_else(ports: list[Any], annotations: dict[str, str], path: str) -> None:
     assert metrics_page("n", "p", metrics_port(ports), annotations) == f"/api/v1/namespaces/n/pods/{path}"
-
-
-def driver(number: int = 0, **more: Any) -> Device:
-    known = {"index": 0, "uuid": uuid(number), "pci_address": hardware(WHOLE).gpus[number].pci_bus_id[4:], "ecc": Ecc(uncorrected=0)}
-    return Device(**{**known, **more})
-
-
-@pytest.mark.parametrize(
-    ("device", "cause"),
-    [
-        (driver(), ""),
-        (driver(3), ""),
-        (driver(uuid="GPU-9"), "DeviceNotMeasured"),
-        (driver(uuid="GPU-9", lost=True), ""),
-        (driver(pci_address="0000:99:00.0"), "DevicesMixedUp"),
-        (driver(ecc=Ecc(uncorrected=3)), "MetricDiffersFromDriver"),
-        (driver(remapping=Remapping(failed=True)), "MetricDiffersFromDriver"),
-    ],
-)
-def test_a_page_is_held_against_the_driver_of_its_node(device: Device, cause: str) -> None:
-    flaws = list(against_driver(read_page(page()), [device]))
-    assert [flaw.cause for flaw in flaws] == ([cause] if cause else [])
