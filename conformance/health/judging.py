@@ -113,15 +113,17 @@ def host_link(seen: Seen) -> Answer:
     if link.width is None or link.max_width is None:
         return unread(seen, "width of the link to the host", "pcie")
     faults: list[Fault] = []
+    slot = _lanes_of_slot(seen)
+    most = min(link.max_width, slot or link.max_width)
     peers = [_link(msgspec.structs.replace(seen, device=peer)) for peer in seen.peers]
-    if link.width < link.max_width:
+    if link.width < most:
         function = _function(seen)  # a virtual machine shows no bridge above it, so the slot may have fewer lanes than the device
         grave = function is None or bool(function.path) or any((one.width or 0) > link.width for one in peers)
-        faults.append(Fault("HostLinkBelowMaximum", f"its link to the host has {link.width} of {link.max_width} lanes", grave))
+        faults.append(Fault("HostLinkBelowMaximum", f"its link to the host has {link.width} of {most} lanes", grave))
     row, widest = links_of(seen.device.name), max((one.max_width or 0 for one in peers), default=0)
     if link.max_width < widest:
         faults.append(Fault("HostLinkBelowMaximum", f"its slot gives {link.max_width} lanes, those of its peers in the node {widest}"))
-    elif row and link.max_width < row.width:
+    elif row and link.max_width < row.width and slot != link.max_width:
         words = f"device and slot allow {link.max_width} lanes of the {row.width} that the product has"
         faults.append(Fault("HostLinkBelowMaximum", words, grave=False))
     busy = _computes(seen.device)
@@ -130,7 +132,8 @@ def host_link(seen: Seen) -> Answer:
         faults.append(Fault("HostLinkBelowMaximum", words))
     load = "under load" if busy else "idle, so its speed is not judged"
     product = f"; the product has x{row.width}, generation {row.generation}" if row else ""
-    return Answer(f"x{link.width} of x{link.max_width}, generation {link.generation} of {link.max_generation} {load}{product}", faults)
+    product += f"; its slot has x{slot}" if slot and slot < (row.width if row else link.max_width) else ""
+    return Answer(f"x{link.width} of x{most}, generation {link.generation} of {link.max_generation} {load}{product}", faults)
 
 
 def _link(seen: Seen) -> Pcie:
@@ -147,6 +150,13 @@ def _function(seen: Seen) -> PciFunction | None:
     """The device on the PCI bus."""
     at = short_address(seen.device.pci_address)
     return next((one for one in seen.host.pci if at and short_address(one.address) == at), None)
+
+
+def _lanes_of_slot(seen: Seen) -> int | None:
+    """Lanes of the port above the device, which no device in that slot can pass; None where no bridge is seen, as in a virtual machine."""
+    function = _function(seen)
+    above = function.path[-1] if function and function.path else ""
+    return next((_of_sysfs(bridge.max_link)[1] for bridge in seen.host.bridges if bridge.address == above), None)
 
 
 def _of_sysfs(text: str) -> tuple[int | None, int | None]:
@@ -234,8 +244,11 @@ def fabric(seen: Seen) -> Answer:
         return Answer(unknown=f"fabric: {doubt}, which is not known")
     if in_fabric and device.fabric and not device.fabric.status:
         return unread(seen, "status of its fabric", "fabric.status")
+    hidden = device.unread.get("links", "")
+    if hidden and not LACKS.search(hidden):
+        return Answer(unknown=f"its links are not all known: {hidden}")
     if not listed and not in_fabric:
-        hidden = device.unread.get("links", "") if row and row.nvlinks and row.joined == "board" else ""
+        hidden = hidden if row and row.nvlinks and row.joined == "board" else ""
         return Answer(unknown=f"its links are not known: {hidden}") if hidden else Answer(absent="it shows no link to other devices")
     if (row is None and down) or (row and 0 < listed < row.nvlinks):
         return Answer(

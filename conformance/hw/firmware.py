@@ -16,7 +16,6 @@ import yaml
 from conformance.probes.node_documents import SOURCE, NodeDocument
 from conformance.scope.scope import subject
 from fixtures.kubernetes.models import Node
-from fixtures.nodeprobe.document import Document
 from fixtures.text import typed
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged, ok
@@ -56,7 +55,7 @@ def rules() -> tuple[Rule, ...]:
 
 def firmware_judge(documents: Iterable[NodeDocument], pools: Iterable[Iterable[Node]]) -> Callable[[NodeDocument], Iterator[Finding]]:
     """What judges a document against those of its pool: a finding for the node, by what most parts of each kind have."""
-    found = {one.node.name: list(_versions(one.document)) for one in documents}
+    found = {one.node.name: list(_versions(one)) for one in documents}
     counts: dict[str, Counts] = {}
     for pool in pools:
         names = [node.name for node in pool if node.name in found]
@@ -102,11 +101,9 @@ def _usual(counted: Counter[str]) -> str:
     return max(counted, key=lambda version: (counted[version], version))
 
 
-def _versions(document: Document) -> Iterator[Version]:
-    devices = [
-        ("device", f"device {one.index} {one.uuid}".rstrip(), one.name, one) for driver in document.drivers for one in driver.devices
-    ]
-    adapters = [("adapter", port.adapter, "adapter", port) for port in document.host.rdma]
+def _versions(read: NodeDocument) -> Iterator[Version]:
+    devices = [("device", f"device {one.index} {one.uuid}".rstrip(), one.name, one) for driver in read.drivers for one in driver.devices]
+    adapters = [("adapter", port.adapter, "adapter", port) for port in read.document.host.rdma]
     for rule in rules():
         for kind, label, name, part in (*devices, *adapters):
             version, board = getattr(part, rule.field, ""), re.fullmatch(rule.pattern, getattr(part, rule.board, ""))

@@ -72,6 +72,8 @@ def _judge(node: Node, size: int, told: Told, unlike: Mapping[str, str]) -> Find
 
 def _told(scope: Scope, node: Node, documents: NodeDocuments) -> dict[str, dict[str, str]]:
     labels, info, probed = node.metadata.label, node.status.node_info, documents.by_node.get(node.name)
+    if probed is not None and probed.sandboxed:
+        probed = None  # it read the kernel of its sandbox, and in a virtual machine another driver
     drivers = [driver for driver in probed.drivers if not driver.problem] if probed else []
     labelled = next((labels[key] for key in DRIVER_LABELS if labels.get(key)), "") or driver_of_parts(node)
     found = {

@@ -167,9 +167,9 @@ class Scraper:
         self._first: dict[str, Scrape] | None = None
 
     def first(self) -> Mapping[str, Scrape]:
-        """The first page of every exporter, by node."""
+        """The first page of every exporter, by node, without its text: it stays to the end of the run."""
         if self._first is None:
-            self._first = self.now(self.exporters)
+            self._first = {node: msgspec.structs.replace(one, text="") for node, one in self.now(self.exporters).items()}
         return self._first
 
     def now(self, nodes: Iterable[str]) -> dict[str, Scrape]:

@@ -39,7 +39,8 @@ def parse_samples(text: str) -> list[Sample]:
         Unreadable: empty, binary or oversized text.
     """
     answer = _answer(readable_text(text))
-    return [found for line in lines_of(text) if (found := _of_line(line))] if answer is None else list(_of_answer(answer))
+    labels: dict[str, Mapping[str, str]] = {}
+    return [found for line in lines_of(text) if (found := _of_line(line, labels))] if answer is None else list(_of_answer(answer))
 
 
 def parse_page(text: str) -> tuple[list[Sample], list[str]]:
@@ -49,14 +50,16 @@ def parse_page(text: str) -> tuple[list[Sample], list[str]]:
         Unreadable: empty, binary or oversized text.
     """
     samples, broken = [], []
+    labels: dict[str, Mapping[str, str]] = {}
     for line in lines_of(text):
         if line.strip() and not line.lstrip().startswith("#"):
-            found = _of_line(line)
+            found = _of_line(line, labels)
             samples.append(found) if found else broken.append(line)
     return samples, broken
 
 
-def _of_line(raw: str) -> Sample | None:
+def _of_line(raw: str, known: dict[str, Mapping[str, str]]) -> Sample | None:
+    """The sample of a line. ``known`` are labels by their text: all series of a device have the same, and share them."""
     line = raw.strip()
     if line.startswith("#"):
         return None
@@ -69,8 +72,10 @@ def _of_line(raw: str) -> Sample | None:
         value = float(match[3])
     except ValueError:
         return None
-    labels = {name: _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], raw) for name, raw in _LABEL.findall(match[2] or "")}
-    return Sample(match[1], labels, value)
+    text = match[2] or ""
+    if text not in known:
+        known[text] = {name: _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], raw) for name, raw in _LABEL.findall(text)}
+    return Sample(match[1], known[text], value)
 
 
 def _answer(text: str) -> Json | None:

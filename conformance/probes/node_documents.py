@@ -35,6 +35,9 @@ _LIMITS = {"cpu": "500m", "memory": "192Mi"}
 """Python and the driver's library: three times what a document of eight devices takes."""
 
 _UUID = re.compile(r"(?<![\w-])(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_SANDBOX = re.compile(r"kata|runsc|gvisor", re.I)
+"""Handlers of runtimes that run a container on a kernel of its own, as their projects install them."""
+
 _WORDS = 300
 _VENDORS = {"amd.com": "amd", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
 """Vendors by the domain of the resources that a node offers, or by its DRA driver."""
@@ -44,13 +47,14 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The document of one node. ``places`` are what its pod could reach: all free units of each, or the whole node.
 
     ``granted`` are UUIDs of what the pod was given, by the variable that NVIDIA's plugin sets or by what a DRA driver publishes; empty
-    where neither says.
+    where neither says. ``handler`` is that of its pod's RuntimeClass.
     """
 
     places: tuple[Place, ...]
     document: Document
     granted: frozenset[str] = frozenset()
     whole: bool = False
+    handler: str = ""
 
     @property
     def node(self) -> Node:
@@ -63,6 +67,12 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
         return sum(0 if place.shared else place.capacity for place in self.places) if self.whole else sum(map(units, self.places))
 
     @property
+    def sandboxed(self) -> bool:
+        """Whether its pod had a kernel of its own (Kata Containers, gVisor), of which it read the versions then."""
+        own, boot = self.document.host.boot_id, self.node.status.node_info.boot_id
+        return bool(_SANDBOX.search(self.handler)) or bool(own and boot and own != boot)
+
+    @property
     def pod(self) -> str:
         """Its pod, in words."""
         return f"a pod that {'may see' if self.whole else 'holds'} {self.asked} devices"
@@ -71,7 +81,12 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     def drivers(self) -> Sequence[Driver]:
         """Drivers of the vendors whose devices the node offers: one of another vendor says nothing of them."""
         vendors = {_VENDORS.get(place.driver or place.resource.partition("/")[0], "nvidia") for place in self.places}
-        return [driver for driver in self.document.drivers if driver.vendor in vendors]
+        return [self._offered(driver) for driver in self.document.drivers if driver.vendor in vendors]
+
+    def _offered(self, driver: Driver) -> Driver:
+        """A driver without the graphics of the processor, unless the node offers them too: then there are no more devices than units."""
+        own = [device for device in driver.devices if not device.integrated]
+        return msgspec.structs.replace(driver, devices=own) if own and len(driver.devices) > self.asked else driver
 
     def devices(self) -> Iterator[tuple[Subject, Device]]:
         """Each device with its subject."""
@@ -150,6 +165,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
         if nodes is None or place.node.name in nodes
     }
     namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()
+    classes = runtime_classes(scope)
     by_node: dict[str, NodeDocument] = {}
     unread: dict[str, Unread] = {}
     trouble: ApiTrouble | None = None
@@ -159,7 +175,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
             wanted = [_pod(scope, name, places, way) for name, (_, places) in pods.items()]
             ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
             for pod, (node, places) in pods.items():
-                found = _read(ran[pod], places, whole)
+                found = _read(ran[pod], places, whole, classes)
                 if isinstance(found, NodeDocument):
                     by_node[node] = found
                 else:
@@ -219,10 +235,10 @@ def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
     return pod
 
 
-def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool) -> NodeDocument | Unread:
+def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool, classes: Mapping[str, str]) -> NodeDocument | Unread:
     """The document in a pod's log; a text that is none, or of another version, says nothing of the node.
 
-    ``whole``: the pod asked for no device.
+    ``whole``: the pod asked for no device. ``classes`` are handlers by RuntimeClass.
     """
     trouble, cause = ran.trouble, "ProbeDidNotRun"
     if not trouble:
@@ -235,6 +251,7 @@ def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool) -> NodeDocum
                     document=document,
                     granted=frozenset() if whole else _granted(places, granted),
                     whole=whole or any(map(_is_amd, places)),
+                    handler=classes.get(ran.runtime_class, ran.runtime_class),
                 )
             trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"
         except (NotJson, NotSmi) as error:

@@ -20,11 +20,15 @@ MAX_LOG_BYTES = 1 << 20
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One probe pod after its run. ``trouble`` is one sentence when it did not run to where it can be judged."""
+    """One probe pod after its run. ``runtime_class`` is what admission gave it.
+
+    ``trouble`` is one sentence when it did not run to where it can be judged.
+    """
 
     subject: Subject
     node: str = ""
     logs: Mapping[str, str] = {}
+    runtime_class: str = ""
     trouble: str = ""
 
     def container(self, name: str) -> Subject:
@@ -152,7 +156,7 @@ def _finished(workspace: Workspace, name: str, pod: Json, seconds: float, namesp
         logs = {container: workspace.logs(name, container, namespace) for container in _containers(pod)}
     except ApiTrouble as trouble:
         return ProbeResult(subject=subject, node=node, trouble=f"{pod_trouble(state)}; {trouble.message}")
-    return ProbeResult(subject=subject, node=node, logs=logs)
+    return ProbeResult(subject=subject, node=node, logs=logs, runtime_class=state.spec.runtime_class_name)
 
 
 def _read(workspace: Workspace, name: str, namespace: str = "") -> Pod:

@@ -49,6 +49,17 @@ def test_another_device_is_none_of_those_given(faults: Table, outcome: str, caus
     assert seen(msgspec.structs.replace(given(a_document("h100", faults)), places=a_document().places, granted=granted)) == (outcome, cause)
 
 
+@pytest.mark.parametrize(
+    ("units", "given_out"), [(1, {"0xa"}), (2, set())]
+)  # by a DRA driver that leaves it out, by a plugin that counts it
+def test_graphics_of_a_processor_are_no_device_unless_the_node_offers_them(units: int, given_out: set[str]) -> None:
+    devices = [Device(index=0, uuid="0xa"), Device(index=1, uuid="0xb", integrated=True)]
+    one = of_driver(Driver(vendor="amd", way=Way.SYSFS, devices=devices))
+    places = tuple(msgspec.structs.replace(place, free=units, capacity=units) for place in one.places)
+    one = msgspec.structs.replace(one, places=places, granted=frozenset(given_out))
+    assert (seen(one), len(list(one.devices()))) == (("ok", ""), units)
+
+
 def test_a_device_that_is_cut_may_be_given_as_a_whole_or_in_parts() -> None:
     one = a_document("a100-mig")
     whole = frozenset(device.uuid for _, device in one.devices())

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.health import product_links
-from conformance.health.judging import fabric, host_link, memory, recovery, slowdown
+from conformance.health.judging import fabric, host_link, memory, recovery, short_address, slowdown
 from conformance.hw.firmware import firmware_judge
 from conformance.hw.judging import per_device, use
 from conformance.hw.kernel_errors import kernel_errors
@@ -28,6 +28,7 @@ from fixtures.nodeprobe.document import (
     Host,
     Link,
     Mig,
+    PciBridge,
     Pcie,
     PciFunction,
     Process,
@@ -253,6 +254,12 @@ REPORTS = [
     (fabric, a_driver(H100, links=links(18, 18), fabric=Fabric(state="completed", status="")), Outcome.UNDECIDED, "NotUnderstood"),
     (fabric, a_driver("NVIDIA X1", links=links(3, 18)), Outcome.UNDECIDED, "NotUnderstood"),
     (fabric, a_driver(H100, links=links(3, 3)), Outcome.UNDECIDED, "NotUnderstood"),
+    (
+        fabric,
+        a_driver("a product of tomorrow", links=links(3, 3), unread={"links": "link 3: Unknown Error"}),
+        Outcome.UNDECIDED,
+        "NotUnderstood",
+    ),
     # https://github.com/Syllo/nvtop/issues/6, https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1010: idle links are slow
     (
         host_link,
@@ -304,6 +311,26 @@ def test_a_link_that_the_driver_does_not_know_is_read_from_sysfs() -> None:
         function.path = path
         [found] = per_device(host_link, "")(of_driver(driver, host=Host(pci=[function])))
         assert (found.outcome, found.cause, "8 of 16 lanes" in found.message) == (outcome, "HostLinkBelowMaximum", True)
+
+
+@pytest.mark.parametrize(
+    ("width", "most", "slot", "outcome"),
+    [
+        (8, 8, 8, Outcome.OK),  # a T4 in a slot of eight lanes: the driver counts the slot in
+        (8, 16, 8, Outcome.OK),  # the driver names the device's own lanes
+        (4, 8, 8, Outcome.BAD),
+        (8, 8, 16, Outcome.ADVISED),  # the slot has more than device and driver make of it
+        (8, 16, 16, Outcome.BAD),
+        (8, 8, None, Outcome.ADVISED),  # a virtual machine: nothing shows the slot
+    ],
+)
+def test_a_slot_with_few_lanes_is_no_fault_of_the_device_in_it(width: int, most: int, slot: int | None, outcome: Outcome) -> None:
+    driver = a_driver("Tesla T4", 1, pcie=Pcie(generation=3, width=width, max_generation=3, max_width=most))
+    address = short_address(driver.devices[0].pci_address)
+    bridge = PciBridge(address="0000:00:01.0", first_bus=1, last_bus=255, max_link=f"8.0 GT/s PCIe x{slot}" if slot else "")
+    function = PciFunction(address=address, vendor="10de", device="1eb8", kind="accelerator", path=[bridge.address] if slot else [])
+    [found] = per_device(host_link, "")(of_driver(driver, host=Host(pci=[function], bridges=[bridge])))
+    assert found.outcome is outcome, found
 
 
 HARMLESS = (

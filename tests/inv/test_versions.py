@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from conformance.inv.versions import check_versions
@@ -31,6 +32,11 @@ def a_probe(driver: str, kernel: str = "6.8.0-87-generic", cuda: str = "13.0") -
     return of_driver(Driver(vendor="nvidia", way="nvml", version=driver, cuda=cuda), host=Host(kernel=kernel))  # type: ignore[arg-type]
 
 
+def in_sandbox(probe: NodeDocument, *, boot: str = "", handler: str = "") -> NodeDocument:
+    probe.node.status.node_info.boot_id, probe.document.host.boot_id = "b1" if boot else "", boot
+    return msgspec.structs.replace(probe, handler=handler)
+
+
 NEW = {DRIVER: "580.95.05", "nvidia.com/cuda.runtime-version.full": "13.0"}
 CASES = [
     # incident I38: one node of a pool with driver 570 among 580, and all its labels agree with each other
@@ -48,6 +54,17 @@ CASES = [
         a_probe("580.95.05", "6.8.0-90-generic"),
         {"gpu-0": Outcome.BAD},
         "kernel: status.nodeInfo",
+    ),
+    # a sandbox has a kernel of its own, and by its virtual machine another driver: gVisor names 4.4.0, Kata the guest's
+    ("in gVisor", a_pool(NEW, NEW), in_sandbox(a_probe("580.95.05", "4.4.0"), handler="runsc"), {}, ""),
+    ("in Kata by its class", a_pool(NEW, NEW), in_sandbox(a_probe("570.86.15", "6.12.42"), handler="kata-qemu-nvidia-gpu"), {}, ""),
+    ("in Kata by default", a_pool(NEW, NEW), in_sandbox(a_probe("570.86.15", "6.12.42"), boot="b2"), {}, ""),
+    (
+        "on the host's kernel",
+        a_pool(NEW, NEW),
+        in_sandbox(a_probe("590.44.01"), boot="b1", handler="nvidia"),
+        {"gpu-0": Outcome.BAD},
+        "590",
     ),
     ("alone", a_pool(NEW), None, {"gpu-0": Outcome.NOT_JUDGED}, "only node of its pool"),
     ("alone, and probed", a_pool(NEW), a_probe("580.95.05"), {}, ""),

@@ -112,6 +112,16 @@ def test_without_a_library_sysfs_has_amd_s_devices_and_the_problem_of_intel_s(tm
     assert intel.problem == "the library libze_loader.so.1 is not there"
 
 
+def test_graphics_of_a_processor_are_told_from_a_card(tmp_path: Path) -> None:
+    """The kernel's amdgpu has no power1_cap for them (amdgpu_pm.c, hwmon_attributes_visible)."""
+    write_cards(tmp_path, "amd", 3)
+    for number in (1, 2):
+        (tmp_path / f"sys/bus/pci/devices/0000:{0x10 + number:02x}:00.0/class").write_text("0x030000\n")
+    (tmp_path / "sys/bus/pci/devices/0000:12:00.0/hwmon/hwmon7/power1_cap").unlink()
+    [amd] = [driver for driver in collect("", root=tmp_path).drivers if driver.vendor == "amd"]
+    assert [device.integrated for device in amd.devices] == [False, False, True]
+
+
 def test_a_pod_of_any_image_reads_amd_s_devices_too(tmp_path: Path) -> None:
     write_cards(tmp_path, "amd", 2)
     lines = [
