@@ -3,11 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from chaos.cluster import leak_scan
 from chaos.ledger.file import Ledger
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.server.store.store import Store
 from tests.chaos.engine.stage import Stage, stage
 from tests.chaos.ledger.simulated_cluster import ledger, world
+from tests.troubles import Trouble
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +20,14 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Cluster, Store]]:
-    with world(tmp_path) as pair:
+def trouble() -> Trouble:
+    """What befalls requests to the small cluster: nothing, until a test says what and how often."""
+    return Trouble(times=0)
+
+
+@pytest.fixture
+def served(tmp_path: Path, trouble: Trouble) -> Iterator[tuple[Cluster, Store]]:
+    with world(tmp_path, trouble) as pair:
         yield pair
 
 
@@ -38,3 +46,11 @@ def store(served: tuple[Cluster, Store]) -> Store:
 def book(tmp_path: Path, cluster: Cluster) -> Ledger:
     """The ledger of experiment A1 on that cluster, with its copy there."""
     return ledger(tmp_path, cluster)
+
+
+@pytest.fixture
+def unchanged(cluster: Cluster) -> Iterator[None]:
+    """What the leak scan shows is as before when the test has ended."""
+    before = leak_scan.scan(cluster)
+    yield
+    assert before.differences(leak_scan.scan(cluster)) == []

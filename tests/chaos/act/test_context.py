@@ -1,20 +1,27 @@
-"""The only way to a fault: nothing is done that is not written down, allowed and undoable."""
+"""The only way to a fault, and the one rollback: nothing is done that is not written down, allowed and undoable; all of it is undone."""
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext, current
+from chaos.activities.undoing import undo_everything
 from chaos.ledger import mirror
-from chaos.ledger.file import Ledger
+from chaos.ledger.file import Ledger, parse
 from chaos.ledger.undos.nodes import NodeLabels, ValueArgs
+from chaos.ledger.undos.objects import AbsentArgs
+from chaos.model.conditions import ConditionError
 from chaos.model.errors import Aborted
-from chaos.model.ledger_lines import State
+from chaos.model.ledger_lines import PREPARATION, State
 from chaos.safety.abort_flag import AbortFlag
 from fixtures.cluster.client import Cluster
-from fixtures.simulator.config.rights import Rights
-from tests.chaos.ledger.simulated_cluster import ANYTHING, acting, fetch, ledger, plan, world
+from fixtures.ownership import owned
+from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, Denied, acting, fetch, ledger, path_of, plan, world
 from tests.troubles import Trouble
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -68,22 +75,16 @@ def test_nothing_is_done_without_the_lease(tmp_path: Path, cluster: Cluster, boo
 
 
 def test_nothing_is_done_that_could_not_be_undone(tmp_path: Path) -> None:
-    class Denied(Rights):
-        def allowed(self, user: str, *words: str) -> bool:
-            return super().allowed("gpu-conformance", *words)
-
     with world(tmp_path, authorizer=Denied([("patch", "", "nodes", "")])) as (cluster, _):
         book = ledger(tmp_path, cluster)
         refused(acting(tmp_path, cluster, book), cluster, "could not be undone; missing rights: patch nodes")
         assert book.entries() == []
 
 
-def test_nothing_is_done_when_nobody_can_say_whether_it_may_be_undone(tmp_path: Path) -> None:
-    trouble = Trouble("create", "authorization.k8s.io/selfsubjectaccessreviews", 403, 0)
-    with world(tmp_path, trouble) as (cluster, _):
-        does = acting(tmp_path, cluster, ledger(tmp_path, cluster))
-        trouble.times = 1
-        refused(does, cluster, "not known whether it may be undone")
+def test_nothing_is_done_when_nobody_can_say_whether_it_may_be_undone(tmp_path: Path, cluster: Cluster, trouble: Trouble) -> None:
+    does = acting(tmp_path, cluster, ledger(tmp_path, cluster))
+    trouble.verb, trouble.resource, trouble.status, trouble.times = "create", "authorization.k8s.io/selfsubjectaccessreviews", 403, 1
+    refused(does, cluster, "not known whether it may be undone")
 
 
 def test_nothing_is_done_that_the_cluster_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,3 +104,76 @@ def test_an_undo_that_nobody_knows_is_refused(tmp_path: Path, cluster: Cluster) 
 def test_activities_are_no_library() -> None:
     with pytest.raises(ActivityFailed, match="chaos run"):
         current()
+
+
+SCHEDULABLE = {"signal": "node.unschedulable", "is": False}
+SECONDS = {"sample": 0.02, "recovery": 0.2, "before": 0.1, "undo": 5.0}
+
+
+@pytest.fixture
+def broken(tmp_path: Path, cluster: Cluster, book: Ledger) -> Iterator[ActivityContext]:
+    """A preparation, entry 1, and a fault after it, entry 2."""
+    labels = owned.labels(RUN)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "labels": labels}}
+    prepared = book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
+    assert cluster.create("configmaps", body, namespace="gpu-operator").ok
+    book.mark(prepared, State.APPLIED, {PREPARATION: True})
+    args = strip(cluster)
+    fault = book.arm("node.labels", args)
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": args.ours}}).ok
+    book.mark(fault, State.APPLIED)
+    made = acting(tmp_path, cluster, book)
+    made.plan = msgspec.structs.replace(made.plan, seconds=SECONDS)
+    with made.as_current():
+        yield made
+
+
+def steps(book: Ledger) -> list[tuple[int, State]]:
+    lines, _ = parse(path_of(book).read_bytes(), "")
+    return [(line.seq, line.state) for line in lines if line.state in (State.UNDOING, State.VERIFIED)]
+
+
+APART = [(2, State.UNDOING), (2, State.VERIFIED), (1, State.UNDOING), (1, State.VERIFIED)]
+"""The fault is undone and read back before anything that was set up goes."""
+
+
+@pytest.mark.parametrize(
+    ("watched", "least"),
+    [(SCHEDULABLE, 0.1), ({"signal": "node.unschedulable", "is": True}, 0.3), ({"signal": "no.such.signal", "is": True}, 0.0)],
+    ids=["seen", "never seen", "cannot be read"],
+)
+@pytest.mark.usefixtures("broken")
+def test_what_was_set_up_stays_until_the_undo_of_the_faults_was_seen(
+    cluster: Cluster, book: Ledger, watched: dict[str, Any], least: float
+) -> None:
+    began = time.monotonic()
+    assert undo_everything(watched, "recovery") == {"undone": ["2 node.labels", "1 object.absent"]}
+    assert time.monotonic() - began >= least
+    assert steps(book) == APART
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
+
+
+@pytest.mark.parametrize("aborted", [False, True], ids=["no condition", "aborted"])
+def test_where_nothing_is_watched_everything_goes_at_once(broken: ActivityContext, book: Ledger, aborted: bool) -> None:
+    if aborted:
+        broken.abort.set("halted")
+        undo_everything(SCHEDULABLE, "recovery")
+    else:
+        undo_everything()
+    assert steps(book)[:2] == [(2, State.UNDOING), (1, State.UNDOING)]
+    assert book.open_entries() == []
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_condition_that_is_none_is_an_error_and_keeps_nothing_from_being_undone(book: Ledger) -> None:
+    with pytest.raises(ConditionError):
+        undo_everything({"signal": "node.unschedulable"}, "recovery")
+    assert steps(book) == APART
+
+
+def test_a_fault_that_stays_keeps_nothing_else_from_being_undone(broken: ActivityContext, book: Ledger, trouble: Trouble) -> None:
+    broken.plan.seconds["undo"] = 0.3
+    trouble.verb, trouble.resource, trouble.status, trouble.times = "patch", "nodes", 403, 10**6
+    with pytest.raises(ActivityFailed, match="not restored"):
+        undo_everything(SCHEDULABLE, "recovery")
+    assert [entry.seq for entry in book.open_entries()] == [2]

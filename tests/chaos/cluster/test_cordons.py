@@ -1,4 +1,4 @@
-"""Whose cordon and whose fault it is, and that an undo puts back what is the experiment's and nothing else."""
+"""Whose cordon and whose fault it is, and that undos put back what is the experiment's and nothing else."""
 
 from pathlib import Path
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.act.context import ActivityContext
 from chaos.activities.nodes import cordon
 from chaos.cluster.gpu_names import names_another, names_of, names_this
 from chaos.cluster.node_work import cordon as cordon_on
 from chaos.cluster.node_work import named_cordoner
+from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
+from chaos.ledger.undos.environment import EnvArgs, WorkloadEnv, value_of, with_value
 from chaos.ledger.undos.nodes import NodeUnschedulable
 from chaos.ledger.undos.remediation import NodeCleared, cleared_args
 from chaos.model.errors import UndoRefused
 from chaos.model.plan import Target
 from chaos.observe.signals.registry import SIGNALS
-from chaos.safety.abort_flag import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.cordons import Kind
-from tests.chaos.ledger.simulated_cluster import ANYTHING, fetch, ledger, node, plan, soon, world
+from tests.chaos.ledger.simulated_cluster import acting, daemon_pod, fetch, ledger, node, soon, world
 from tests.chaos.observe.made_up_cluster import Read, World
 from tests.chaos.observe.made_up_cluster import node as seen
 from tests.chaos.observe.made_up_cluster import plan as made_up_plan
@@ -110,16 +110,6 @@ def test_somebodys_cordon_outlives_the_undo_of_what_the_fault_led_to(tmp_path: P
         assert told(cluster) == "absent"
 
 
-def test_remediations_cordon_does_not(tmp_path: Path) -> None:
-    with world(tmp_path, extra=[tracked()]) as (cluster, _):
-        args = cleared_args(cluster, "gpu-1", NAMES)
-        write(cluster, "theirs", {**CORDON, "metadata": {"labels": {STATE: "quarantined"}}})
-        assert "cordoned" in NodeCleared().verify(cluster, args, soon(0.2))
-        NodeCleared().undo(cluster, args, soon())
-        assert NodeCleared().verify(cluster, args, soon()) == ""
-        assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
-
-
 def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> None:
     with world(tmp_path, extra=[tracked()]) as (cluster, _):
         args = cleared_args(cluster, "gpu-1", NAMES)
@@ -133,13 +123,14 @@ def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> Non
 def test_a_condition_that_was_there_is_set_back_and_one_that_came_with_the_fault_goes(tmp_path: Path) -> None:
     with world(tmp_path, extra=[tracked()]) as (cluster, _):
         write(cluster, "monitor", {"status": {"conditions": [{"type": "GpuXidError", "status": "False"}]}}, "status")
+        tell(cluster, f"Xid 79 of {OURS}", "SysLogsXIDError")
         args = cleared_args(cluster, "gpu-1", NAMES)
         tell(cluster, f"Xid 79 of {OURS}")
         write(cluster, "monitor", {"status": {"conditions": [{"type": "GpuMemWatch", "status": "False"}]}}, "status")
         assert "condition GpuMemWatch, which was not there" in NodeCleared().verify(cluster, args, soon(0.2))
         NodeCleared().undo(cluster, args, soon())
         assert NodeCleared().verify(cluster, args, soon()) == ""
-        assert (told(cluster), told(cluster, "GpuMemWatch")) == ("False", "absent")
+        assert (told(cluster), told(cluster, "SysLogsXIDError"), told(cluster, "GpuMemWatch")) == ("False", "True", "absent")
 
 
 def test_a_cordon_that_somebody_made_again_is_theirs(tmp_path: Path) -> None:
@@ -156,7 +147,7 @@ def test_a_cordon_that_somebody_made_again_is_theirs(tmp_path: Path) -> None:
 def test_a_node_that_is_no_longer_given_is_not_cordoned_again(tmp_path: Path, cluster: Cluster) -> None:
     target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts={"unschedulable": True})
     book = ledger(tmp_path, cluster)
-    acts = ActivityContext(cluster, plan(target), book, AbortFlag(tmp_path), allowed=lambda: None, terms=ANYTHING)
+    acts = acting(tmp_path, cluster, book, target)
     with acts.as_current(), pytest.raises(ActivityFailed, match="put it back to work"):
         cordon()
     assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
@@ -197,3 +188,152 @@ def test_a_fault_of_gpu_10_is_none_of_gpu_1() -> None:
     ]
     found = [SIGNALS["node.faults.name.target"](Read(world, made_up_plan(target))) for world in told]  # type: ignore[arg-type]
     assert found == [True, False]
+
+
+NOTE = "dgxc.nvidia.com/nvsentinel-cordoned"
+
+
+@pytest.mark.parametrize("extra", [[], [tracked()]], ids=["writers are not told", "writers are told"])
+def test_what_remediation_did_is_put_back_and_its_condition_cleared(tmp_path: Path, extra: list[Json]) -> None:
+    with world(tmp_path, extra=extra) as (cluster, _):
+        args = cleared_args(cluster, "gpu-1")
+        metadata = {"labels": {STATE: "quarantined"}, "annotations": {NOTE: "true", "owner": "me"}}
+        write(cluster, "theirs", {**CORDON, "metadata": metadata})
+        tell(cluster, "Xid 79", "SysLogsXIDError")
+        assert "cordoned" in NodeCleared().verify(cluster, args, soon(0.2))
+        NodeCleared().undo(cluster, args, soon())
+        assert NodeCleared().verify(cluster, args, soon()) == ""
+        node = fetch(cluster, "nodes", "gpu-1")
+        assert STATE not in node["metadata"]["labels"]
+        assert NOTE not in node["metadata"]["annotations"]
+        assert node["metadata"]["annotations"]["owner"] == "me"
+        assert not node["spec"].get("unschedulable")
+        assert told(cluster, "SysLogsXIDError") == "absent"
+        NodeCleared().undo(cluster, args, soon())  # once more: nothing to do
+
+
+PLUGIN, EXPORTER, PAUSED = (f"nvidia.com/gpu.deploy.{name}" for name in ("device-plugin", "dcgm-exporter", "mig-manager"))
+
+
+@pytest.mark.parametrize("state", ["remediating", None])
+def test_agents_that_a_repair_left_stopped_are_started_again(cluster: Cluster, state: str | None) -> None:
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PLUGIN: "true", EXPORTER: "false", PAUSED: "true"}}})
+    args = cleared_args(cluster, "gpu-1")
+    labels = {STATE: state, PLUGIN: "false", PAUSED: "paused-for-mig-change"}
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": labels}})
+    NodeCleared().undo(cluster, args, soon(0.2))
+    assert NodeCleared().verify(cluster, args, soon()) == ""
+    found = fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
+    repaired = "true" if state else "false"  # without a sign of a repair, somebody else keeps the plugin off
+    assert (found[PLUGIN], found[EXPORTER], found[PAUSED], STATE in found) == (repaired, "false", "paused-for-mig-change", False)
+
+
+def test_a_cordon_that_no_remediation_explains_is_left(cluster: Cluster) -> None:
+    args = cleared_args(cluster, "gpu-1")
+    cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}})
+    with pytest.raises(UndoRefused, match="no remediation shows"):
+        NodeCleared().undo(cluster, args, soon())
+    assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
+
+
+def test_a_condition_that_no_device_fault_leads_to_is_left_and_told(cluster: Cluster) -> None:
+    args = cleared_args(cluster, "gpu-1")
+    tell(cluster, "Xid 79", "SysLogsXIDError")
+    tell(cluster, "Xid 79", "ReadonlyFilesystem")
+    with pytest.raises(UndoRefused, match="ReadonlyFilesystem"):
+        NodeCleared().undo(cluster, args, soon())
+    assert (told(cluster, "SysLogsXIDError"), told(cluster, "ReadonlyFilesystem")) == ("absent", "True")
+
+
+def ended(cluster: Cluster, name: str) -> bool:
+    """Whether a pod was asked to go; without a kubelet it is then taken away here."""
+    pod = fetch(cluster, "pods", name, "gpu-operator")
+    if "deletionTimestamp" not in pod["metadata"]:
+        return False
+    cluster.delete("pods", name, "gpu-operator", uid=pod["metadata"]["uid"], grace_seconds=0)
+    return True
+
+
+def restarted(**changes: object) -> RestartedArgs:
+    owner = {"owner": "plugin", "owner_uid": "uid-plugin", "selector": "app=plugin"}
+    base = {"namespace": "gpu-operator", **owner, "node": "gpu-1", "uids": ("uid-plugin-1",)}
+    return RestartedArgs(**{**base, **changes})  # type: ignore[arg-type]
+
+
+def test_only_the_pod_that_saw_the_fault_isrestarted(cluster: Cluster) -> None:
+    undo = AgentRestarted()
+    assert "still there" in undo.verify(cluster, restarted(), soon(0.2))
+    undo.undo(cluster, restarted(), soon())
+    assert ended(cluster, "plugin-1")
+    assert not ended(cluster, "plugin-2")
+    assert "no pod of plugin is Ready" in undo.verify(cluster, restarted(), soon(0.2))
+
+
+def test_a_pod_that_came_since_is_enough_once_the_devices_are_back(cluster: Cluster) -> None:
+    args = restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
+    assert AgentRestarted().verify(cluster, args, soon()) == ""
+    AgentRestarted().undo(cluster, args, soon())
+    assert not ended(cluster, "plugin-1")
+
+
+def test_a_plugin_that_started_during_the_fault_isrestarted_too(cluster: Cluster) -> None:
+    args = restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
+    write(cluster, "kubelet", {"status": {"allocatable": {"nvidia.com/gpu": "7", "cpu": "64"}}}, "status")
+    assert "7 allocatable instead of 8" in AgentRestarted().verify(cluster, args, soon(0.2))
+    AgentRestarted().undo(cluster, args, soon())
+    assert ended(cluster, "plugin-1")
+    assert not ended(cluster, "plugin-2")
+
+
+def test_a_pod_that_runs_with_the_experiments_variable_isrestarted(tmp_path: Path) -> None:
+    configured = daemon_pod("plugin-8", "gpu-1", uid="uid-8")
+    configured["spec"]["containers"][0]["env"] = [{"name": "DP_ENABLE_HEALTHCHECKS", "value": "43"}]
+    with world(tmp_path, extra=[configured]) as (cluster, _):
+        args = restarted(uids=("uid-long-gone",), env={"DP_ENABLE_HEALTHCHECKS": "43"})
+        assert "still runs with" in AgentRestarted().verify(cluster, args, soon(0.2))
+        AgentRestarted().undo(cluster, args, soon())
+        assert ended(cluster, "plugin-8")
+        assert not ended(cluster, "plugin-1")
+
+
+def daemon_set(*env: Json) -> Json:
+    containers = [{"name": "plugin", "image": "i", "env": list(env)}, {"name": "side", "image": "i"}]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "plugin", "namespace": "gpu-operator", "uid": "uid-plugin"},
+        "spec": {"selector": {"matchLabels": {"app": "plugin"}}, "template": {"spec": {"containers": containers}}},
+    }
+
+
+def env(prior: str | None) -> EnvArgs:
+    return EnvArgs(
+        key="apps/daemonsets",
+        namespace="gpu-operator",
+        name="plugin",
+        uid="uid-plugin",
+        container="plugin",
+        variable="X",
+        prior=prior,
+        ours="1",
+    )
+
+
+@pytest.mark.parametrize("prior", [None, "0"])
+def test_a_variable_gets_its_prior_value_back(tmp_path: Path, prior: str | None) -> None:
+    kept = [{"name": "KEPT", "value": "y"}, *([{"name": "X", "value": prior}] if prior else [])]
+    with world(tmp_path, extra=[daemon_set(*kept)]) as (cluster, _):
+        before = fetch(cluster, "apps/daemonsets", "plugin", "gpu-operator")
+        cluster.patch("apps/daemonsets", "plugin", with_value(before, "plugin", "X", "1"), "gpu-operator")
+        assert value_of(fetch(cluster, "apps/daemonsets", "plugin", "gpu-operator"), "plugin", "X") == "1"
+        assert "'1'" in WorkloadEnv().verify(cluster, env(prior), soon(0.2))
+        WorkloadEnv().undo(cluster, env(prior), soon())
+        assert WorkloadEnv().verify(cluster, env(prior), soon()) == ""
+        after = fetch(cluster, "apps/daemonsets", "plugin", "gpu-operator")
+        assert after["spec"]["template"] == before["spec"]["template"]
+
+
+def test_a_variable_that_somebody_else_set_is_left(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[daemon_set({"name": "X", "value": "theirs"})]) as (cluster, _):
+        with pytest.raises(UndoRefused):
+            WorkloadEnv().undo(cluster, env(None), soon())

@@ -31,6 +31,15 @@ from tests.hostile.faults.requests import Asked
 
 pytestmark = pytest.mark.test_all
 
+
+@pytest.fixture(autouse=True)
+def unchanged(on: Stage) -> Iterator[None]:
+    """What the leak scan shows is as before when a test has ended."""
+    before = leak_scan.scan(on.cluster)
+    yield
+    assert before.differences(leak_scan.scan(on.cluster)) == []
+
+
 FAULT, UNDO = 0, 1
 """Writes to a node, in the order in which they come."""
 
@@ -81,13 +90,11 @@ def campaign(on: Stage, folder: Path, fault: Fault) -> Iterator[Campaign]:
 @pytest.mark.parametrize("arrives", [False, True], ids=["request", "answer"])
 @pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
 def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path: Path, write: int, arrives: bool) -> None:
-    before = leak_scan.scan(on.cluster)
     outage = lost(write, 3.0, arrives=arrives)
     with campaign(on, tmp_path, outage) as made:
         result = made.carry_out(load(document()))
     assert outage.after.befell == 1
     assert made.residue == []
-    assert before.differences(leak_scan.scan(on.cluster)) == []
     if write == FAULT:  # nobody has confirmed that it landed, also where it did
         assert result.verdict is Verdict.ERROR, result.message
     else:
@@ -96,7 +103,6 @@ def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path
 
 def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: Stage, tmp_path: Path) -> None:
     """The child undoes when the API is back; Lease, namespace and the cluster's copy of the ledger used to stay, and nobody said so."""
-    before = leak_scan.scan(on.cluster)
     outage = lost(10**6, 14.0, arrives=False)
     outage.after.verb = "[!p]*"  # reads, of which the 30th is lost
     with campaign(on, tmp_path, outage) as made:
@@ -104,19 +110,16 @@ def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: St
         made.carry_out(load(document(activity("label"), activity("hold", seconds=6.0))))
     assert outage.after.befell == 1
     assert "could not be renewed" in made.stop.reason
-    left = before.differences(leak_scan.scan(on.cluster))
-    assert (left, made.residue) == ([], [])
+    assert made.residue == []
     assert status(on.cluster).lines == ["nobody holds the Lease", "0 open entries"]
 
 
 @pytest.mark.parametrize(("write", "status", "reason"), [(FAULT, 409, "Conflict"), (UNDO, 429, "TooManyRequests")], ids=["fault", "undo"])
 def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Path, write: int, status: int, reason: str) -> None:
-    before = leak_scan.scan(on.cluster)
     effect = effects.refused(status, reason, {"Retry-After": "1"} if status == 429 else None)
     with campaign(on, tmp_path, Fault(name=reason, verb="patch", resource="nodes", skip=write, times=2, effect=effect)) as made:
         result = made.carry_out(load(document()))
     assert made.residue == []
-    assert before.differences(leak_scan.scan(on.cluster)) == []
     assert (result.verdict is Verdict.PASSED) is (write == UNDO), result.message
 
 
@@ -127,7 +130,6 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
     """The run may not know what became of its undo: it says so, and ``recover`` on a connection that works leaves what was before."""
     monkeypatch.setattr(runner, "UNDO_SECONDS", dict.fromkeys(runner.UNDO_SECONDS, 3.0))
     monkeypatch.setattr(engine, "END_SECONDS", dict.fromkeys(engine.END_SECONDS, 3.0))
-    before = leak_scan.scan(on.cluster)
     brief = document(seconds={"deadline": {"live": 60, "simulated": 8}, "recovery": {"live": 60, "simulated": 3}})
     outage = lost(UNDO, math.inf, arrives=arrives)
     with campaign(on, tmp_path, outage) as made:
@@ -140,5 +142,4 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
     assert (on.labelled() == []) is arrives
     done = recover(on.cluster, tmp_path, seconds=60)
     assert (done.clean, done.restored) == (True, 1)
-    assert before.differences(leak_scan.scan(on.cluster)) == []
     assert recover(on.cluster, tmp_path, seconds=60).restored == 0

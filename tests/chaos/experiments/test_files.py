@@ -9,19 +9,15 @@ from pathlib import Path
 import pytest
 
 from chaos.catalogue.loading import load_experiment
-from chaos.catalogue.selection import FOLDER, known_names, load_all
+from chaos.catalogue.selection import FOLDER, known_names
 from chaos.ledger.registry import REGISTRY
 from chaos.model.conditions import parse_condition, signals_of
-from chaos.model.experiment import SELF_HEALING, Experiment
+from chaos.model.experiment import SELF_HEALING
 from fixtures.verdict.record import TargetKind
+from tests.chaos.shipped import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted(FOLDER.glob("*.yaml"))
-
-
-@pytest.fixture(scope="module")
-def experiments() -> dict[str, Experiment]:
-    return {experiment.id: experiment for experiment in load_all()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -54,29 +50,29 @@ def test_chaostoolkit_accepts_every_file() -> None:
     assert codes == {str(path): "0" for path in FILES}, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def test_the_only_rollback_is_the_generic_one(experiments: dict[str, Experiment]) -> None:
-    for experiment in experiments.values():
+def test_the_only_rollback_is_the_generic_one() -> None:
+    for experiment in EXPERIMENTS.values():
         found = [activity["provider"]["func"] for activity in experiment.document.get("rollbacks") or ()]
         assert found == (["undo_everything"] if experiment.extension.undo else []), experiment.id
 
 
-def test_every_undo_is_registered_and_every_fault_has_one(experiments: dict[str, Experiment]) -> None:
-    for experiment in experiments.values():
+def test_every_undo_is_registered_and_every_fault_has_one() -> None:
+    for experiment in EXPERIMENTS.values():
         assert set(experiment.extension.undo) <= set(REGISTRY), experiment.id
-    assert [one.id for one in experiments.values() if not one.extension.undo] == ["R4"]
+    assert [one.id for one in EXPERIMENTS.values() if not one.extension.undo] == ["R4"]
 
 
-def test_what_a_machine_suffers_is_no_agents_level(experiments: dict[str, Experiment]) -> None:
+def test_what_a_machine_suffers_is_no_agents_level() -> None:
     """On a live cluster, a fault of a host or of a Node object (but for cordon and labels) is level 3 at least."""
-    for experiment in experiments.values():
+    for experiment in EXPERIMENTS.values():
         if TargetKind.LIVE in experiment.extension.fidelity and {"host.kubelet", "host.reset", "host.device", "node.exists"} & set(
             experiment.extension.undo
         ):
             assert experiment.extension.level >= 3, experiment.id
 
 
-def test_no_live_fidelity_is_claimed_for_what_exists_on_simulated_nodes_only(experiments: dict[str, Experiment]) -> None:
-    for experiment in experiments.values():
+def test_no_live_fidelity_is_claimed_for_what_exists_on_simulated_nodes_only() -> None:
+    for experiment in EXPERIMENTS.values():
         activities = {activity["provider"]["func"] for activity in experiment.document["method"]}
         if activities & {"fail_gpu", "raise_xids", "fail_event_wait"}:
             assert TargetKind.LIVE not in experiment.extension.fidelity, experiment.id
@@ -86,9 +82,9 @@ def test_no_live_fidelity_is_claimed_for_what_exists_on_simulated_nodes_only(exp
             assert experiment.extension.fidelity[TargetKind.LIVE] == "log", experiment.id
 
 
-def test_every_signal_that_is_read_is_judged(experiments: dict[str, Experiment]) -> None:
+def test_every_signal_that_is_read_is_judged() -> None:
     """What no condition reads is there to be drawn; more than a few of those only cost requests."""
-    for experiment in experiments.values():
+    for experiment in EXPERIMENTS.values():
         extension = experiment.extension
         documents = [extension.steady, extension.detect, extension.contained]
         documents += [getattr(one, one.mode) for one in extension.expect]
@@ -98,6 +94,6 @@ def test_every_signal_that_is_read_is_judged(experiments: dict[str, Experiment])
         assert len(set(extension.signals) - judged) <= 5, (experiment.id, set(extension.signals) - judged)
 
 
-def test_what_heals_by_itself_counts_from_the_fault(experiments: dict[str, Experiment]) -> None:
-    healing = {one.id for one in experiments.values() if one.extension.undo and set(one.extension.undo) <= SELF_HEALING}
+def test_what_heals_by_itself_counts_from_the_fault() -> None:
+    healing = {one.id for one in EXPERIMENTS.values() if one.extension.undo and set(one.extension.undo) <= SELF_HEALING}
     assert {"A1", "A6", "A7", "A8", "A14", "A16", "A17", "S1", "S2", "S4"} <= healing

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,24 +49,28 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path / "root")
 
 
-@contextmanager
-def experiment(folder: Path, root: Root, monkeypatch: pytest.MonkeyPatch, *, cordoned: bool = False) -> Iterator[Cluster]:
+@pytest.fixture
+def live(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Activities on a live plan whose one node is the throw-away root."""
 
     def run_on_host(*_: Any, argv: Sequence[str], **__: Any) -> HostResult:
         return root.run(argv)
 
     monkeypatch.setattr(hosts, "run_on_host", run_on_host)
-    with world(folder) as (cluster, _):
-        if cordoned:
-            assert cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}}).ok
-        made = acting(folder, cluster, ledger(folder))
+    monkeypatch.setattr(devices, "worker_device", lambda: UUID)
+    with world(tmp_path) as (cluster, _):
+        made = acting(tmp_path, cluster, ledger(tmp_path))
         facts = {"uuid": UUID, "index": 1, "pci": "00000000:CB:00.0"}
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts=facts)
         seconds = {"outage": 60.0, "clients": 3.0, "sample": 0.05}
         made.plan = msgspec.structs.replace(made.plan, targets=(target,), seconds=seconds, facts={"injector_image": "i"})
         with made.as_current():
             yield cluster
+
+
+@pytest.fixture
+def cordoned(live: Cluster) -> None:
+    assert live.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}}).ok
 
 
 def calls_of(root: Root, *programs: str) -> list[str]:
@@ -91,17 +94,14 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(("groups", "unit"), GROUPS.values(), ids=GROUPS)
-def test_the_unit_that_runs_a_kubelet_is_restarted(
-    groups: str, unit: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_unit_that_runs_a_kubelet_is_restarted(groups: str, unit: str, root: Root, live: Cluster) -> None:
     root.program("pgrep", "812\n4711", ("", 1))
     root.file("/proc/812/cgroup", f"{groups}\n")
     root.file("/proc/4711/cgroup", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope/system.slice/kubelet.service\n")
     since = "ActiveEnterTimestampMonotonic="
     root.program("systemctl", f"{since}5141718", f"{since}5141718", f"{since}9223372")
     root.program("systemd-run", "Running timer as unit: x.timer\nWill run service as unit: x.service")
-    with experiment(tmp_path, root, monkeypatch):
-        assert hosts.restart_kubelet()["kubelet"] == unit
+    assert hosts.restart_kubelet()["kubelet"] == unit
     (armed,) = calls_of(root, "systemd-run")
     assert armed.endswith(f"-a1-kubelet-restart systemctl restart {unit}")
     assert len(calls_of(root, "systemctl")) == 3  # before, after a restart that was not through, after it
@@ -117,15 +117,12 @@ def test_the_unit_that_runs_a_kubelet_is_restarted(
         (["0::/system.slice/sshd.service"], "nothing in its name shows that"),
     ],
 )
-def test_a_host_without_one_unit_of_a_kubelet_is_left_alone(
-    groups: list[str], why: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_without_one_unit_of_a_kubelet_is_left_alone(groups: list[str], why: str, root: Root, live: Cluster) -> None:
     root.program("pgrep", ("\n".join(str(number) for number in range(len(groups))), 0 if groups else 1), ("", 1))
     for number, text in enumerate(groups):
         root.file(f"/proc/{number}/cgroup", f"{text}\n")
-    with experiment(tmp_path, root, monkeypatch):
-        with pytest.raises(ActivityFailed, match=why):
-            hosts.restart_kubelet()
+    with pytest.raises(ActivityFailed, match=why):
+        hosts.restart_kubelet()
     assert not calls_of(root, "systemd-run", "systemctl")
 
 
@@ -143,15 +140,12 @@ def test_a_process_of_that_name_is_found(name: str, tmp_path: Path) -> None:
     assert found == [str(process.pid)]
 
 
-def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(
-    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(root: Root, live: Cluster) -> None:
     root.program("pgrep", "812", ("", 1))
     root.file("/proc/812/cgroup", "0::/system.slice/k3s-agent.service\n")
     root.program("systemctl", "active")
     root.program("systemd-run", "Running timer as unit: x.timer")
-    with experiment(tmp_path, root, monkeypatch):
-        hosts.stop_kubelet("outage")
+    hosts.stop_kubelet("outage")
     start, asked, stop = calls_of(root, "systemd-run", "systemctl")
     unit = f"gpu-conformance-{RUN}-a1-kubelet-"
     assert start == f"systemd-run --on-active=60 {hosts.PROMPT} --unit={unit}start systemctl start k3s-agent.service"
@@ -170,12 +164,12 @@ def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(
     assert root.run(undo.check).output.strip() == undo.expected
 
 
-def test_a_kubelet_whose_start_could_not_be_armed_is_not_stopped(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kubelet_whose_start_could_not_be_armed_is_not_stopped(root: Root, live: Cluster) -> None:
     root.program("pgrep", "812", ("", 1))
     root.file("/proc/812/cgroup", "0::/system.slice/kubelet.service\n")
     root.program("systemctl", ("inactive", 3))
     root.program("systemd-run", "Running timer as unit: x.timer")
-    with experiment(tmp_path, root, monkeypatch), pytest.raises(ActivityFailed, match="exit 3: Running timer"):
+    with pytest.raises(ActivityFailed, match="exit 3: Running timer"):
         hosts.stop_kubelet("outage")
     assert len(calls_of(root, "systemd-run")) == 1
 
@@ -201,7 +195,7 @@ def test_nvidia_smi_is_found_where_the_platform_puts_it(root: Root) -> None:
     assert root.calls[-1] == "/run/nvidia/driver/usr/bin/nvidia-smi -i GPU-1; reboot -pm 1"
 
 
-def test_a_gpu_is_reset_beside_a_lost_one(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_reset_beside_a_lost_one(root: Root, cordoned: None) -> None:
     root.program(
         "nvidia-smi",
         f"{UUID}, Enabled",  # asked for by name
@@ -212,8 +206,7 @@ def test_a_gpu_is_reset_beside_a_lost_one(root: Root, tmp_path: Path, monkeypatc
         (IN_USE, 255),  # an agent that is about to end
         RESET,
     )
-    with experiment(tmp_path, root, monkeypatch, cordoned=True):
-        devices.reset_gpu()
+    devices.reset_gpu()
     asked = [call.partition(" ")[2] for call in root.calls]
     query, apps = "--query-gpu=uuid,persistence_mode --format=csv,noheader", "--query-compute-apps=pid --format=csv,noheader"
     reset = f"--gpu-reset -i {UUID}"
@@ -230,11 +223,9 @@ def test_a_gpu_is_reset_beside_a_lost_one(root: Root, tmp_path: Path, monkeypatc
     ],
     ids=["joined by NVLink", "clients not known", "lost itself", "driver replaced"],
 )
-def test_a_reset_that_may_hit_others_is_not_forced(
-    answers: list[Any], why: str, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reset_that_may_hit_others_is_not_forced(answers: list[Any], why: str, root: Root, cordoned: None) -> None:
     root.program("nvidia-smi", *answers)
-    with experiment(tmp_path, root, monkeypatch, cordoned=True), pytest.raises(ActivityFailed, match=why):
+    with pytest.raises(ActivityFailed, match=why):
         devices.reset_gpu()
     assert sum("--gpu-reset" in call for call in root.calls) == (why.startswith("is not reset"))
 
@@ -283,22 +274,19 @@ def opened(root: Root, minor: int = 3, opened_minor: int | None = 3) -> None:
     ids=["refused", "refused in other words", "not refused", "nobody has it open", "another GPU is open"],
 )
 def test_a_reset_is_asked_for_while_somebody_has_the_gpu_open(
-    holder: int | None, answer: Any, expected: dict[str, Any], root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    holder: int | None, answer: Any, expected: dict[str, Any], root: Root, live: Cluster
 ) -> None:
     opened(root, opened_minor=holder)
     root.program("nvidia-smi", "", answer)
-    monkeypatch.setattr(devices, "worker_device", lambda: UUID)
-    with experiment(tmp_path, root, monkeypatch):
-        result = devices.reset_in_use()
+    result = devices.reset_in_use()
     assert result.items() >= expected.items()
     assert any("--gpu-reset" in call for call in root.calls) is expected["attempted"]
 
 
-def test_an_answer_about_something_else_is_no_refusal(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_about_something_else_is_no_refusal(root: Root, live: Cluster) -> None:
     opened(root)
     root.program("nvidia-smi", "", ("Unable to reset this GPU: Insufficient Permissions", 4))
-    monkeypatch.setattr(devices, "worker_device", lambda: UUID)
-    with experiment(tmp_path, root, monkeypatch), pytest.raises(ActivityFailed, match=r"did not answer whether .*Insufficient Permissions"):
+    with pytest.raises(ActivityFailed, match=r"did not answer whether .*Insufficient Permissions"):
         devices.reset_in_use()
 
 
@@ -328,17 +316,16 @@ def test_an_address_is_written_as_the_driver_writes_it(address: str, expected: s
     assert kernel_address(address) == expected
 
 
-def test_a_line_in_the_kernel_log_has_the_drivers_form(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_in_the_kernel_log_has_the_drivers_form(root: Root, live: Cluster) -> None:
     root.file("/stand-ins/dmesg", '#!/bin/sh\necho "[  12.345678] $(cat /dev/kmsg)"\n')
     (root.folder / "stand-ins/dmesg").chmod(0o755)
     line = "NVRM: Xid (PCI:{pci}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-    with experiment(tmp_path, root, monkeypatch):
+    telemetry.write_kernel_lines([line])
+    stamp = f"gpu-conformance-{RUN}-A1"
+    assert (root.folder / "dev/kmsg").read_text() == f"{line.format(pci='0000:cb:00')} ({stamp})\n"
+    root.program("dmesg", "[  12.345678] something else")
+    with pytest.raises(ActivityFailed, match="shows 0 of 1 lines"):
         telemetry.write_kernel_lines([line])
-        stamp = f"gpu-conformance-{RUN}-A1"
-        assert (root.folder / "dev/kmsg").read_text() == f"{line.format(pci='0000:cb:00')} ({stamp})\n"
-        root.program("dmesg", "[  12.345678] something else")
-        with pytest.raises(ActivityFailed, match="shows 0 of 1 lines"):
-            telemetry.write_kernel_lines([line])
 
 
 # -- scripts of pods -------------------------------------------------------------------------------------------------------
@@ -362,10 +349,9 @@ def test_a_value_goes_into_dcgms_cache_again_and_again(code: int, injected: bool
     assert root.calls == (once * 2 if injected else once[:1])
 
 
-def test_a_rank_is_found_by_its_marker_and_who_asks_is_not(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_is_found_by_its_marker_and_who_asks_is_not(root: Root, live: Cluster) -> None:
     """By the real ``pgrep``, which matches as ``pkill`` does."""
-    with experiment(tmp_path, root, monkeypatch):
-        marker, pattern = ranks.marker("0"), ranks.pattern("0")
+    marker, pattern = ranks.marker("0"), ranks.pattern("0")
     with subprocess.Popen(["sh", "-c", "read x", marker], stdin=subprocess.PIPE) as process:
         asking = f"pgrep -f '{pattern}' -P {os.getpid()}; true"
         found = subprocess.run(["sh", "-c", asking], capture_output=True, text=True, check=True).stdout.split()

@@ -9,17 +9,20 @@ import signal
 from pathlib import Path
 
 from chaos.act.context import ActivityContext
-from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
-from chaos.ledger.undos.objects import AbsentArgs
-from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.safety.abort_flag import AbortFlag
 from chaos.safety.lease import must_hold
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Cluster
-from fixtures.ownership import owned
-from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, fetch, ledger, plan
+from tests.chaos.ledger.acts import Act, prepare
+from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, ledger, plan
 
 INSTANTS = 19
+ACTS = (
+    Act("labels", "gpu-1", "nvidia.com/gpu.product"),
+    Act("unschedulable", "gpu-1", value=True),
+    Act("replicas", value=0),
+    Act("create", key="canary"),
+)
 
 
 class Clock:
@@ -40,35 +43,14 @@ def main(kubeconfig: Path, folder: Path, instant: int) -> None:
     book = ledger(folder, cluster)
     acting = ActivityContext(cluster, plan(), book, AbortFlag(folder), allowed=lambda: must_hold(cluster, RUN), terms=ANYTHING)
     clock.tick()
-    node = fetch(cluster, "nodes", "gpu-1")
-    labels = NodeLabels().args(node, {"nvidia.com/gpu.product": None, "chaos": "yes"})
-    with acting.fault("node.labels", labels) as fault:
-        clock.tick()
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": labels.ours}})
-        clock.tick()
-        fault.applied()
-        clock.tick()
-    with acting.fault("node.unschedulable", NodeUnschedulable().args(node, True)) as fault:
-        clock.tick()
-        cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}})
-        clock.tick()
-        fault.applied()
-        clock.tick()
-    replicas = WorkloadReplicas().args("apps/deployments", fetch(cluster, "apps/deployments", "gpu-operator", "gpu-operator"), 0)
-    with acting.fault("workload.replicas", replicas) as fault:
-        clock.tick()
-        cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 0}}, "gpu-operator")
-        clock.tick()
-        fault.applied()
-        clock.tick()
-    canary = AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN)
-    with acting.fault("object.absent", canary) as fault:
-        clock.tick()
-        meta = {"name": "canary", "labels": owned.labels(RUN)}
-        cluster.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, namespace="gpu-operator")
-        clock.tick()
-        fault.applied()
-        clock.tick()
+    for act in ACTS:
+        undo, args, do = prepare(cluster, act)
+        with acting.fault(undo, args) as fault:
+            clock.tick()
+            do()
+            clock.tick()
+            fault.applied()
+            clock.tick()
     real = book.mark
 
     def mark(*words: object) -> None:

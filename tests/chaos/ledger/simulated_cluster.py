@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.simulator.config.rights import Rights
 from fixtures.simulator.server.http.authorization import Authorizer
 from fixtures.simulator.server.store.store import Store
 from fixtures.verdict.record import TargetKind
+from tests.chaos.tables import table
 from tests.served import served
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
@@ -37,69 +40,39 @@ KUBE_SYSTEM = "11111111-2222-3333-4444-555555555555"
 Json = dict[str, Any]
 
 
+def shape(kind: str, name: str, **metadata: Any) -> Json:
+    """An object of a kind as the small cluster has it, under another name."""
+    found: Json = deepcopy(table("ledger/shapes")[kind])
+    found["metadata"] = {**found.get("metadata", {}), "name": name, **metadata}
+    return found
+
+
 def node(name: str, **labels: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "uid": f"uid-{name}",
-            "labels": {"nvidia.com/gpu.product": "H100", "kubernetes.io/hostname": name, **labels},
-        },
-        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
-        "status": {
-            "nodeInfo": {"systemUUID": f"machine-{name}"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "capacity": {"nvidia.com/gpu": "8", "cpu": "64"},
-            "allocatable": {"nvidia.com/gpu": "8", "cpu": "64"},
-        },
-    }
+    found = shape("Node", name, uid=f"uid-{name}")
+    found["metadata"]["labels"] = {"nvidia.com/gpu.product": "H100", "kubernetes.io/hostname": name, **labels}
+    found["status"]["nodeInfo"] = {"systemUUID": f"machine-{name}"}
+    return found
 
 
 def namespace(name: str, uid: str = "") -> Json:
-    meta = {"name": name, **({"uid": uid} if uid else {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": meta,
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
-    }
+    return shape("Namespace", name, **({"uid": uid} if uid else {}))
 
 
-def deployment(name: str = "gpu-operator", replicas: int = 1) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}}}},
-        "status": {"replicas": replicas, "readyReplicas": replicas},
-    }
+def deployment(name: str = "gpu-operator") -> Json:
+    found = shape("Deployment", name, uid=f"uid-{name}")
+    found["spec"] |= {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}}}}
+    return found
 
 
 def daemon_pod(name: str, node_name: str, *, uid: str = "", ready: bool = True) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "gpu-operator",
-            "uid": uid or f"uid-{name}",
-            "labels": {"app": "plugin"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "uid": "uid-plugin", "controller": True}],
-        },
-        "spec": {"nodeName": node_name, "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
-    }
+    found = shape("Pod", name, uid=uid or f"uid-{name}")
+    found["spec"]["nodeName"] = node_name
+    found["status"]["conditions"] = [{"type": "Ready", "status": str(ready)}]
+    return found
 
 
 def config_map(name: str, **data: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}", "labels": {"app": name}},
-        "data": data,
-    }
+    return {**shape("ConfigMap", name, uid=f"uid-{name}", labels={"app": name}), "data": data}
 
 
 def objects() -> list[Json]:
@@ -122,6 +95,13 @@ def world(
     """The served cluster. ``troubles`` may be used up by the test's own requests too: they are taken in order."""
     with served(folder, [*objects(), *extra], troubles, authorizer) as pair:
         yield pair
+
+
+class Denied(Rights):
+    """Rights that the suite's account lacks."""
+
+    def allowed(self, user: str, *words: str) -> bool:
+        return super().allowed("gpu-conformance", *words)
 
 
 def plan(*targets: Target, expires_in: float = 3600, run_id: str = RUN, experiment: str = "A1") -> Plan:
@@ -149,6 +129,12 @@ def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A
     return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror, proof)
 
 
+def path_of(book: Ledger) -> Path:
+    """Its file."""
+    assert book.path is not None
+    return book.path
+
+
 class Anything(Terms, frozen=True, kw_only=True):
     """Terms of a test that asks how something is undone, not whether its experiment may touch it."""
 
@@ -170,8 +156,8 @@ def recover(cluster: Cluster, folder: Path | None = None, **options: Any) -> Rec
     return recovering.recover(cluster, folder, **{"terms": ANYTHING, **options})
 
 
-def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> ActivityContext:
-    made = plan(**changes)
+def acting(folder: Path, cluster: Cluster, book: Ledger, *targets: Target, **changes: Any) -> ActivityContext:
+    made = plan(*targets, **changes)
     if book.origin is not None:
         made = msgspec.structs.replace(made, cluster_uid=book.origin.cluster_uid)
     return ActivityContext(cluster, made, book, AbortFlag(folder), allowed=lambda: None, terms=ANYTHING)

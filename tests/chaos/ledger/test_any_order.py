@@ -2,26 +2,20 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.ledger.file import Ledger
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
-from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
-from chaos.ledger.undos.taints import NodeTaints, Taint
-from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.ledger_lines import State
 from fixtures.cluster.client import Cluster
-from fixtures.ownership import owned
-from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
+from tests.chaos.ledger.acts import NAMESPACE, Act, prepare
+from tests.chaos.ledger.simulated_cluster import Json, ledger, path_of, replay, soon, world
 
-NAMESPACE = "gpu-operator"
 NODES = st.sampled_from(["gpu-1", "gpu-2"])
 VALUES = st.sampled_from([None, "a", "b"])
 KEYS = st.sampled_from(["nvidia.com/gpu.product", "team"])
@@ -29,15 +23,6 @@ KEYS = st.sampled_from(["nvidia.com/gpu.product", "team"])
 
 class Cut(BaseException):
     """The end of the process, in the model."""
-
-
-class Act(msgspec.Struct, frozen=True):
-    """One act: what it is called, and to what."""
-
-    kind: str
-    node: str = ""
-    key: str = ""
-    value: Any = None
 
 
 ACTS = st.one_of(
@@ -49,36 +34,6 @@ ACTS = st.one_of(
     st.builds(Act, st.just("create"), key=st.sampled_from(["canary-1", "canary-2"])),
     st.builds(Act, st.just("delete")),
 )
-
-
-def prepare(cluster: Cluster, act: Act) -> tuple[str, Any, Callable[[], object]]:
-    """The undo's name and arguments by the state now, and the act itself."""
-    if act.kind in ("labels", "annotations"):
-        undo = NodeLabels() if act.kind == "labels" else NodeAnnotations()
-        args = undo.args(fetch(cluster, "nodes", act.node), {act.key: act.value})
-        return undo.name, args, lambda: cluster.patch("nodes", act.node, {"metadata": {act.kind: args.ours}})
-    if act.kind == "unschedulable":
-        cordon = NodeUnschedulable().args(fetch(cluster, "nodes", act.node), act.value)
-        return "node.unschedulable", cordon, lambda: cluster.patch("nodes", act.node, {"spec": {"unschedulable": act.value or None}})
-    if act.kind == "taints":
-        node, place = fetch(cluster, "nodes", act.node), (act.key, "NoSchedule")
-        add = (Taint(key=act.key, effect="NoSchedule", value=act.value),) if act.value else ()
-        taints = NodeTaints().args(node, add=add, remove=(place,))
-        kept = [taint for taint in node["spec"].get("taints") or () if (taint["key"], taint["effect"]) != place]
-        written = [*kept, *({"key": t.key, "effect": t.effect, "value": t.value} for t in add)]
-        return "node.taints", taints, lambda: cluster.patch("nodes", act.node, {"spec": {"taints": written or None}})
-    if act.kind == "replicas":
-        found = fetch(cluster, "apps/deployments", "gpu-operator", NAMESPACE)
-        scaled = WorkloadReplicas().args("apps/deployments", found, act.value)
-        body = {"spec": {"replicas": act.value}}
-        return "workload.replicas", scaled, lambda: cluster.patch("apps/deployments", "gpu-operator", body, NAMESPACE)
-    if act.kind == "create":
-        meta = {"name": act.key, "labels": owned.labels(RUN)}
-        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
-        absent = AbsentArgs(key="configmaps", namespace=NAMESPACE, name=act.key, run_id=RUN)
-        return "object.absent", absent, lambda: cluster.create("configmaps", obj, namespace=NAMESPACE)
-    present = ObjectPresent().args("configmaps", fetch(cluster, "configmaps", "operand", NAMESPACE))
-    return "object.present", present, lambda: cluster.delete("configmaps", "operand", NAMESPACE)
 
 
 def possible(cluster: Cluster, act: Act) -> bool:
@@ -130,8 +85,7 @@ def test_after_replay_the_cluster_is_as_it_was(tmp_path: Path) -> None:
             before = snapshot(cluster)
             book = ledger(folder)
             perform(cluster, book, acts, cut)
-            path = book.path
-            assert path is not None
+            path = path_of(book)
             for stop in stops:  # replay itself is cut off, and begun again from the file
                 book = Ledger.open(path)
                 interrupt(book, stop)

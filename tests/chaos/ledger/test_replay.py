@@ -11,7 +11,7 @@ from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.workloads import PodsReplaced
 from chaos.model.ledger_lines import State
 from fixtures.cluster.client import Cluster
-from tests.chaos.ledger.simulated_cluster import Json, fetch, ledger, replay, soon, world
+from tests.chaos.ledger.simulated_cluster import Json, fetch, ledger, path_of, replay, soon
 from tests.troubles import Trouble
 
 pytestmark = pytest.mark.test_all
@@ -31,19 +31,16 @@ def strip_label(cluster: Cluster, book: Ledger, name: str = "gpu-1", ours: str |
     return seq
 
 
-def test_a_layer_that_is_refused_keeps_those_below_it_and_all_come_off_in_the_end(tmp_path: Path) -> None:
-    refused = Trouble("patch", "nodes", 503, 0)
-    with world(tmp_path, refused) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        for value in ("a", "b", "c"):
-            strip_label(cluster, book, ours=value)
-        refused.times = 10**6
-        left = replay(book, cluster, soon(1), pause=0.01)
-        assert [(item.seq, item.reason) for item in left] == [(3, Reason.NOT_UNDONE), (2, Reason.NOT_UNDONE), (1, Reason.NOT_UNDONE)]
-        assert "entry 3, made after it" in left[1].message
-        refused.times = 5
-        assert replay(book, cluster, soon(), pause=0.01) == []
-        assert labels(cluster)[PRODUCT] == "H100"
+def test_a_layer_that_is_refused_keeps_those_below_it_and_all_come_off_in_the_end(cluster: Cluster, book: Ledger, trouble: Trouble) -> None:
+    for value in ("a", "b", "c"):
+        strip_label(cluster, book, ours=value)
+    trouble.verb, trouble.resource, trouble.status, trouble.times = "patch", "nodes", 503, 10**6
+    left = replay(book, cluster, soon(1), pause=0.01)
+    assert [(item.seq, item.reason) for item in left] == [(3, Reason.NOT_UNDONE), (2, Reason.NOT_UNDONE), (1, Reason.NOT_UNDONE)]
+    assert "entry 3, made after it" in left[1].message
+    trouble.times = 5
+    assert replay(book, cluster, soon(), pause=0.01) == []
+    assert labels(cluster)[PRODUCT] == "H100"
 
 
 def _lines(path: Path) -> list[Any]:
@@ -53,15 +50,14 @@ def _lines(path: Path) -> list[Any]:
 @pytest.mark.parametrize(
     ("verb", "status"), [("get", 500), ("patch", 409), ("patch", 429), ("patch", "drop"), ("list", 503), ("watch", 429)]
 )
-def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(tmp_path: Path, verb: str, status: int | str) -> None:
-    trouble = Trouble(verb, "nodes", status, 0)
-    with world(tmp_path, trouble) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        strip_label(cluster, book)
-        trouble.times = 3
-        assert replay(book, cluster, soon(), pause=0.01) == []
-        assert trouble.times == 0
-        assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
+def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(
+    cluster: Cluster, book: Ledger, trouble: Trouble, verb: str, status: int | str
+) -> None:
+    strip_label(cluster, book)
+    trouble.verb, trouble.resource, trouble.status, trouble.times = verb, "nodes", status, 3
+    assert replay(book, cluster, soon(), pause=0.01) == []
+    assert trouble.times == 0
+    assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
 
 
 def test_what_does_not_come_back_by_itself_keeps_nothing_older_on_its_node(cluster: Cluster, book: Ledger) -> None:
@@ -91,8 +87,7 @@ def test_everything_is_undone_before_anything_is_waited_for(cluster: Cluster, bo
     (left,) = replay(book, cluster, soon(2))
     assert (left.seq, left.reason) == (killed, Reason.NOT_VERIFIED)
     assert labels(cluster)[PRODUCT] == "H100"
-    assert book.path is not None
-    states = [(line.seq, line.state) for line in _lines(book.path)]
+    states = [(line.seq, line.state) for line in _lines(path_of(book))]
     assert states.index((1, State.UNDONE)) < states.index((1, State.VERIFIED))
     assert (2, State.VERIFIED) not in states
 
@@ -112,9 +107,8 @@ def test_entries_that_nobody_can_read_are_residue_and_do_not_stop_the_others(clu
 def test_a_full_disk_does_not_keep_anything_from_being_put_back(tmp_path: Path, cluster: Cluster) -> None:
     book = ledger(tmp_path)
     strip_label(cluster, book)
-    assert book.path is not None
-    book.path.unlink()
-    book.path.symlink_to("/dev/full")
+    path_of(book).unlink()
+    path_of(book).symlink_to("/dev/full")
     (left,) = replay(book, cluster, soon(1))
     assert labels(cluster)[PRODUCT] == "H100"
     assert "restored, but the ledger cannot say so" in left.message

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
+from chaos.model.conditions import signals_of
 from chaos.model.plan import Target
 from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, PlanFacts
 from chaos.observe.dra_inventory import CLAIMS, SLICES
@@ -17,6 +18,7 @@ from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
 from chaos.observe.signals.registry import SIGNALS
 from fixtures.kubernetes.models import Json
 from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, installed, made_by, node, plan, pod
+from tests.chaos.shipped import EXPERIMENTS
 
 EXPORTER = installed("exporter", "exporter")
 
@@ -380,3 +382,33 @@ def test_the_owners_consent_is_no_label_that_a_new_node_must_have() -> None:
     for kept, anew in ((["nvidia.com/gpu.product"], True), ([], False)):
         again = node("a", labels={key: labels[key] for key in kept})
         assert SIGNALS["node.registered.anew"](Read(World(nodes=[again]), plan(target))) is anew  # type: ignore[arg-type]
+
+
+def beating(count: int) -> World:
+    return World({f"{CANARIES}/pods/one/log": f"beat {count}\n"}, pods=[canary("one", "a")])
+
+
+def test_seconds_since_the_last_beat_are_counted_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 100.0
+    monkeypatch.setattr("chaos.observe.signals.pods.time.monotonic", lambda: moment)
+    read = Read(beating(1), plan())
+    assert SIGNALS["canaries.stalled"](read) == 0.0  # type: ignore[arg-type]
+    moment = 103.0
+    read = read.again(beating(1))
+    assert SIGNALS["canaries.stalled"](read) == 3.0  # type: ignore[arg-type]
+    moment = 104.0
+    read = read.again(beating(2))
+    assert SIGNALS["canaries.stalled"](read) == 0.0  # type: ignore[arg-type]
+
+
+def test_where_a_worker_has_to_go_on_it_may_not_pause_until_the_undo() -> None:
+    found = 0
+    for experiment in EXPERIMENTS.values():
+        expected = experiment.extension.expect
+        if not any(one.mode == "eventually" and "canaries.progress" in signals_of(one.condition) for one in expected):
+            continue
+        found += 1
+        assert any(
+            one.mode == "always" and one.until == "undo" and set(signals_of(one.condition)) == {"canaries.stalled"} for one in expected
+        ), experiment.id
+    assert found

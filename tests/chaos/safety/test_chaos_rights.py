@@ -31,12 +31,16 @@ def granted() -> set[tuple[str, str, str, str]]:
     return found
 
 
+def named(right: Right) -> str:
+    """Its resource as a role names it."""
+    return f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+
+
 def test_it_grants_every_act_every_undo_and_the_keeping_of_ledger_and_lease() -> None:
     allowed = granted()
     for words in {*ACTS, *undo_rights(), *KEEPING}:
         right = Right.parse(words)
-        name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
-        assert {("", right.group, name, right.verb), (right.namespace, right.group, name, right.verb)} & allowed, words
+        assert {(space, right.group, named(right), right.verb) for space in ("", right.namespace)} & allowed, words
 
 
 def test_what_is_read_by_name_may_be_listed_too() -> None:
@@ -78,18 +82,16 @@ def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_gr
     assert acts, "nothing is asked for before this fault"
     allowed = granted()
     for right in acts:
-        name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
-        assert ("", right.group, name, right.verb) in allowed, str(right)
+        assert ("", right.group, named(right), right.verb) in allowed, str(right)
 
 
 def test_what_an_experiment_sets_up_is_asked_for_before_and_granted() -> None:
     allowed, seen = granted(), set[str]()
     for experiment in EXPERIMENTS.values():
         for right in required_rights(experiment, plan()):
-            name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
             if right.namespace == "gpu-conformance-chaos-run-canaries" or right.resource == "priorityclasses":
-                seen.add(f"{experiment.id} {right.verb} {name}")
-                assert ("", right.group, name, right.verb) in allowed, f"{experiment.id}: {right}"
+                seen.add(f"{experiment.id} {right.verb} {named(right)}")
+                assert ("", right.group, named(right), right.verb) in allowed, f"{experiment.id}: {right}"
     assert {"N6 create deployments", "N6 create jobs", "N6 delete priorityclasses", "A1 create pods", "S3 create jobs"} <= seen
 
 

@@ -14,18 +14,19 @@ from chaos.safety.gate_reading import node_states, read_cluster_state
 from chaos.safety.lease import halt
 from chaos.safety.remediators import find_remediators
 from fixtures.cluster.client import Cluster
-from fixtures.simulator.config.rights import Rights
-from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, Json, daemon_pod, deployment, ledger, node, plan, world
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, Denied, Json, daemon_pod, deployment, ledger, node, plan, world
 from tests.chaos.tables import table
 from tests.troubles import Trouble
 
 POD = Target(kind="pods", namespace="gpu-operator", name="plugin-1", uid="uid-plugin-1", node="gpu-1")
 ROWS = table("safety/objects")
+ON_GPU_1 = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
 DEVICES = ("nvidia.com/gpu",)
 
 
-def facts(cluster: Cluster, *, rights: tuple[str, ...] = ("patch nodes",)) -> ClusterState:
-    return read_cluster_state(cluster, plan(POD), devices=DEVICES, rights=[Right.parse(text) for text in rights], ours=False, steady="")
+def facts(cluster: Cluster, target: Target = POD, *, rights: tuple[str, ...] = ("patch nodes",), **more: Any) -> ClusterState:
+    asked = [Right.parse(text) for text in rights]
+    return read_cluster_state(cluster, plan(target), devices=DEVICES, rights=asked, ours=False, steady="", **more)
 
 
 def budget(allowed: Any, selector: Json, *, counted: int | None = 1) -> Json:
@@ -77,17 +78,9 @@ def test_a_spent_budget_counts_where_it_covers_an_agent_that_is_restarted(tmp_pa
         component="device-plugin", key="apps/daemonsets", namespace=namespace, name="dp", uid=uid, selector="app=plugin"
     )
     with world(tmp_path, extra=[budget(0, {"matchLabels": {"app": "plugin"}})]) as (cluster, _):
-        found = read_cluster_state(cluster, plan(), devices=DEVICES, rights=(), agents=[agent], ours=False, steady="")
+        found = facts(cluster, ON_GPU_1, agents=[agent])
         assert found.budgets == (("gpu-operator/keep",) if counts else ())
-        away = read_cluster_state(
-            cluster,
-            plan(Target(kind="nodes", name="x", uid="x", node="x")),
-            devices=DEVICES,
-            rights=(),
-            agents=[agent],
-            ours=False,
-            steady="",
-        )
+        away = facts(cluster, Target(kind="nodes", name="x", uid="x", node="x"), agents=[agent])
         assert away.budgets == ()
 
 
@@ -105,10 +98,6 @@ def test_a_budget_that_was_changed_and_not_counted_since_is_spent(tmp_path: Path
 
 
 def test_missing_rights_are_named(tmp_path: Path) -> None:
-    class Denied(Rights):
-        def allowed(self, user: str, *words: str) -> bool:
-            return super().allowed("gpu-conformance", *words)
-
     with world(tmp_path, authorizer=Denied([("patch", "", "nodes", ""), ("get", "", "pods", "log")])) as (cluster, _):
         assert facts(cluster, rights=("get nodes", "patch nodes", "get pods/log in x", "patch apps/deployments")).denied == (
             "patch nodes",

@@ -6,14 +6,13 @@ import msgspec
 import pytest
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.act.context import ActivityContext
 from chaos.activities import devices
 from chaos.cluster.injector import HostResult
-from chaos.model.plan import Target
-from chaos.safety.abort_flag import AbortFlag
+from chaos.ledger.file import Ledger
 from chaos.safety.gate_reading import node_states
 from chaos.safety.gpu_reset import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
-from tests.chaos.ledger.simulated_cluster import ANYTHING, ledger, node, plan, world
+from fixtures.cluster.client import Cluster
+from tests.chaos.ledger.simulated_cluster import acting, node
 from tests.chaos.tables import table
 
 LABELS = table("safety/gpu_labels")
@@ -49,7 +48,9 @@ def test_the_gates_are_told_of_every_node() -> None:
     assert "not known" in found["gpu-3"].reset_obstacle
 
 
-def test_a_refusal_because_of_peers_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_because_of_peers_is_not_asked_again(
+    tmp_path: Path, cluster: Cluster, book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = "GPU Reset couldn't run because GPU 00000000:1B:00.0 is linked to other GPUs by NVLink."
     asked: list[object] = []
 
@@ -58,17 +59,16 @@ def test_a_refusal_because_of_peers_is_not_asked_again(tmp_path: Path, monkeypat
         return HostResult(exit_code=3, output=said)
 
     monkeypatch.setattr(devices, "run", run)
-    with world(tmp_path) as (cluster, _):
-        planned = msgspec.structs.replace(plan(), seconds={"clients": 60.0})
-        acts = ActivityContext(cluster, planned, ledger(tmp_path, cluster), AbortFlag(tmp_path), allowed=lambda: None, terms=ANYTHING)
-        with acts.as_current(), pytest.raises(ActivityFailed, match="without its peers"):
-            devices._reset_when_free("GPU-7")
+    acts = acting(tmp_path, cluster, book)
+    acts.plan = msgspec.structs.replace(acts.plan, seconds={"clients": 60.0})
+    with acts.as_current(), pytest.raises(ActivityFailed, match="without its peers"):
+        devices._reset_when_free("GPU-7")
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize(("clients", "attempted"), [("GPU-7, 4711", True), ("No running processes found", False)])
 def test_on_hardware_a_reset_is_asked_for_only_while_a_process_is_on_the_gpu(
-    clients: str, attempted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clients: str, attempted: bool, tmp_path: Path, cluster: Cluster, book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
@@ -80,10 +80,7 @@ def test_on_hardware_a_reset_is_asked_for_only_while_a_process_is_on_the_gpu(
 
     monkeypatch.setattr(devices, "run", run)
     monkeypatch.setattr(devices, "worker_device", lambda: "GPU-7")
-    target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
-    with world(tmp_path) as (cluster, _):
-        acts = ActivityContext(cluster, plan(target), ledger(tmp_path, cluster), AbortFlag(tmp_path), allowed=lambda: None, terms=ANYTHING)
-        with acts.as_current():
-            found = devices.reset_in_use()
+    with acting(tmp_path, cluster, book).as_current():
+        found = devices.reset_in_use()
     assert any("--gpu-reset" in line for line in asked) is attempted
     assert (found["attempted"], found["refused"]) == (attempted, attempted)

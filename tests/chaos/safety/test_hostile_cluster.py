@@ -16,6 +16,7 @@ from chaos.ledger.undos.host import DeviceArgs, HostReset, Means
 from chaos.model.errors import Aborted
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
 from chaos.observe.components import Components, find_components, pods_of
+from chaos.observe.view import View
 from chaos.plan.planning import devices_by_node, plan_facts
 from conformance.policy.model import Policy, Probes
 from fixtures.cluster.client import Cluster
@@ -32,6 +33,12 @@ def daemon_set(selector: dict[str, Any], labels: dict[str, str] = EXPORTER) -> d
         "spec": {"selector": selector, "template": {"metadata": {"labels": labels}}},
         "status": {"desiredNumberScheduled": 1},
     }
+
+
+def there(*pods: dict[str, Any], selector: dict[str, Any] | None = None, pages: dict[str, str] | None = None) -> View:
+    """A cluster with the exporter's DaemonSet."""
+    agent = daemon_set(selector or {"matchLabels": EXPORTER})
+    return World(pages, nodes=[], apps__daemonsets=[agent], apps__deployments=[], pods=list(pods)).view()
 
 
 def owned(name: str, uid: str, **more: Any) -> dict[str, Any]:
@@ -52,28 +59,17 @@ def owned(name: str, uid: str, **more: Any) -> dict[str, Any]:
 )
 def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, known: list[tuple[str, str]]) -> None:
     page = f'DCGM_FI_DEV_GPU_TEMP{{gpu="7",UUID="{uuid}",pci_bus_id="{pci}"}} 30\n'
-    there = World(
-        {"proxy": page},
-        nodes=[],
-        apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})],
-        apps__deployments=[],
-        pods=[owned("x", "uid-agent")],
-    ).view()
-    found = devices_by_node(there, find_components(there, standing()))
+    view = there(owned("x", "uid-agent"), pages={"proxy": page})
+    found = devices_by_node(view, find_components(view, standing()))
     assert [(one.uuid, one.pci) for one in found.get("a", ())] == known
 
 
 def test_pods_of_a_component_are_those_of_its_own_workload() -> None:
-    there = World(
-        nodes=[],
-        apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})],
-        apps__deployments=[],
-        pods=[owned("mine", "uid-agent"), owned("tenants", "uid-other"), pod("plain", "a", namespace="gpu")],
-    ).view()
-    found = find_components(there, standing()).found["exporter"]
-    assert [item["metadata"]["name"] for item in pods_of(there, found)] == ["mine"]
+    view = there(owned("mine", "uid-agent"), owned("tenants", "uid-other"), pod("plain", "a", namespace="gpu"))
+    found = find_components(view, standing()).found["exporter"]
+    assert [item["metadata"]["name"] for item in pods_of(view, found)] == ["mine"]
     nothing = InstalledComponent(component="exporter", key=found.key, namespace="gpu", name="agent", uid="uid-agent", selector="")
-    assert pods_of(there, nothing) == []
+    assert pods_of(view, nothing) == []
 
 
 def test_a_selector_of_expressions_is_not_lost() -> None:
@@ -81,8 +77,7 @@ def test_a_selector_of_expressions_is_not_lost() -> None:
         "matchLabels": EXPORTER,
         "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}, {"key": "gpu", "operator": "Exists"}],
     }
-    there = World(nodes=[], apps__daemonsets=[daemon_set(wanted)], apps__deployments=[], pods=[]).view()
-    assert find_components(there, standing()).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
+    assert find_components(there(selector=wanted), standing()).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
 
 
 def going(cluster: Cluster, name: str) -> bool:

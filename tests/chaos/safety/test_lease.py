@@ -55,6 +55,17 @@ def running(cluster: Cluster, run_id: str = RUN, **options: Any) -> Iterator[Run
         run.lease.abandon()
 
 
+def act(cluster: Cluster) -> None:
+    """A run gets the cluster, and lets it go."""
+    with running(cluster):
+        must_hold(cluster, RUN)
+
+
+def refused(cluster: Cluster, match: str = "one run acts on a cluster at a time") -> None:
+    with pytest.raises(LeaseRefused, match=match):
+        Run(cluster).lease.acquire()
+
+
 def held_by(cluster: Cluster, identity: str, age: float, seconds: int = 15) -> None:
     renewed = (datetime.now(UTC) - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": identity, "leaseDurationSeconds": seconds, "renewTime": renewed}
@@ -74,8 +85,7 @@ def test_a_run_holds_the_cluster_and_leaves_nothing(cluster: Cluster) -> None:
             must_hold(cluster, "another")
     run.lease.release()
     assert cluster.get("namespaces", namespaces.SHARED).status == 404
-    with running(cluster):  # and again
-        must_hold(cluster, RUN)
+    act(cluster)  # and again
 
 
 def test_a_second_run_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
@@ -110,11 +120,9 @@ def test_one_that_looks_expired_is_watched_first_because_clocks_differ(cluster: 
     held_by(cluster, "other-host/1/pid:[1]/run", 3, seconds=2)
     beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", 2.5, 2))
     beat.start()
-    with pytest.raises(LeaseRefused, match="by another clock"):
-        Run(cluster).lease.acquire()
+    refused(cluster, "by another clock")
     beat.join()
-    with running(cluster):  # nobody renews it any more
-        must_hold(cluster, RUN)
+    act(cluster)  # nobody renews it any more
 
 
 @pytest.mark.parametrize("ahead", [20, 3600, 10 * 365 * 86_400])
@@ -123,8 +131,7 @@ def test_a_clock_that_was_ahead_locks_nobody_out(cluster: Cluster, ahead: float)
     held_by(cluster, "other-host/1/pid:[1]/run", -ahead, seconds=1)
     assert "by a clock that is" in status(cluster).lines[0]
     assert status(cluster).expired
-    with running(cluster):
-        must_hold(cluster, RUN)
+    act(cluster)
 
 
 @pytest.mark.parametrize("behind", [-3600, 9, 70, 3600, 10 * 365 * 86_400])
@@ -133,8 +140,7 @@ def test_a_run_that_lives_by_another_clock_is_respected(cluster: Cluster, behind
     held_by(cluster, "other-host/1/pid:[1]/run", behind, seconds=2)
     beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", behind - 0.3, 2))
     beat.start()
-    with pytest.raises(LeaseRefused, match="by another clock"):
-        Run(cluster).lease.acquire()
+    refused(cluster, "by another clock")
     beat.join()
 
 
@@ -142,14 +148,11 @@ def test_a_dead_process_of_this_machine_holds_nothing(cluster: Cluster) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     held_by(cluster, a_holder(pid=child.pid), 1)
-    with running(cluster):
-        must_hold(cluster, RUN)
+    act(cluster)
     held_by(cluster, a_holder(pid=os.getpid(), started="1"), 1)  # the PID is another process's by now
-    with running(cluster):
-        must_hold(cluster, RUN)
+    act(cluster)
     held_by(cluster, a_holder(), 1)
-    with pytest.raises(LeaseRefused):
-        Run(cluster).lease.acquire()
+    refused(cluster)
 
 
 def a_holder(**process: Any) -> str:
@@ -168,30 +171,26 @@ def test_a_machine_of_the_same_name_is_another_machine(cluster: Cluster, differs
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     held_by(cluster, a_holder(pid=child.pid, **differs), 0.7)
-    with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
-        Run(cluster).lease.acquire()
+    refused(cluster, "one run acts on a cluster at a time")
 
 
 def test_a_holder_that_no_run_wrote_is_respected_until_it_expires(cluster: Cluster) -> None:
     me = Holder.me("").process
     for identity in (f"{me.host}/4000000/pid:[{me.space}]/old", f"{me.host}", "kube-scheduler", "/" * 5):
         held_by(cluster, identity, 0.7)
-        with pytest.raises(LeaseRefused):
-            Run(cluster).lease.acquire()
+        refused(cluster)
 
 
 def test_what_an_earlier_run_left_comes_first(tmp_path: Path, cluster: Cluster) -> None:
     book = ledger(tmp_path, cluster, run_id="20261121-110000-dead")
     seq = book.arm("node.labels", {"name": "gpu-1"})
-    with pytest.raises(LeaseRefused, match=r"1 changes of run 20261121-110000-dead .* chaos recover"):
-        Run(cluster).lease.acquire()
+    refused(cluster, r"1 changes of run 20261121-110000-dead .* chaos recover")
     recovering = Run(cluster)
     recovering.lease.acquire(recovering=True)
     book.mark(seq, State.VERIFIED)
     assert book.flush(soon())
     recovering.lease.release()
-    with running(cluster):
-        must_hold(cluster, RUN)
+    act(cluster)
 
 
 def test_a_lease_that_may_not_be_deleted_is_let_go(tmp_path: Path) -> None:
@@ -248,14 +247,12 @@ def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path
     found = read_lease(cluster)
     assert found is not None
     assert (found.identity, bool(found.halted)) == ("", True)
-    with pytest.raises(LeaseRefused, match=r"halted by .* halt --off"):
-        Run(cluster).lease.acquire()
+    refused(cluster, r"halted by .* halt --off")
     recovering = Run(cluster)
     recovering.lease.acquire(recovering=True)  # putting back is never halted
     recovering.lease.release()
     halt(cluster, on=False)
-    with running(cluster):
-        must_hold(cluster, RUN)
+    act(cluster)
 
 
 def test_an_expired_hold_is_none_for_who_acts(cluster: Cluster) -> None:

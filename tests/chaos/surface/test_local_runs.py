@@ -5,19 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.model.experiment import Experiment
 from chaos.surface import local_runs
 from chaos.surface.docs_tables import experiments_table
 from chaos.surface.local_runs import LocalRun, document_digest, outcome_words, outcomes_in, read_local_runs, runs_summary
 from fixtures.verdict.chaos_record import ChaosResult, encode_chaos
 from fixtures.verdict.record import TargetKind, Verdict
+from tests.chaos.shipped import EXPERIMENTS
 from tests.reports.chaos_samples import chaos, experiment
-
-
-@pytest.fixture(scope="module")
-def experiments() -> dict[str, Experiment]:
-    return {experiment.id: experiment for experiment in load_all()}
 
 
 def run_of(experiment: Experiment, verdict: Verdict = Verdict.PASSED, document: str | None = None) -> LocalRun:
@@ -43,8 +38,8 @@ def result(id_: str, verdict: Verdict, message: str = "") -> ChaosResult:
     return experiment(verdict, id=id_, target_kind=TargetKind.LOCAL, message=message, duration_seconds=12.34, recovery_seconds=1.26)
 
 
-def test_every_experiment_that_exists_there_has_run_there(experiments: dict[str, Experiment]) -> None:
-    there = {id_ for id_, experiment in experiments.items() if TargetKind.LOCAL in experiment.extension.fidelity}
+def test_every_experiment_that_exists_there_has_run_there() -> None:
+    there = {id_ for id_, experiment in EXPERIMENTS.items() if TargetKind.LOCAL in experiment.extension.fidelity}
     kept = read_local_runs()
     assert set(kept) == there, "run pytest chaos --chaos --local, then python -m chaos.surface.local_runs REPORT-DIR"
     wrong = {run.id: (run.verdict, run.reason) for run in kept.values() if run.verdict is not Verdict.PASSED}
@@ -52,20 +47,20 @@ def test_every_experiment_that_exists_there_has_run_there(experiments: dict[str,
     assert sum(run.verdict is Verdict.PASSED for run in kept.values()) > len(there) / 2
 
 
-def test_a_report_folder_gives_an_outcome_for_each_experiment(tmp_path: Path, experiments: dict[str, Experiment]) -> None:
+def test_a_report_folder_gives_an_outcome_for_each_experiment(tmp_path: Path) -> None:
     folder = report(tmp_path, TargetKind.LOCAL, result("A1", Verdict.PASSED, "well"), result("A9", Verdict.NOT_APPLICABLE, "no gfd"))
-    first, second = outcomes_in(folder, experiments)
+    first, second = outcomes_in(folder, EXPERIMENTS)
     assert (first.id, first.verdict, first.seconds, first.recovery_seconds, first.reason) == ("A1", Verdict.PASSED, 12.3, 1.3, "")
     assert (second.verdict, second.reason) == (Verdict.NOT_APPLICABLE, "no gfd")
     assert (first.kubernetes, first.scenario, first.date) == ("v1.36.3", "resilience", "2026-11-22")
-    assert first.document == document_digest(experiments["A1"].document)
+    assert first.document == document_digest(EXPERIMENTS["A1"].document)
 
 
-def test_a_run_on_another_target_is_refused(tmp_path: Path, experiments: dict[str, Experiment]) -> None:
+def test_a_run_on_another_target_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="simulated target, expected one with --local"):
-        outcomes_in(report(tmp_path, TargetKind.SIMULATED), experiments)
+        outcomes_in(report(tmp_path, TargetKind.SIMULATED), EXPERIMENTS)
     with pytest.raises(ValueError, match="absent"):
-        outcomes_in(tmp_path / "absent", experiments)
+        outcomes_in(tmp_path / "absent", EXPERIMENTS)
 
 
 @pytest.mark.test_all
@@ -84,8 +79,8 @@ def test_the_command_merges_later_runs_over_earlier_ones(tmp_path: Path, monkeyp
         read_local_runs(Path(__file__))
 
 
-def test_an_experiment_that_changed_since_is_shown_as_such(experiments: dict[str, Experiment]) -> None:
-    one = experiments["A1"]
+def test_an_experiment_that_changed_since_is_shown_as_such() -> None:
+    one = EXPERIMENTS["A1"]
     assert outcome_words(one, {"A1": run_of(one)}) == "passed, 12 s"
     assert outcome_words(one, {"A1": run_of(one, document="of another")}) == "passed, 12 s (before its last change)"
     assert outcome_words(one, {}) == local_runs.NEVER
@@ -95,15 +90,15 @@ def test_an_experiment_that_changed_since_is_shown_as_such(experiments: dict[str
     assert document_digest({"codes": {79: 1}}) == document_digest({"codes": {"79": 1}}), "as the run's own record of it has it"
 
 
-def test_the_docs_say_on_what_and_when(experiments: dict[str, Experiment]) -> None:
+def test_the_docs_say_on_what_and_when() -> None:
     assert (
-        runs_summary([run_of(experiments["A1"])])
+        runs_summary([run_of(EXPERIMENTS["A1"])])
         == "On the real control plane: Kubernetes v1.36.3, scenario `resilience`, last on 2026-11-22."
     )
 
 
 @pytest.mark.parametrize("code", ["LeftOut", "CutShort"])
-def test_an_experiment_that_was_not_carried_out_replaces_no_outcome(tmp_path: Path, experiments: dict[str, Experiment], code: str) -> None:
+def test_an_experiment_that_was_not_carried_out_replaces_no_outcome(tmp_path: Path, code: str) -> None:
     missing = msgspec.structs.replace(result("A2", Verdict.INCONCLUSIVE), reason_codes=[code])
     folder = report(tmp_path, TargetKind.LOCAL, result("A1", Verdict.PASSED), missing)
-    assert [run.id for run in outcomes_in(folder, experiments)] == ["A1"]
+    assert [run.id for run in outcomes_in(folder, EXPERIMENTS)] == ["A1"]

@@ -248,6 +248,7 @@ def expecting(signal: str, **condition: Any) -> dict[str, Any]:
 TOLD = expecting("told", eventually={"signal": "told", "is": True}, within="telling")
 STAY = expecting("pods", always={"signal": "pods", "contains": "baseline"})
 OUTAGE = expecting("node.ready", never={"signal": "node.ready", "is": False})
+BEATS = expecting("canaries.stalled", always={"signal": "canaries.stalled", "at_most": 1.0}, until="undo")
 UNTIL = expecting("told", always={"signal": "told", "is": True}, until="undo")
 
 
@@ -273,6 +274,15 @@ EXPECTED: dict[str, tuple[dict[str, Any], list[Spoil], Verdict, str]] = {
     "unknown in between": (TOLD, told(lambda t: False if t < 2.5 or t > 4.5 else None), UNDECIDED, "NoData"),
     "an empty baseline holds nothing": (STAY, [seen(lambda t: {"pods": {}})], Verdict.NOT_APPLICABLE, ""),
     "a baseline that stays": (STAY, [seen(lambda t: {"pods": {"a/p": "1 0 Running"}})], PASSED, ""),
+    "a worker beats on": (BEATS, [seen(lambda t: {"canaries.stalled": 0.2})], PASSED, ""),
+    "a worker beats once after the fault, and then no more": (
+        BEATS,
+        [seen(lambda t: {"canaries.stalled": max(t - 2.5, 0.2)})],
+        FAILED,
+        "ExpectationViolated",
+    ),
+    "a worker pauses": (BEATS, [seen(lambda t: {"canaries.stalled": t - 2.2 if 2.2 < t < 3.6 else 0.2})], FAILED, "ExpectationViolated"),
+    "nobody knows whether a worker beats": (BEATS, [seen(lambda t: {"canaries.stalled": None if t > 2.4 else 0.2})], UNDECIDED, "NoData"),
     "read across the injection only": (
         UNTIL,
         [seen(lambda t: {"told": True if t < 2.0 else None}), across_the_injection, within(gap=9.0)],
