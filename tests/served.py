@@ -1,6 +1,7 @@
 """A simulated API server in a thread of the test's process, for tests that drive it with the suite's synchronous client."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,17 @@ def kubeconfig(folder: Path, server: str) -> Path:
         "users": [{"name": "served", "user": {}}],
     }
     path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def edited(folder: Path, server: str = "http://127.0.0.1:1", **changes: Any) -> Path:
+    """:func:`kubeconfig` with these fields in its ``config``, its ``cluster``, and its ``context`` and ``user`` entries."""
+    path = kubeconfig(folder, server)
+    config = yaml.safe_load(path.read_text())
+    places = {"config": config, "cluster": config["clusters"][0]["cluster"], "context": config["contexts"][0], "user": config["users"][0]}
+    for place, fields in changes.items():
+        places[place].update(fields)
+    path.write_text(json.dumps(config))
     return path
 
 

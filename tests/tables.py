@@ -40,3 +40,20 @@ def tables_of(file: Path) -> dict[str, dict[str, Any]]:
     """The tables of a file by the names of their tests."""
     found: dict[str, dict[str, Any]] = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return found
+
+
+def table(module: str) -> dict[str, Any]:
+    """What the YAML file beside a module holds, for tables and objects that several of its functions read. ``module`` is its ``__file__``."""
+    return tables_of(Path(module).with_suffix(".yaml"))
+
+
+def filled(value: Any, words: dict[str, str]) -> Any:
+    """A value of a table with these words in their places, in keys too."""
+    if isinstance(value, dict):
+        return {filled(key, words): filled(child, words) for key, child in value.items()}
+    if isinstance(value, list):
+        return [filled(child, words) for child in value]
+    if isinstance(value, str):
+        for place, word in words.items():
+            value = value.replace(place, word)
+    return value

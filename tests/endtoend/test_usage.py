@@ -10,67 +10,14 @@ from conformance.cli.main import main
 from conformance.matrix.forked_runs import Finished, run_pytest
 from tests.endtoend.runs import ROOT, environment, run_suite
 from tests.served import kubeconfig
+from tests.tables import table
 
 SIMULATED = ("--simulate", "healthy")
-CASES = {
-    "no target": ([], "no target is named: expected one of --kubeconfig FILE, --in-cluster, --snapshot PATH, --simulate SCENARIO, --local"),
-    "no target, only what is to be judged": (["--read-only", "--only", "FENCE"], "no target is named"),
-    "kubeconfig of an unset variable": (["--kubeconfig", ""], "--kubeconfig was given an empty value"),
-    "kubeconfig of white space": (["--kubeconfig", " \t"], "--kubeconfig was given an empty value"),
-    "empty snapshot": (["--snapshot", ""], "--snapshot was given an empty value"),
-    "empty scenario": (["--simulate", ""], "--simulate was given an empty value"),
-    "empty version of a local control plane": (["--local="], "--local was given an empty value"),
-    "empty folder of binaries": (["--local", "--local-bin", ""], "--local-bin was given an empty value"),
-    "empty context": (["--kubeconfig", "{away}", "--context", ""], "--context was given an empty value"),
-    "empty policy": ([*SIMULATED, "--policy", ""], "--policy was given an empty value"),
-    "empty report folder": ([*SIMULATED, "--report-dir", ""], "--report-dir was given an empty value"),
-    "empty requirement": ([*SIMULATED, "--require", ""], "--require was given an empty value"),
-    "empty selection": ([*SIMULATED, "--only", ""], "--only was given an empty value"),
-    "selection of commas": ([*SIMULATED, "--only", " , "], "--only was given an empty value"),
-    "unknown area": ([*SIMULATED, "--only", "FENC"], "--only: unknown requirement or area 'FENC'; did you mean FENCE?"),
-    "unknown id in a selection": ([*SIMULATED, "--only", "GANG,FENCE-99"], "'FENCE-99'; did you mean FENCE-0"),
-    "nothing like it": ([*SIMULATED, "--only", "zzzz"], "'ZZZZ'; areas: INV, FENCE"),
-    "required and left out": ([*SIMULATED, "--only", "GANG", "--require", "FENCE-01"], "--require FENCE-01: --only GANG leaves it out"),
-    "missing kubeconfig": (["--kubeconfig", "{absent}"], "absent: no such file"),
-    "broken kubeconfig": (["--kubeconfig", "{broken}"], "not YAML"),
-    "not a kubeconfig": (["--kubeconfig", "{other}"], "not a kubeconfig"),
-    "unreachable server": (["--kubeconfig", "{away}"], "server http://127.0.0.1:9"),
-    "unknown context": (["--kubeconfig", "{away}", "--context", "prod"], "no context 'prod'; it has: served"),
-    "context alone": (["--context", "prod"], "--context needs --kubeconfig"),
-    "two targets": (["--kubeconfig", "{away}", "--simulate", "healthy"], "one target at a time"),
-    "unknown scenario": (["--simulate", "helthy"], "did you mean 'healthy'?"),
-    "required and beyond the access": ([*SIMULATED, "--read-only", "--require", "NET-05"], "it needs probe pods; this run was --read-only"),
-    "required and left out by -k": ([*SIMULATED, "-k", "INV", "--require", "FENCE-01"], "--require FENCE-01: -k INV leaves it out"),
-    "required and left out by its level": ([*SIMULATED, "--level", "must", "--require", "FENCE-10"], "--level must leaves it out"),
-    "required of a file": (
-        ["--snapshot", "{broken}", "--require", "NET-05"],
-        "--require NET-05: it asks the cluster, and --snapshot cannot",
-    ),
-    "comparison with nothing": ([*SIMULATED, "--require", "UPG-05"], "--require UPG-05: no --baseline was given"),
-    "unknown requirement": ([*SIMULATED, "--require", "FENCE-99"], "--require: unknown requirement 'FENCE-99'"),
-    "snapshot that is not there": (["--snapshot", "{absent}"], "no such file or folder"),
-    "snapshot that is not Kubernetes": (["--snapshot", "{broken}"], "snapshot"),
-    "policy that is not there": ([*SIMULATED, "--policy", "{absent}"], "No such file"),
-    "policy with an unknown key": ([*SIMULATED, "--policy", "{policy}"], "unknown key fence.taintKey; did you mean 'taintKeys'?"),
-    "contradiction": ([*SIMULATED, "--read-only", "--access", "workload"], "--read-only contradicts --access workload"),
-    "report folder that cannot be made": ([*SIMULATED, "--report-dir", "/proc/nowhere"], "--report-dir /proc/nowhere"),
-    "area of the policy that is none": ([*SIMULATED, "--policy", "{areas}"], "gate.areas: unknown area 'FENC'; did you mean FENCE?"),
-    "requirement of the policy that is none": ([*SIMULATED, "--policy", "{needed}"], "required: unknown requirement 'FENCE-99'"),
-    "floor that is no number": ([*SIMULATED, "--min-judged", "many"], "--min-judged many: expected a whole number of requirements"),
-    "floor below zero": ([*SIMULATED, "--min-judged=-1"], "--min-judged -1: expected a whole number of requirements"),
-    "floor of thousands of digits": ([*SIMULATED, "--min-judged", "9" * 5000], f"--min-judged {'9' * 40}: expected a whole number"),
-    "empty baseline": ([*SIMULATED, "--baseline", ""], "--baseline was given an empty value"),
-    "baseline that is not there": ([*SIMULATED, "--baseline", "{absent}"], "cannot read the report: No such file"),
-    "baseline that is no report": ([*SIMULATED, "--baseline", "{other}"], "not a report.json"),
-    "settling of a saved snapshot": (["--snapshot", "{broken}", "--settle", "60"], "a saved snapshot does not change"),
-    "settling for no number": ([*SIMULATED, "--settle", "1m"], "--settle 1m: expected a whole number of seconds"),
-    "accepted loss without a baseline": ([*SIMULATED, "--accept-not-judged", "NET"], "--accept-not-judged needs --baseline"),
-    "another cluster without a baseline": ([*SIMULATED, "--another-cluster"], "--another-cluster needs --baseline"),
-    "empty floor": ([*SIMULATED, "--min-judged", ""], "--min-judged was given an empty value"),
-    "not in a cluster": (["--in-cluster"], "--in-cluster"),
+TABLE = table(__file__)
+CASES: dict[str, tuple[str, str]] = {
+    **TABLE["cases"],
+    "floor of thousands of digits": (f"--simulate healthy --min-judged {'9' * 5000}", f"--min-judged {'9' * 40}: expected a whole number"),
 }
-
-
 SHORT = ("no target", "unknown id in a selection", "missing kubeconfig", "policy with an unknown key")
 """Each case is a process."""
 
@@ -85,7 +32,7 @@ def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, case: str) -> Non
     places = {name: str(tmp_path / name) for name in ("broken", "other", "policy", "areas", "needed", "absent")}
     places["away"] = str(kubeconfig(tmp_path, "http://127.0.0.1:9"))
     arguments, expected = CASES[case]
-    done = run_suite(tmp_path, *(argument.format(**places) for argument in arguments))
+    done = run_suite(tmp_path, *(argument.format(**places) for argument in shlex.split(arguments)))
     assert done.code == 4, done.output
     (line,) = [line for line in done.output.splitlines() if line.startswith("ERROR:")]
     assert expected in line
@@ -113,18 +60,7 @@ def test_what_pytest_itself_is_given_empty_selects_nothing_else(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["cleanup", "--kubeconfig", ""],
-        ["cleanup", "--kubeconfig", "{away}", "--run="],
-        ["simulate", ""],
-        ["diff", "", ""],
-        ["inspect", "node", ""],
-        ["chaos", "plan", "--simulate", ""],
-        ["chaos", "halt", "--kubeconfig="],
-        ["chaos", "recover", "--kubeconfig", "{away}", "--run", " "],
-        ["chaos", "status", "--kubeconfig", "", "--in-cluster"],
-        ["chaos", "verdict", ""],
-    ],
+    TABLE["an_empty_argument_of_a_command_is_one_line_and_exit_code_4"],
     ids=" ".join,
 )
 def test_an_empty_argument_of_a_command_is_one_line_and_exit_code_4(
@@ -151,19 +87,7 @@ def test_a_command_without_a_cluster_names_the_options(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("given", "target"),
-    [
-        ("", ["--simulate", "showcase", "--access", "hardware"]),
-        ("--level must", ["--simulate", "showcase", "--access", "hardware"]),
-        ("--read-only", ["--simulate", "showcase"]),
-        ("--access read", ["--simulate", "showcase"]),
-        ("--kubeconfig FILE --read-only", []),
-        ("--kubeconfig=FILE", []),
-        ("--in-cluster", []),
-        ("--snapshot dump/", []),
-        ("--simulate mig-mixed", []),
-        ("--local=1.35", []),
-        ("--kubeconfig ''", []),
-    ],
+    TABLE["make_names_a_target_unless_it_is_given_one"],
 )
 def test_make_names_a_target_unless_it_is_given_one(given: str, target: list[str]) -> None:
     arguments = ["make", "--dry-run", "--silent", "--assume-old=.venv/.installed", "conformance", f"ARGS={given}"]
@@ -185,13 +109,7 @@ OTHERS = "tests/core/test_gate.py"
 @pytest.mark.test_all
 @pytest.mark.parametrize(
     ("arguments", "option"),
-    [
-        ([OTHERS, "--kubeconfig", "FILE", "--require", "FENCE-01"], "--kubeconfig"),
-        ([OTHERS, "--kubeconfig="], "--kubeconfig"),
-        ([OTHERS, "--read-only"], "--read-only"),
-        ([OTHERS, "--evidence", "--collect-only"], "--evidence"),
-        (["--pyargs", "conformance.fence", "--kubeconfig", "FILE"], "--kubeconfig"),
-    ],
+    TABLE["options_of_the_suite_without_the_suite_are_one_line_and_exit_code_4"],
     ids=str,
 )
 def test_options_of_the_suite_without_the_suite_are_one_line_and_exit_code_4(tmp_path: Path, arguments: list[str], option: str) -> None:

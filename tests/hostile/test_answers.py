@@ -21,6 +21,9 @@ from fixtures.snapshot.collect import collect
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Inconclusive
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
+from tests.tables import table
+
+TABLE = table(__file__)
 
 NO_ANSWERS: dict[str, Said] = {
     "sign-in page": Said(SIGN_IN, headers={"Content-Type": "text/html"}),
@@ -88,18 +91,7 @@ def test_what_is_not_in_the_namespace_is_no_answer_to_it(tmp_path: Path, pod: di
 
 @pytest.mark.parametrize(
     ("key", "item"),
-    [
-        ("pods", an_object("Pod", "p", namespace="")),
-        ("pods", an_object("Secret", "s")),
-        ("pods", an_object("Pod", "p", "v2")),
-        ("nodes", an_object("Node", "n")),
-        ("nodes", an_object("PersistentVolume", "v", namespace="")),
-        ("nodes", an_object("PartialObjectMetadata", "n", "meta.k8s.io/v1", namespace="")),
-        ("configmaps", an_object("Secret", "s", data={"a": "b"})),
-        ("nvidia.com/clusterpolicies", an_object("ClusterPolicy", "c", "nvidia.com/v1")),
-        ("nvidia.com/clusterpolicies", an_object("NVIDIADriver", "c", "nvidia.com/v1", namespace="")),
-        ("nvidia.com/clusterpolicies", an_object("ClusterPolicy", "c", "nvidia.com/v2", namespace="")),
-    ],
+    TABLE["an_item_that_is_none_of_the_kind_is_no_part_of_the_list"],
 )
 def test_an_item_that_is_none_of_the_kind_is_no_part_of_the_list(tmp_path: Path, key: str, item: dict[str, Any]) -> None:
     group, _, plural = key.rpartition("/")
@@ -303,24 +295,7 @@ LABELLED = {**BOUND, "metadata": {**BOUND["metadata"], "labels": {"a": "b", "c":
 
 @pytest.mark.parametrize(
     ("query", "good"),
-    [
-        ({"labelSelector": "a=b"}, True),
-        ({"labelSelector": "a==b, c"}, True),
-        ({"labelSelector": "a=b,c=d", "fieldSelector": "metadata.name=p"}, True),
-        ({"labelSelector": "a!=x,c in (d)"}, True),
-        ({"fieldSelector": "spec.nodeName=n"}, True),
-        ({"fieldSelector": "metadata.name==p,spec.nodeName!=m,status.phase!=Failed,metadata.namespace=default"}, True),
-        ({"fieldSelector": "status.phase="}, True),
-        ({"fieldSelector": "spec.schedulerName=s,status.podIP=10.0.0.1"}, True),  # not compared
-        ({"fieldSelector": "metadata.name=a\\=b"}, True),
-        ({"labelSelector": "a=x"}, False),
-        ({"labelSelector": "a=b,e"}, False),
-        ({"fieldSelector": "metadata.name=q"}, False),
-        ({"fieldSelector": "metadata.name=p,spec.nodeName=m"}, False),
-        ({"fieldSelector": "spec.nodeName!=n"}, False),
-        ({"fieldSelector": "spec.nodeName="}, False),
-        ({"fieldSelector": "status.phase=Running"}, False),
-    ],
+    TABLE["a_list_that_drops_the_selector_is_no_answer"],
     ids=str,
 )
 def test_a_list_that_drops_the_selector_is_no_answer(tmp_path: Path, query: dict[str, str], good: bool) -> None:
@@ -338,15 +313,7 @@ ABOUT_P = an_object("Event", "p.1", involvedObject={"kind": "Pod", "name": "p", 
 
 @pytest.mark.parametrize(
     ("selector", "good"),
-    [
-        ("involvedObject.name=p", True),
-        ("involvedObject.uid=u,reason=FailedScheduling,type!=Normal,involvedObject.fieldPath=", True),
-        ("source=kubelet,reportingComponent=x", True),  # computed by the API server
-        ("involvedObject.name=q", False),
-        ("involvedObject.uid=v", False),
-        ("type!=Warning", False),
-        ("reason!=FailedScheduling", False),
-    ],
+    TABLE["what_happened_to_another_object_is_no_answer"],
 )
 def test_what_happened_to_another_object_is_no_answer(tmp_path: Path, selector: str, good: bool) -> None:
     """The scheduler's words about another pod would count as said of the probe's."""
@@ -533,12 +500,7 @@ def test_groups_that_a_part_of_discovery_leaves_out_may_be_served(tmp_path: Path
             snapshot.items(key)
 
 
-EMPTIED: dict[str, dict[str, Any]] = {
-    "no version": {"versions": []},
-    "no resources": {"versions": [{"version": "v1", "freshness": "Current"}]},
-    "null resources": {"versions": [{"version": "v1", "resources": None, "freshness": "Current"}]},
-    "empty resources": {"versions": [{"version": "v1", "resources": []}]},
-}
+EMPTIED: dict[str, dict[str, Any]] = TABLE["emptied"]
 
 
 @pytest.mark.parametrize("name", EMPTIED)

