@@ -17,7 +17,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
-from tests.hostile.test_platform_namespaces import cluster_policy
+from tests.hostile.test_lookalikes import cluster_policy
 
 NODES = [a_node(), a_cpu_node()]
 SERVED = ("clusterpolicies.nvidia.com", "servicemonitors.monitoring.coreos.com", "nodefeatures.nfd.k8s-sigs.io")

@@ -32,6 +32,11 @@ class Finished(msgspec.Struct, kw_only=True):
         assert self.record.scope is not None
         return self.record.scope
 
+    @property
+    def last_line(self) -> str:
+        """The verdict's line: the last of all."""
+        return self.output.rstrip().splitlines()[-1]
+
     def result(self, id_: str) -> Result:
         return next(result for result in self.record.results if result.id == id_)
 

@@ -1,6 +1,5 @@
 """Lists over all namespaces whose objects are said to be in namespaces that the cluster does not have."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +34,20 @@ def pod(name: str, namespace: str) -> dict[str, Any]:
 def without(name: str) -> Effect:
     """A list that lacks an object: it was read before the object was made."""
 
-    def change(body: bytes) -> bytes:
-        document = json.loads(body)
+    def change(document: dict[str, Any]) -> None:
         document["items"] = [item for item in document["items"] if item["metadata"]["name"] != name]
-        return json.dumps(document).encode()
 
-    return effects.rewritten(change)
+    return effects.rewritten(effects.in_json(change))
 
 
 def all_in(namespace: str) -> Effect:
     """A list whose objects are all said to be in a namespace."""
 
-    def change(body: bytes) -> bytes:
-        document = json.loads(body)
+    def change(document: dict[str, Any]) -> None:
         for item in document["items"]:
             item["metadata"]["namespace"] = namespace
-        return json.dumps(document).encode()
 
-    return effects.rewritten(change)
+    return effects.rewritten(effects.in_json(change))
 
 
 def a_fault(effect: Effect, resource: str, *, verb: str = "list", skip: int = 0, times: int = ALWAYS) -> Fault:

@@ -1,19 +1,29 @@
 """A kubeconfig may hold anything: it costs one line that quotes no secret and moves no cursor, and exit code 4."""
 
 import json
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import urllib3
 import yaml
+from kubernetes.config import incluster_config
 
-from chaos.surface.cli import main
+from conformance.cli.main import main
 from fixtures.cluster import exec_plugin, official_client, session, token_file
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.plain_kubeconfig import PlainSession
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable, CredentialsError
+from fixtures.snapshot.files import SnapshotError, load_files
+from fixtures.text.yaml_text import NotYaml
+from fixtures.text.yaml_text import read as read_yaml
+from reports.folder import ReportError, load
 from tests.hostile.lying import Asked, Said, lying, said, status
-from tests.served import edited, kubeconfig
+from tests.served import edited, kubeconfig, served
 from tests.tables import filled, table
 
 SECRET = "s3cr3t"
@@ -208,3 +218,138 @@ def test_plain_http_behind_https_is_said(tmp_path: Path) -> None:
         https = kubeconfig(tmp_path, cluster.server.replace("http:", "https:"))
         with pytest.raises((ApiTrouble, ClusterUnreachable), match="the server speaks plain HTTP"):
             Cluster.from_kubeconfig(https).request("GET", "/version", attempts=1)
+
+
+# -- what keeps the official client from opening a cluster costs one line and exit code 4, whichever way the cluster was named --
+
+
+SOCKS = "socks5://127.0.0.1:1"
+NO_SOCKS = "a SOCKS proxy is not supported"
+
+
+@pytest.fixture(autouse=True)
+def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The token of a pod's ServiceAccount, as the process of the pod finds it."""
+    (tmp_path / "token").write_text("abc.def")
+    (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    return tmp_path / "token"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *target: str) -> str:
+    assert main(["cleanup", "--dry-run", *target]) == 4
+    said = capsys.readouterr().err
+    assert said.startswith("gpu-conformance cleanup: ")
+    assert said[:-1].isprintable()
+    return said
+
+
+@pytest.fixture(params=["without PySocks", "with PySocks"])
+def _pysocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySocks may have come with another package. Here it is as far as the client asks for it."""
+    monkeypatch.delitem(sys.modules, "urllib3.contrib.socks", raising=False)
+    found = ModuleType("socks")
+    found.PROXY_TYPE_SOCKS5 = 2  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "socks", found if request.param == "with PySocks" else None)
+
+
+@pytest.mark.filterwarnings("ignore:SOCKS support")
+@pytest.mark.usefixtures("_pysocks")
+@pytest.mark.parametrize("way", ["proxy-url", "environment"])
+def test_a_socks_proxy_before_the_server_of_a_kubeconfig(
+    tmp_path: Path, way: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = edited(tmp_path, "https://127.0.0.1:1", cluster={"proxy-url": SOCKS} if way == "proxy-url" else {})
+    if way == "environment":
+        monkeypatch.setenv("HTTPS_PROXY", SOCKS)
+    said = refused(capsys, "--kubeconfig", str(path))
+    assert f"kubeconfig {path}: {NO_SOCKS}" in said
+
+
+@pytest.mark.filterwarnings("ignore:SOCKS support")
+@pytest.mark.usefixtures("_pysocks", "token")
+def test_a_socks_proxy_before_the_server_of_a_pod(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", SOCKS)
+    assert f"--in-cluster: {NO_SOCKS}" in refused(capsys, "--in-cluster")
+
+
+@pytest.mark.usefixtures("token")
+def test_a_proxy_without_a_scheme_before_the_server_of_a_pod(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
+    assert "--in-cluster: cannot be used" in refused(capsys, "--in-cluster")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00"], ids=["empty", "no text"])
+def test_a_token_of_a_pod_that_is_none(token: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    token.write_bytes(content)
+    assert "--in-cluster: " in refused(capsys, "--in-cluster")
+
+
+@pytest.mark.usefixtures("token")
+def test_an_http_proxy_is_used_and_a_pod_without_a_proxy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(official_client.in_cluster().pool) is urllib3.PoolManager
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    assert isinstance(official_client.in_cluster().pool, urllib3.ProxyManager)
+
+
+def test_a_socks_proxy_is_no_matter_for_a_server_that_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", SOCKS)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with served(tmp_path):
+        assert Cluster.from_kubeconfig(tmp_path / "kubeconfig").probe().startswith("v1.")
+
+
+# -- a pipe that nobody writes to, in place of a file that the user names, is refused in one line and never waited for --
+
+
+KUBECONFIG = """
+clusters: [{name: c, cluster: {server: https://127.0.0.1:1%s}}]
+users: [{name: u, user: {%s}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+
+
+def opening(cluster: str, user: str) -> Callable[[Path], object]:
+    def read(pipe: Path) -> object:
+        file = pipe.with_name("kubeconfig")
+        file.write_text(KUBECONFIG % (cluster, user))
+        return Cluster.from_kubeconfig(file)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (opening("", "tokenFile: pipe"), ClusterUnreachable),
+        (opening(", certificate-authority: pipe", "token: t"), ClusterUnreachable),
+        (opening("", "client-certificate: pipe, client-key: pipe"), ClusterUnreachable),
+        (Cluster.from_kubeconfig, ClusterUnreachable),
+        (read_yaml, NotYaml),
+        (load, ReportError),
+        (load_files, SnapshotError),
+    ],
+    ids=["token", "authority", "certificate", "kubeconfig", "policy and waivers", "report", "snapshot"],
+)
+def test_a_pipe_is_no_file(tmp_path: Path, read: Callable[[Path], object], error: type[Exception]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(error, match="regular file") as raised:
+        read(tmp_path / "pipe")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["inspect", "nccl-log"], ["report"], ["verify"]], ids=" ".join)
+def test_a_command_over_a_pipe_is_a_usage_error(tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert main([*command, str(tmp_path / "pipe")]) == 4, capsys.readouterr()

@@ -1,22 +1,31 @@
 """What looks like a component of the platform is none: not by labels, names, annotations, nor by an owner with the true UID."""
 
+import json
 from typing import Any
 
 import pytest
 
 from conformance.adv.node_configs import check_configs, strategy_flag
+from conformance.fence.checks import check_intruders
 from conformance.gang.adapters.base import controllers_health
 from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.mig.requested_layout import Requests
 from conformance.ops.rollout import check_rolled_out
 from conformance.policy.model import Tenants
+from conformance.psa.bypass import check_bypass
+from conformance.psa.namespaces import check_enforcement
+from conformance.req.starting import check_starting
 from conformance.scope.agents import agents, missing_agents
 from conformance.scope.components import PlatformWorkloads, Workload
 from conformance.scope.platform_namespaces import PlatformNamespaces, operators_of
+from conformance.scope.pod_events import PodEvents
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Meta
+from fixtures.kubernetes.models import ConfigMap, DaemonSet, Event, Json, Meta, Namespace
+from fixtures.ownership.proof_record import token_digest
 from fixtures.verdict.findings import Inconclusive, Outcome
-from tests.builders import a_container, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
+from tests.builders import a_container, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_workload
+from tests.findings import by_name
+from tests.req.suffering import MINUTE, NOW, ago, an_event, scheduled
 
 PLUGIN = "nvidia-device-plugin-daemonset"
 FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
@@ -214,3 +223,149 @@ def test_a_release_decides_nothing_where_a_tenant_may_have_written_it() -> None:
     assert decided(workload("kube-system", release=release), forged) == both
     assert decided(forged) == ["DaemonSet monitoring/x"]  # nothing else looks like it
     assert decided(workload("kube-system", release=release), workload("monitoring")) == ["DaemonSet kube-system/x"]
+
+
+# -- no tenant makes a namespace the platform's: not by its name, its labels, its annotations, nor by what is planted in it --
+
+
+CHOSEN = (
+    *("crypto-operator", "kube-team", "team-system", "nvidia-miners", "gke-team", "gmp-team", "openshift-team", "openshift"),
+    *("dra-driver-team", "gpu-conformance-20261121-105310-4f2a", "gpu-conformance-chaos-20261121-105310-4f2a-canaries"),
+    *("kube-system-2", "xkube-system", "Kube-System", "runai-team", "cw-team"),
+)
+"""Names that a tenant may choose and that sound like the platform's."""
+
+FORGED = {
+    "kubernetes.io/metadata.name": "kube-system",
+    "app.kubernetes.io/managed-by": "gpu-conformance",
+    "gpu-conformance.io/run": "20261121-105310-4f2a",
+    "openshift.io/cluster-monitoring": "true",
+    "olm.operatorgroup.uid/6f1f1a52-0a57-4f4c-8f2e-5d1f6c1f9b1e": "",
+    "name": "gpu-operator",
+    "control-plane": "controller-manager",
+    "addonmanager.kubernetes.io/mode": "Reconcile",
+}
+"""Labels that a tenant may put on a namespace of his own."""
+
+
+def cluster_policy(namespace: str = "", *, state: str = "ready", release: str = "", name: str = "cluster-policy") -> Json:
+    annotations = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": release} if release else {}
+    status: Json = {"state": state, **({"namespace": namespace} if namespace else {})}
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "annotations": annotations}, "status": status}
+
+
+def intruder(namespace: str) -> Scope:
+    """A cluster with one privileged pod that tolerates everything, on a fenced node, in the namespace."""
+    container = a_container(securityContext={"privileged": True})
+    pod = a_pod("miner", namespace, node="gpu-0", tolerations=[":"], containers=[container], hostIPC=True)
+    pod.metadata.owner_references = None
+    return a_scope(nodes=[a_node()], pods=[pod], namespaces=[a_namespace(namespace, FORGED)])
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_name_that_sounds_like_the_platform_s_exempts_from_no_rule(name: str) -> None:
+    scope = intruder(name)
+    assert scope.is_tenant(name)
+    for check in (check_intruders, check_enforcement, check_bypass):
+        [finding] = list(check(scope))
+        assert finding.outcome is Outcome.BAD, check
+
+
+def test_a_finding_says_how_such_a_namespace_is_named_by_the_policy() -> None:
+    for check in (check_intruders, check_enforcement, check_bypass):
+        [finding] = list(check(intruder("network-system")))
+        assert "if network-system is the platform's, name it in the policy's tenants.moreInfrastructure" in finding.message
+    [plain] = list(check_intruders(intruder("team-a")))
+    assert "moreInfrastructure" not in plain.message
+
+
+def test_the_owner_of_the_cluster_may_name_further_namespaces_and_keeps_the_known_ones() -> None:
+    scope = a_scope(a_policy(tenants={"moreInfrastructure": ["network-system", "cw-*"]}))
+    assert [name for name in ("network-system", "cw-exporters", "gpu-operator", "kube-system") if scope.is_tenant(name)] == []
+    assert scope.is_tenant("crypto-operator")
+
+
+def test_default_names_are_exact() -> None:
+    assert [name for name in Tenants().infrastructure if any(sign in name for sign in "*?[")] == []
+
+
+def test_an_operator_lives_where_its_cluster_policy_says() -> None:
+    scope = a_scope(clusterpolicies=[cluster_policy("accelerators")])
+    assert scope.is_infrastructure("accelerators")
+    assert scope.platform.why("accelerators") == "ClusterPolicy cluster-policy says that its operator runs there"
+
+
+def test_or_where_the_release_that_made_it_is() -> None:
+    assert a_scope(clusterpolicies=[cluster_policy(release="gpus")]).is_infrastructure("gpus")
+    assert a_scope(nicclusterpolicies=[cluster_policy(release="fabric")]).is_infrastructure("fabric")
+
+
+def test_a_resource_that_its_operator_ignores_proves_nothing() -> None:
+    assert a_scope(clusterpolicies=[cluster_policy("accelerators", state="ignored")]).is_tenant("accelerators")
+
+
+def test_the_namespace_of_everybody_is_nobody_s_platform() -> None:
+    assert a_scope(clusterpolicies=[cluster_policy("default", release="default")]).is_tenant("default")
+
+
+@pytest.mark.parametrize("name", ["openshift-nfd", "openshift", "openshift-gpu", "kube-apiserver-x"])
+def test_openshift_reserves_its_names_there_and_nowhere_else(name: str) -> None:
+    assert a_scope(nodes=[a_node()]).is_tenant(name)
+    assert a_scope(nodes=[a_node(labels={"node.openshift.io/os_id": "rhel"})]).is_infrastructure(name)
+    assert a_scope(clusterversions=[{"metadata": {"name": "version"}}]).is_infrastructure(name)
+
+
+def test_a_namespace_of_this_suite_needs_its_run_s_proof() -> None:
+    run = "20261121-105310-4f2a"
+    created = {"key": "namespaces", "name": f"gpu-conformance-{run}", "token": "", "uid": "u-1"}
+    record = json.dumps({"run": run, "process": "", "since": "", "renewed": "", "created": [created], "entries": []})
+    labels = {"app.kubernetes.io/managed-by": "gpu-conformance", "gpu-conformance.io/run": run}
+    meta = {"name": f"gpu-conformance-{run}", "uid": "c", "labels": labels, "annotations": {"gpu-conformance.io/proof": record}}
+    proof = {"metadata": meta}
+    own = a_namespace(f"gpu-conformance-{run}", labels)
+    own.metadata.uid = "u-1"
+    forged = a_namespace(f"gpu-conformance-{run}-x", labels)
+    forged.metadata.uid = "u-2"
+    scope = a_scope(namespaces=[own, forged], priorityclasses=[proof])
+    assert scope.is_infrastructure(own.name)
+    assert scope.is_tenant(forged.name)
+    replaced: Namespace = a_namespace(own.name, labels)
+    replaced.metadata.uid = "u-3"
+    assert a_scope(namespaces=[replaced], priorityclasses=[proof]).is_tenant(own.name)
+    announced = json.dumps({**json.loads(record), "created": [{**created, "uid": "", "token": token_digest("t")}]})
+    meta["annotations"] = {"gpu-conformance.io/proof": announced}
+    replaced.metadata.annotations = {"gpu-conformance.io/proof": "t"}
+    assert a_scope(namespaces=[replaced], priorityclasses=[proof]).is_tenant(own.name)  # whoever saw a token may copy it
+
+
+# -- an event in a tenant's namespace: he may write there in anybody's name, about any UID, and no other pod or node is judged by it --
+
+
+UID_OF_THE_VICTIM = "uid-team-v-victim"
+
+
+def forged(reason: str = "FailedCreatePodSandBox", namespace: str = "team-x") -> Event:
+    return an_event(reason, 'no runtime for "nvidia" is configured', pod="a", namespace=namespace, uid=UID_OF_THE_VICTIM, age=MINUTE)
+
+
+def a_starting_pod() -> dict[str, object]:
+    waits = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+    return {"startTime": ago(MINUTE), "conditions": [scheduled(MINUTE)], "containerStatuses": waits}
+
+
+def test_an_event_tells_nothing_of_a_pod_in_another_namespace_whose_uid_it_carries() -> None:
+    pod = a_pod("victim", "team-v", devices=1, node="gpu-0", phase="Pending", status=a_starting_pod())
+    alone = check_starting(a_scope(nodes=[a_node()], pods=[pod]), NOW)
+    beside = check_starting(a_scope(nodes=[a_node()], pods=[pod], events=[forged()]), NOW)
+    assert by_name(beside) == by_name(alone) == {"victim": Outcome.NOT_JUDGED}
+    own = check_starting(a_scope(nodes=[a_node()], pods=[pod], events=[forged(namespace="team-v")]), NOW)
+    assert by_name(own) == {"victim": Outcome.UNDECIDED}
+
+
+def test_an_event_that_lies_elsewhere_than_its_pod_is_none() -> None:
+    """API servers take it if it has an eventTime."""
+    event = forged(namespace="team-v")
+    event.metadata.namespace = "team-x"
+    snapshot = a_snapshot(pods=[a_pod("victim", "team-v", devices=1, node="gpu-0")], events=[event])
+    events = PodEvents(snapshot)
+    assert [*events.of(snapshot.pods[0]), *events.of_gone_pods()] == []

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
@@ -191,10 +192,9 @@ def test_a_shared_namespace_whose_uid_is_never_kept_is_made_three_times_and_no_m
 def test_a_proof_that_is_created_without_its_record_is_removed_again(tmp_path: Path, cluster: Cluster) -> None:
     before = leak_scan.scan(cluster)
 
-    def bare(body: bytes) -> bytes:
-        document = json.loads(body)
+    @effects.in_json
+    def bare(document: dict[str, Any]) -> None:
         document["metadata"].pop("annotations")
-        return json.dumps(document).encode()
 
     lie = Fault(name="bare", verb="create", resource="priorityclasses", effect=effects.rewritten(bare))
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):

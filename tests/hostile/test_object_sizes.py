@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from conformance.dynamic_resources.claims import MAX_REQUESTS
-from conformance.fence.checks import check_blanket_tolerations
+from conformance.fence.checks import check_aimed, check_blanket_tolerations
 from conformance.gang.checks import check_partial
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
@@ -17,6 +17,7 @@ from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
 from conformance.scope.custom_templates import templates_by_shape
 from conformance.scope.gang_jobs import gang_jobs
+from conformance.scope.node_affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.scope import Scope
@@ -25,7 +26,7 @@ from conformance.scope.template import MAX_TEMPLATES
 from fixtures.kubernetes.models import Event, Json, OwnerReference
 from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
 from fixtures.verdict.record import Level
-from tests.builders import a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload
+from tests.builders import FENCE, H100, a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload
 from tests.dra import DRIVER, a_claim, a_class, a_slice, claim_spec
 from tests.steps import growth, steps
 
@@ -197,3 +198,74 @@ def test_of_thousands_of_templates_in_one_object_the_first_are_judged_and_the_ot
     findings = list(check_bypass(a_scope(pytorchjobs=[a_pytorchjob(**{f"role-{number}": spec for number in range(2_000)})])))
     assert [finding.outcome for finding in findings] == [Outcome.BAD] * MAX_TEMPLATES + [Outcome.UNDECIDED]
     assert f"more than {MAX_TEMPLATES} pod templates" in findings[-1].message
+
+
+# -- affinities and tolerations that a tenant writes as long as an object may be: what they cost does not multiply with the nodes --
+
+
+HARD = "nvidia.com/gpu:NoSchedule"
+SECRET: Json = {"secretRef": {"name": "s"}}
+Check = Callable[[Scope], Iterator[Finding]]
+
+
+def required(terms: list[Json]) -> Json:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def product(count: int = 1, values: int = 1) -> Json:
+    """An affinity of so many terms of which the last one lets a pod onto the nodes of these tests."""
+    others = [{"matchExpressions": [{"key": "a", "operator": "In", "values": [f"x{number}"]}]} for number in range(count - 1)]
+    names = [*(f"x{number}" for number in range(values - 1)), H100]
+    return required([*others, {"matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "In", "values": names}]}])
+
+
+def cluster(nodes: int, affinity: Json | None = None, tolerations: list[Any] | None = None, **more: Any) -> Scope:
+    """So many nodes that have a taint of their own beside the fence, and one pending pod."""
+    every = [a_node(f"gpu-{number}", taints=(FENCE, f"own-{number}:NoSchedule")) for number in range(nodes)]
+    spec: dict[str, Any] = {"devices": 1, "tolerations": tolerations or [HARD], "affinity": affinity or product(), **more}
+    return a_scope(nodes=every, pods=[a_pod("p", "team-a", phase="Pending", **spec)])
+
+
+def growth_with_nodes(check: Check, **more: Any) -> int:
+    """How many calls fifteen further nodes cost."""
+
+    def calls(nodes: int) -> int:
+        return steps(lambda: list(check(cluster(nodes, **more))))
+
+    return calls(20) - calls(5)
+
+
+@pytest.mark.parametrize("check", [check_aimed, check_can_be_offered, waiting])
+@pytest.mark.parametrize("affinity", [product(8_000), product(values=AFFINITY_TERMS * VALUES_PER_EXPRESSION + 1)], ids=["terms", "values"])
+def test_an_affinity_beyond_the_bound_is_undecided(check: Check, affinity: Json) -> None:
+    [finding] = check(cluster(3, affinity))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert f"more than {AFFINITY_TERMS} terms" in finding.message
+
+
+def test_a_pod_whose_affinity_is_too_long_may_be_anywhere() -> None:
+    scope = cluster(1, product(8_000), devices=0, containers=[a_container("c", envFrom=[SECRET])])
+    [finding] = check_bypass(scope)
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "Secret s" in finding.message
+
+
+@pytest.mark.parametrize("affinity", [product(), product(400), product(values=5_000)], ids=["one", "terms", "values"])
+def test_a_long_affinity_within_the_bound_is_judged(affinity: Json) -> None:
+    assert [finding.outcome for finding in check_aimed(cluster(3, affinity))] == [Outcome.OK]
+    assert [finding.outcome for finding in check_can_be_offered(cluster(3, affinity))] == [Outcome.OK]
+
+
+@pytest.mark.parametrize("check", [check_aimed, check_can_be_offered, waiting, check_bypass])
+@pytest.mark.parametrize("more", [{"affinity": product(8_000)}, {"affinity": product(values=50_000)}], ids=["terms", "values"])
+def test_affinities_are_not_multiplied_with_nodes(check: Check, more: Any) -> None:
+    assert growth_with_nodes(check, **more) < 20_000
+
+
+@pytest.mark.parametrize("check", [waiting, check_bypass])
+def test_tolerations_are_not_multiplied_with_nodes(check: Check) -> None:
+    tolerations = [f"k{number}:NoSchedule" for number in range(3_000)]
+    more: dict[str, Any] = {"tolerations": tolerations}
+    if check is check_bypass:
+        more |= {"devices": 0, "containers": [a_container("c", envFrom=[SECRET])]}
+    assert growth_with_nodes(check, **more) < 20_000

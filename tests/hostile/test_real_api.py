@@ -37,12 +37,15 @@ from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.text import limits
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
+from tests.tables import filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PRODUCT = "nvidia.com/gpu.product"
+TENANT = "tenant-of-a-test"
+TABLE = filled(table(__file__), {"TENANT": TENANT})
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +75,7 @@ def account(kubeconfig: Path, plane: Cluster, cluster: Cluster, tmp_path: Path) 
             namespace = document["metadata"].get("namespace", "")
             create(plane, key, document, namespace)
             applied.append((key, document["metadata"]["name"], namespace))
-    path = plane.path("serviceaccounts", "gpu-conformance", "gpu-conformance-chaos", "token")
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-    token = plane.request("POST", path, body=body).json()["status"]["token"]
-    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
-    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
-    file = tmp_path / "account.yaml"
-    file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    yield Cluster.from_kubeconfig(file)
+    yield session(plane, kubeconfig, "gpu-conformance-chaos", "gpu-conformance", tmp_path)
     for key, name, namespace in applied:
         plane.delete(key, name, namespace)
 
@@ -87,13 +83,10 @@ def account(kubeconfig: Path, plane: Cluster, cluster: Cluster, tmp_path: Path) 
 @pytest.fixture
 def cluster(plane: Cluster) -> Iterator[Cluster]:
     """The control plane with a node, a workload and an operand, and without any of them afterwards."""
-    create(plane, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}, "")
-    register(plane)
-    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template()}
-    create(plane, "apps/deployments", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator"}, "spec": spec})
-    owner = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": cluster_policy(plane)}
-    meta = {"name": "operand", "ownerReferences": [{**owner, "controller": True}]}
-    create(plane, "services", {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 80}]}})
+    for key, obj in TABLE["objects"].items():
+        create(plane, key, obj, obj["metadata"].get("namespace", ""))
+    assert plane.patch("nodes", "gpu-1", {"status": TABLE["status"]}, subresource="status").ok
+    create(plane, "services", filled(TABLE["operand"], {"POLICY_UID": cluster_policy(plane)}))
     yield plane
     plane.delete("nodes", "gpu-1")
     recover(plane, seconds=PATIENCE, accept={(RUN, "A1", seq) for seq in range(50)})
@@ -101,24 +94,21 @@ def cluster(plane: Cluster) -> Iterator[Cluster]:
     plane.delete("services", "operand", "gpu-operator")
 
 
+def session(plane: Cluster, kubeconfig: Path, account: str, namespace: str, folder: Path) -> Cluster:
+    """A session of a ServiceAccount."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    token = plane.request("POST", plane.path("serviceaccounts", namespace, account, "token"), body=body).json()["status"]["token"]
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
+    file = folder / f"{account}.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return Cluster.from_kubeconfig(file)
+
+
 def cluster_policy(plane: Cluster) -> str:
-    """The UID of a ClusterPolicy, whose kind is defined first."""
-    names = {"plural": "clusterpolicies", "singular": "clusterpolicy", "kind": "ClusterPolicy", "listKind": "ClusterPolicyList"}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-    create(
-        plane,
-        "apiextensions.k8s.io/customresourcedefinitions",
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "clusterpolicies.nvidia.com"},
-            "spec": {"group": "nvidia.com", "scope": "Cluster", "names": names, "versions": [version]},
-        },
-        "",
-    )
-    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
+    """The UID of a ClusterPolicy, once its kind is served."""
     deadline = time.monotonic() + PATIENCE
-    while plane.create("nvidia.com/clusterpolicies", policy).status == 404:
+    while plane.create("nvidia.com/clusterpolicies", TABLE["policy"]).status == 404:
         assert time.monotonic() < deadline, "the kind was never served"
         threading.Event().wait(0.2)
     return str(fetch(plane, "nvidia.com/clusterpolicies", "cluster-policy", "")["metadata"]["uid"])
@@ -127,32 +117,6 @@ def cluster_policy(plane: Cluster) -> str:
 def create(plane: Cluster, key: str, obj: Json, namespace: str = "gpu-operator") -> None:
     answer = plane.create(key, obj, namespace=namespace)
     assert answer.ok or answer.reason == "AlreadyExists", answer.message
-
-
-def template() -> Json:
-    return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-
-
-def register(plane: Cluster, **labels: str) -> None:
-    """What a kubelet does."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1", **labels}},
-        "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]},
-    }
-    create(plane, "nodes", body, "")
-    status = {
-        "nodeInfo": dict.fromkeys(_INFO, "x") | {"systemUUID": "machine-1"},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}],
-    }
-    assert plane.patch("nodes", "gpu-1", {"status": status}, subresource="status").ok
-
-
-_INFO = (
-    *("machineID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion"),
-    *("operatingSystem", "architecture"),
-)
 
 
 def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, tmp_path: Path) -> None:
@@ -228,14 +192,6 @@ def test_a_copy_that_was_deleted_refuses_the_act(cluster: Cluster, tmp_path: Pat
 
 # -- a tenant --------------------------------------------------------------------------------------------
 
-TENANT = "tenant-of-a-test"
-TENANTS = (
-    ("", "namespaces", ("create", "get")),
-    ("", "configmaps", ("create", "get", "patch")),
-    ("coordination.k8s.io", "leases", ("create", "get", "patch")),
-)
-"""What a tenant has who may make himself namespaces, and whatever he likes in them."""
-
 
 def owners_of_fields(levels: int) -> list[Json]:
     """What a tenant may say of who owns the fields of his object, and the API server keeps: nobody can read a list that holds it whole."""
@@ -247,30 +203,11 @@ def owners_of_fields(levels: int) -> list[Json]:
 
 @pytest.fixture
 def tenant(kubeconfig: Path, plane: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    create(plane, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}}, "")
-    create(plane, "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": TENANT}}, TENANT)
-    rules = [{"apiGroups": [group], "resources": [resource], "verbs": list(verbs)} for group, resource, verbs in TENANTS]
-    api = "rbac.authorization.k8s.io"
-    create(
-        plane, f"{api}/clusterroles", {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": TENANT}, "rules": rules}, ""
-    )
-    binding = {
-        "apiVersion": f"{api}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": TENANT},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": TENANT},
-        "subjects": [{"kind": "ServiceAccount", "name": TENANT, "namespace": TENANT}],
-    }
-    create(plane, f"{api}/clusterrolebindings", binding, "")
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-    token = plane.request("POST", plane.path("serviceaccounts", TENANT, TENANT, "token"), body=body).json()["status"]["token"]
-    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
-    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
-    file = tmp_path / "tenant.yaml"
-    file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    yield Cluster.from_kubeconfig(file)
-    for key, namespace in (("clusterrolebindings", ""), ("clusterroles", "")):
-        plane.delete(f"{api}/{key}", TENANT, namespace)
+    for key, obj in TABLE["tenant"].items():
+        create(plane, key, obj, obj["metadata"].get("namespace", ""))
+    yield session(plane, kubeconfig, TENANT, TENANT, tmp_path)
+    for key in ("clusterrolebindings", "clusterroles"):
+        plane.delete(f"rbac.authorization.k8s.io/{key}", TENANT)
     for name in (TENANT, namespaces.SHARED):
         plane.delete("namespaces", name)
     for name in (TENANT, namespaces.SHARED):

@@ -2,21 +2,27 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from chaos.cluster import namespaces
+from chaos.engine.recover import preview, status
 from chaos.ledger.file import Ledger
+from chaos.ledger.residue import Reason, entry_words, residue_of
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.ledger_lines import State
+from chaos.model.ledger_lines import Entry, State
 from chaos.surface.cli import main
 from conformance.cli import cleanup
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.leftovers import find_leftovers, remove
-from fixtures.ownership.read_proofs import read_proofs
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
+from fixtures.ownership.read_proofs import living, read_proofs
 from fixtures.probes.workspace import Workspace
-from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, fetch, ledger, plan, world
+from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, world
 from tests.definitions import definitions
 from tests.served import served
 
@@ -40,7 +46,7 @@ def unpacked(folder: Path, cluster: Cluster, run_id: str, *, closed: bool = True
     return folder
 
 
-def recover(folder: Path, *more: str) -> int:
+def recovery(folder: Path, *more: str) -> int:
     return main(["chaos", "recover", "--kubeconfig", str(folder / "kubeconfig"), *CONSENT, "--seconds", "8", *more])
 
 
@@ -49,8 +55,8 @@ def test_recover_leaves_a_run_that_judges_alone_whatever_a_ledger_is_called(
 ) -> None:
     workspace = Workspace(cluster, LIVING)
     name = workspace.namespace()
-    assert recover(tmp_path, "--run", LIVING) == 0
-    code = recover(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, LIVING)))
+    assert recovery(tmp_path, "--run", LIVING) == 0
+    code = recovery(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, LIVING)))
     assert (code, LIVING in capsys.readouterr().out) == (0, False)
     assert cluster.get("namespaces", name).ok
     workspace.clear()
@@ -61,9 +67,9 @@ def test_what_runs_share_is_no_run(cluster: Cluster, tmp_path: Path, capsys: pyt
     book = ledger(tmp_path / "true", cluster, experiment="A9")
     book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
     assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
-    assert recover(tmp_path, "--run", namespaces.SHARING) == 4
-    assert recover(tmp_path, "--accept", f"{namespaces.SHARING}/A9/1") == 4
-    recover(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, namespaces.SHARING)))
+    assert recovery(tmp_path, "--run", namespaces.SHARING) == 4
+    assert recovery(tmp_path, "--accept", f"{namespaces.SHARING}/A9/1") == 4
+    recovery(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, namespaces.SHARING)))
     told = capsys.readouterr()
     assert f"'{namespaces.SHARING}' is not the id of a run" in told.out
     assert "1 changes of 1 runs put back" in told.out
@@ -76,7 +82,7 @@ def test_what_runs_share_is_no_run(cluster: Cluster, tmp_path: Path, capsys: pyt
 def test_entries_of_no_run_are_not_carried_out(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], run_id: str) -> None:
     folder = unpacked(tmp_path / "unpacked", cluster, run_id, closed=False)
     before = fetch(cluster, "nodes", "gpu-1")
-    assert recover(tmp_path, "--folder", str(folder)) == 11
+    assert recovery(tmp_path, "--folder", str(folder)) == 11
     told = capsys.readouterr().out
     assert "is not the id of a run" in told
     assert "\x1b" not in told
@@ -123,3 +129,115 @@ def test_groups_in_a_namespace_that_took_the_name_of_a_run_s_stay(tmp_path: Path
         remove(cluster, found, views)
         assert cluster.get("namespaces", name).ok
         assert cluster.get(groups, "theirs", name).ok
+
+
+# -- a PriorityClass that looks like a run's proof and cannot be read: another version of the suite may have written it --
+
+
+OTHER = "20261121-140000-cafe"
+CLASS = f"{CHAOS_PREFIX}-{OTHER}"
+
+
+def spoil(cluster: Cluster, how: str) -> None:
+    """Another run's class, with a record that this version cannot read."""
+    record = fetch(cluster, PRIORITY_CLASSES, CLASS)["metadata"]["annotations"][PROOF]
+    newer = msgspec.json.encode({**msgspec.json.decode(record), "version": 2}).decode()
+    text = {"newer": newer, "garbage": "{", "none": None, "another's": record.replace(OTHER, RUN)}[how]
+    assert cluster.patch(PRIORITY_CLASSES, CLASS, {"metadata": {"annotations": {PROOF: text}}}).ok
+
+
+@pytest.mark.parametrize("how", ["newer", "garbage", "none", "another's"])
+def test_it_keeps_nobody_from_recovering_and_is_told(cluster: Cluster, tmp_path: Path, how: str) -> None:
+    Proof.open(cluster, OTHER, prefix=CHAOS_PREFIX, renewing=False)
+    own = namespaces.ensure_run(cluster, OTHER)
+    spoil(cluster, how)
+    book = ledger(tmp_path, cluster)
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    for line in (status(cluster).lines[-1], preview(cluster, terms=ANYTHING)[1].unreadable[0]):
+        assert CLASS in line
+    done = recover(cluster)
+    assert (done.runs, done.restored, done.clean) == ((RUN,), 1, False)
+    assert f"PriorityClass {CLASS}: this version of the suite cannot read the proof of run {OTHER}" in done.unreadable[0]
+    assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
+    assert fetch(cluster, "namespaces", own)
+    assert fetch(cluster, PRIORITY_CLASSES, CLASS)
+    assert cluster.get("namespaces", namespaces.SHARED).status == 404  # what runs share went as ever
+
+
+def test_its_run_is_not_known_to_have_ended(cluster: Cluster) -> None:
+    Proof.open(cluster, OTHER, prefix=CHAOS_PREFIX, renewing=False)
+    spoil(cluster, "newer")
+    view = read_proofs(cluster)[OTHER]
+    assert view.alive() is None
+    assert living(cluster, [view]) == {OTHER}
+
+
+def test_a_file_does_not_stand_in_for_it(cluster: Cluster, tmp_path: Path) -> None:
+    book = ledger(tmp_path, cluster, run_id=OTHER)
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    spoil(cluster, "newer")
+    done = recover(cluster, tmp_path)
+    assert [one.reason for one in done.residue] == [Reason.UNPROVEN]
+    assert "cannot be read" in done.residue[0].message
+    assert PRODUCT not in fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
+
+
+# -- what people confirm shows what an undo would create or set, whoever wrote the ledger --
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "evil", "namespace": "gpu-operator"}
+    saved = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 443}], **spec}}
+    return {"key": "services", "namespace": "gpu-operator", "name": "evil", "uid": "u", "saved": saved}
+
+
+def entry(tmp_path: Path, undo: str, args: dict[str, Any]) -> Entry:
+    return ledger(tmp_path, experiment="A5").draft(undo, args)
+
+
+NODE = {
+    "name": "gpu-1",
+    "uid": "another",
+    "ready": True,
+    "wait_seconds": 1,
+    "saved": {
+        "metadata": {"labels": {"team": "a"}, "annotations": {}},
+        "spec": {"taints": [{"key": "evil", "value": "x", "effect": "NoExecute"}], "unschedulable": True},
+    },
+}
+
+
+def test_the_confirmed_plan_says_what_would_be_created_or_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with world(tmp_path) as (cluster, _):
+        ledger(tmp_path / "run", cluster, experiment="A5").arm("object.present", service(selector={"app": "shop"}, clusterIP="None"))
+        ledger(tmp_path / "run", cluster, experiment="N9").arm("node.exists", NODE)
+        words = ["chaos", "recover", "--kubeconfig", str(tmp_path / "kubeconfig"), "--folder", str(tmp_path / "run")]
+        assert main([*words, "--chaos-cluster", KUBE_SYSTEM]) == 4
+        shown = capsys.readouterr().out
+        assert 'spec.clusterIP: "None", spec.ports[0].port: 443, spec.selector.app: "shop"' in shown
+        assert 'spec.taints[0].effect: "NoExecute", spec.taints[0].key: "evil"' in shown
+        assert 'spec.unschedulable: true, metadata.labels.team: "a"' in shown
+
+
+def test_they_are_plain_and_bounded_and_what_acts_comes_first(tmp_path: Path) -> None:
+    args = service(externalName='x", spec.type: "ClusterIP\x1b[2J')
+    args["saved"]["metadata"]["annotations"] = {f"\x1b[2J{number}, spec.type": "a" * 9_000 for number in range(900)}
+    text = entry_words(entry(tmp_path, "object.present", args))
+    assert text.isprintable()
+    assert len(text) < 2_500
+    assert "more characters in the ledger" in text
+    assert '"x\\", spec.type' in text, "no text passes for another value"
+    assert text.index("spec.externalName") < text.index("metadata.annotations")
+
+
+@pytest.mark.parametrize("saved", [None, "text", [], {}, {"spec": None}, {"spec": [[{"a": {}}]]}, {"": {"": ""}}])
+def test_an_entry_may_save_anything(tmp_path: Path, saved: Any) -> None:
+    assert entry_words(entry(tmp_path, "object.present", {**service(), "saved": saved})).isprintable()
+
+
+@pytest.mark.parametrize(("reason", "told"), [(Reason.OUTSIDE, False), (Reason.UNPROVEN, False), (Reason.NOT_UNDONE, True)])
+def test_no_command_is_told_of_an_entry_that_is_refused(tmp_path: Path, reason: Reason, told: bool) -> None:
+    left = residue_of(entry(tmp_path, "object.present", service()), reason, "why")
+    assert ("by hand" in str(left)) is told

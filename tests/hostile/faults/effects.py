@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gzip
 import json
 import uuid
@@ -66,29 +67,32 @@ def replaced(status: int, body: bytes, content_type: str = JSON, *, arrives: boo
     return effect
 
 
-def rewritten(change: Callable[[bytes], bytes]) -> Effect:
-    """The server's answer with a body that was changed, when it is a good one."""
+def changed(change: Callable[[Whole], web.Response]) -> Effect:
+    """Another answer that is made of the server's."""
 
     async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
-        whole = await forward()
-        return answer(whole.status, change(whole.body) if whole.status < 300 else whole.body)
+        return change(await forward())
 
     return effect
+
+
+def rewritten(change: Callable[[bytes], bytes]) -> Effect:
+    """The server's answer with a body that was changed, when it is a good one."""
+    return changed(lambda whole: answer(whole.status, change(whole.body) if whole.status < 300 else whole.body))
 
 
 def with_status(status: int) -> Effect:
     """The server's answer with another status."""
-
-    async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
-        return answer(status, (await forward()).body)
-
-    return effect
+    return changed(lambda whole: answer(status, whole.body))
 
 
-async def packed(request: web.Request, forward: Forward) -> web.StreamResponse:
-    """The right answer, compressed, though nobody asked for that."""
-    whole = await forward()
-    return answer(whole.status, gzip.compress(whole.body), headers={"Content-Encoding": "gzip"})
+def headed(**heads: str) -> Effect:
+    """The right answer below heads of the proxy's own; ``Retry_After`` is the head ``Retry-After``."""
+    return changed(lambda whole: answer(whole.status, whole.body, headers={name.replace("_", "-"): value for name, value in heads.items()}))
+
+
+packed = changed(lambda whole: answer(whole.status, gzip.compress(whole.body), headers={"Content-Encoding": "gzip"}))
+"""The right answer, compressed, though nobody asked for that."""
 
 
 async def kept(request: web.Request, forward: Forward) -> web.StreamResponse:
@@ -117,29 +121,16 @@ async def done_in_earnest(request: web.Request, forward: Forward) -> web.StreamR
 
 async def gone_before(request: web.Request, forward: Forward) -> web.StreamResponse:
     """A watch that tells of the deletion of all that is there, and then nothing."""
-    response = web.StreamResponse(headers={"Content-Type": JSON})
     listed = _decoded((await forward(watch="false")).body)
     kind = str(listed.get("kind", "")).removesuffix("List")
-    await response.prepare(request)
-    for item in listed.get("items") or ():
-        told = {"type": "DELETED", "object": {"kind": kind, "apiVersion": listed.get("apiVersion"), **item}}
-        await response.write(json.dumps(told).encode() + b"\n")
-    return await _kept_open(request, response)
-
-
-async def emptied(request: web.Request, forward: Forward) -> web.StreamResponse:
-    """A list without its objects."""
-    whole = await forward()
-    return answer(whole.status, json.dumps({**_decoded(whole.body), "items": []}).encode())
+    gone = [{"kind": kind, "apiVersion": listed.get("apiVersion"), **item} for item in listed.get("items") or ()]
+    return await _kept_open(request, *({"type": "DELETED", "object": item} for item in gone))
 
 
 async def bookmarks(request: web.Request, forward: Forward) -> web.StreamResponse:
     """A watch that says nothing but that it lives."""
-    response = web.StreamResponse(headers={"Content-Type": JSON})
-    await response.prepare(request)
-    told = {"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}}
-    await response.write(json.dumps(told).encode() + b"\n")
-    return await _kept_open(request, response)
+    pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
+    return await _kept_open(request, {"type": "BOOKMARK", "object": pod})
 
 
 def dropped(*, arrives: bool) -> Effect:
@@ -156,8 +147,7 @@ def dropped(*, arrives: bool) -> Effect:
 async def half(request: web.Request, forward: Forward) -> web.StreamResponse:
     """The head promises a whole body, and the connection breaks within it."""
     whole = await forward()
-    response = web.StreamResponse(status=whole.status, headers={"Content-Type": JSON, "Content-Length": str(len(whole.body))})
-    await response.prepare(request)
+    response = await _opened(request, whole.status, **{"Content-Length": str(len(whole.body))})
     await response.write(whole.body[: len(whole.body) // 2])
     return _gone(request)
 
@@ -181,8 +171,7 @@ async def same_token(request: web.Request, forward: Forward) -> web.StreamRespon
 async def trickle(request: web.Request, forward: Forward) -> web.StreamResponse:
     """The right answer, a byte at a time, for as long as anybody listens."""
     whole = await forward()
-    response = web.StreamResponse(status=whole.status, headers={"Content-Type": JSON})
-    await response.prepare(request)
+    response = await _opened(request, whole.status)
     with contextlib.suppress(ConnectionError):
         for byte in whole.body:
             await response.write(bytes([byte]))
@@ -192,8 +181,7 @@ async def trickle(request: web.Request, forward: Forward) -> web.StreamResponse:
 
 async def endless(request: web.Request, forward: Forward) -> web.StreamResponse:
     """A body that begins and never ends."""
-    response = web.StreamResponse(headers={"Content-Type": JSON})
-    await response.prepare(request)
+    response = await _opened(request)
     with contextlib.suppress(ConnectionError):
         await response.write(b"{")
         while True:
@@ -201,139 +189,83 @@ async def endless(request: web.Request, forward: Forward) -> web.StreamResponse:
     return response
 
 
-def headed(**heads: str) -> Effect:
-    """The right answer below heads of the proxy's own; ``Retry_After`` is the head ``Retry-After``."""
-
-    async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
-        whole = await forward()
-        return answer(whole.status, whole.body, headers={name.replace("_", "-"): value for name, value in heads.items()})
-
-    return effect
-
-
-async def ends_at_once(request: web.Request, forward: Forward) -> web.StreamResponse:
-    """A watch that opens and ends."""
-    return answer(200, b"")
-
-
 def events(*lines: bytes) -> Effect:
     """A watch that says this, and ends."""
-
-    async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
-        return answer(200, b"".join(line + b"\n" for line in lines))
-
-    return effect
+    return replaced(200, b"".join(line + b"\n" for line in lines))
 
 
 async def silent(request: web.Request, forward: Forward) -> web.StreamResponse:
     """A watch that opens and never says anything."""
-    response = web.StreamResponse(headers={"Content-Type": JSON})
-    await response.prepare(request)
-    return await _kept_open(request, response)
+    return await _kept_open(request)
 
 
 # -- bodies ----------------------------------------------------------------------------------------------
 
 
-def cut(body: bytes) -> bytes:
-    """Half of it, as if that were all."""
-    return body[: len(body) // 2]
+def in_json(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
+    """A change of a body's document, or another document in its place."""
+
+    @functools.wraps(change)
+    def changed(body: bytes) -> bytes:
+        document = _decoded(body)
+        return json.dumps(change(document) or document).encode()
+
+    return changed
 
 
-def other_kind(body: bytes) -> bytes:
+@in_json
+def other_kind(document: dict[str, Any]) -> None:
     """The right shape, and a kind that nobody asked for."""
-    document = _decoded(body)
     document["kind"], document["apiVersion"] = ("SecretList" if "items" in document else "Secret"), "v1"
-    return json.dumps(document).encode()
 
 
-def without_items(body: bytes) -> bytes:
+@in_json
+def without_items(document: dict[str, Any]) -> None:
     """A list without its items; of an object, without its metadata."""
-    document = _decoded(body)
     document.pop("items" if "items" in document else "metadata", None)
-    return json.dumps(document).encode()
 
 
-def no_objects(body: bytes) -> bytes:
+@in_json
+def no_objects(document: dict[str, Any]) -> None:
     """A list of things that are not objects; an object whose metadata is true."""
-    document = _decoded(body)
     document.update({"items": [1, "x", None, []]} if "items" in document else {"metadata": True})
-    return json.dumps(document).encode()
 
 
 def deep(body: bytes) -> bytes:
     """Something nested beyond all sense in one object."""
-    nest = "[" * DEPTH + "]" * DEPTH
     document = _decoded(body)
-    target = document["items"][0] if document.get("items") else document
-    target["nest"] = "PLACE"
-    return json.dumps(document).replace('"PLACE"', nest).encode()
+    _objects(document)[0]["nest"] = "PLACE"
+    return json.dumps(document).replace('"PLACE"', "[" * DEPTH + "]" * DEPTH).encode()
 
 
-def marked(body: bytes) -> bytes:
-    """A byte order mark before it."""
-    return b"\xef\xbb\xbf" + body
-
-
-def twice(body: bytes) -> bytes:
-    """Two documents."""
-    return body + b"\n" + body
-
-
-def with_a_tail(body: bytes) -> bytes:
-    """Something behind it."""
-    return body + b"<!-- served by proxy-7 -->"
-
-
-def as_table(body: bytes) -> bytes:
-    """Rows for people."""
-    return json.dumps({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": [], "rows": []}).encode()
-
-
-def metadata_alone(body: bytes) -> bytes:
+@in_json
+def metadata_alone(document: dict[str, Any]) -> None:
     """Objects without anything but their metadata, said to be such."""
-    document = _decoded(body)
-    listed = "items" in document
-    document["kind"], document["apiVersion"] = "PartialObjectMetadata" + "List" * listed, "meta.k8s.io/v1"
-    return _stripped(document)
-
-
-def without_content(body: bytes) -> bytes:
-    """Objects without spec and status, said to be whole."""
-    return _stripped(_decoded(body))
-
-
-def _stripped(document: dict[str, Any]) -> bytes:
-    for item in document.get("items") or [document]:
+    document["kind"], document["apiVersion"] = "PartialObjectMetadata" + "List" * ("items" in document), "meta.k8s.io/v1"
+    for item in _objects(document):
         for field in ("spec", "status", "data"):
             item.pop(field, None)
-    return json.dumps(document).encode()
 
 
-def elsewhere(body: bytes) -> bytes:
+@in_json
+def elsewhere(document: dict[str, Any]) -> None:
     """The objects of another namespace."""
-    document = _decoded(body)
-    for item in document.get("items") or [document]:
+    for item in _objects(document):
         if (item.get("metadata") or {}).get("namespace"):
             item["metadata"]["namespace"] = "another"
-    return json.dumps(document).encode()
 
 
-def another_uid(body: bytes) -> bytes:
+@in_json
+def another_uid(document: dict[str, Any]) -> None:
     """Objects of these names, and not those ones."""
-    document = _decoded(body)
-    for one in document.get("items") or [document]:
-        if (one.get("metadata") or {}).get("uid"):
-            one["metadata"]["uid"] = str(uuid.uuid4())
-    return json.dumps(document).encode()
+    for item in _objects(document):
+        if (item.get("metadata") or {}).get("uid"):
+            item["metadata"]["uid"] = str(uuid.uuid4())
 
 
-def not_allowed(body: bytes) -> bytes:
-    """The opposite of what a review says."""
-    document = _decoded(body)
-    if isinstance(document.get("status"), dict) and "allowed" in document["status"]:
-        document["status"]["allowed"] = not document["status"]["allowed"]
-    return json.dumps(document).encode()
+def _objects(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of a list, or the one that the document is."""
+    return document.get("items") or [document]
 
 
 # -- discovery -------------------------------------------------------------------------------------------
@@ -370,11 +302,11 @@ def malformed(body: bytes) -> bytes:
     return _with_versions(body, lambda version: version.get("version"))
 
 
-def partial(body: bytes) -> bytes:
+@in_json
+def partial(document: dict[str, Any]) -> None:
     """Neither the groups of operators nor one that every Kubernetes has."""
-    document = _decoded(body)
-    kept = [item for item in document.get("items") or () if _group(item) != "apps" and not _of_an_operator(_group(item))]
-    return json.dumps({**document, "items": kept}).encode()
+    groups = document.get("items") or ()
+    document["items"] = [item for item in groups if _group(item) != "apps" and not _of_an_operator(_group(item))]
 
 
 def _with_versions(body: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -401,9 +333,19 @@ def _decoded(body: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-async def _kept_open(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+async def _kept_open(request: web.Request, *told: dict[str, Any]) -> web.StreamResponse:
+    """A watch that tells this, and is silent then."""
+    response = await _opened(request)
+    for event in told:
+        await response.write(json.dumps(event).encode() + b"\n")
     while request.transport is not None and not request.transport.is_closing():
         await asyncio.sleep(0.2)
+    return response
+
+
+async def _opened(request: web.Request, status: int = 200, **headers: str) -> web.StreamResponse:
+    response = web.StreamResponse(status=status, headers={"Content-Type": JSON, **headers})
+    await response.prepare(request)
     return response
 
 

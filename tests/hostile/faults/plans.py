@@ -1,6 +1,6 @@
 """Which faults befall a run: chosen by a seed, so that a run can be had again."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
@@ -9,6 +9,7 @@ from tests.hostile.faults import effects
 from tests.hostile.faults.effects import SIGN_IN, Effect
 from tests.hostile.faults.proxy import Fault
 from tests.hostile.faults.requests import Asked
+from tests.tables import table
 
 SCENARIOS = ("healthy", "rdma-training", "mig-mixed", "dra", "h100-exclusive")
 DEFECTS = (
@@ -31,16 +32,17 @@ _REFUSALS: dict[str, Effect] = {
     "half an answer": effects.half,
     "late answer": effects.late,
 }
+TABLE_OF_ROWS = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":[],"rows":[]}'
 _CHANGED: dict[str, Effect] = {
     "203": effects.with_status(203),
     "204": effects.with_status(204),
     "206": effects.with_status(206),
     "304": effects.with_status(304),
     "compressed": effects.packed,
-    "byte order mark": effects.rewritten(effects.marked),
-    "two documents": effects.rewritten(effects.twice),
-    "tail": effects.rewritten(effects.with_a_tail),
-    "table": effects.rewritten(effects.as_table),
+    "byte order mark": effects.rewritten(lambda body: b"\xef\xbb\xbf" + body),
+    "two documents": effects.rewritten(lambda body: body + b"\n" + body),
+    "tail": effects.rewritten(lambda body: body + b"<!-- served by proxy-7 -->"),
+    "table": effects.rewritten(lambda body: TABLE_OF_ROWS),
     "metadata alone": effects.rewritten(effects.metadata_alone),
     "another namespace": effects.rewritten(effects.elsewhere),
     "protobuf": effects.replaced(200, b"k8s\x00\n\x0c\n\x02v1", "application/vnd.kubernetes.protobuf"),
@@ -61,7 +63,7 @@ _LIES: dict[str, Effect] = {
     "success": effects.replaced(200, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'),
     "page that says not found": effects.replaced(404, b"<html><body>default backend - 404</body></html>", "text/html"),
     "redirect to a sign-in page": effects.replaced(302, SIGN_IN, "text/html"),
-    "cut body": effects.rewritten(effects.cut),
+    "cut body": effects.rewritten(lambda body: body[: len(body) // 2]),
     "another kind": effects.rewritten(effects.other_kind),
     "no items or metadata": effects.rewritten(effects.without_items),
     "no objects": effects.rewritten(effects.no_objects),
@@ -88,7 +90,7 @@ _WRITE_LIES: dict[str, Effect] = {
 }
 _DELETION_LIES: dict[str, Effect] = {**_WRITE_LIES, "not found": effects.refused(404, "NotFound")}
 _WATCH_LIES: dict[str, Effect] = {
-    "ends at once": effects.ends_at_once,
+    "ends at once": effects.events(),
     "silence": effects.silent,
     "garbage": effects.events(b"<html>", b"[1]", b'{"type":7}'),
     "event without an object": effects.events(b'{"type":"MODIFIED"}', b'{"type":"DELETED","object":{}}'),
@@ -113,33 +115,8 @@ _BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
     "patch": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),
     "delete": (_REFUSALS, _LIES, _CHANGED, _DELETION_LIES),
 }
-_RESOURCES: dict[str, tuple[str, ...]] = {
-    "list": ("pods", "nodes", "namespaces", "daemonsets", "configmaps", "resourcequotas", "clusterpolicies", "resourceslices", "*"),
-    "get": ("pods/log", "namespaces", "nodes", "*"),
-    "watch": ("pods", "namespaces", "*"),
-    "create": ("pods", "namespaces", "priorityclasses", "selfsubjectaccessreviews", "*"),
-    "patch": ("priorityclasses", "leases", "configmaps", "*"),
-    "delete": ("pods", "namespaces", "priorityclasses", "*"),
-}
-_EXPERIMENT_RESOURCES: dict[str, tuple[str, ...]] = {
-    "list": ("pods", "nodes", "configmaps", "leases", "*"),
-    "get": ("nodes", "leases", "configmaps", "namespaces", "*"),
-    "watch": ("nodes", "*"),
-    "create": ("namespaces", "configmaps", "leases", "priorityclasses", "*"),
-    "patch": ("nodes", "nodes", "leases", "configmaps", "*"),
-    "delete": ("namespaces", "configmaps", "priorityclasses", "*"),
-}
-_EXPERIMENT_WEIGHTS = {"list": 3, "get": 4, "watch": 1, "create": 3, "patch": 6, "delete": 3}
-_COMMAND_RESOURCES: dict[str, tuple[str, ...]] = {
-    "list": ("priorityclasses", "namespaces", "configmaps", "*"),
-    "get": ("leases", "nodes", "namespaces", "configmaps", "*"),
-    "watch": ("*",),
-    "create": ("leases", "namespaces", "*"),
-    "patch": ("leases", "nodes", "configmaps", "*"),
-    "delete": ("namespaces", "priorityclasses", "*"),
-}
-_COMMAND_WEIGHTS = {"discovery": 2, "list": 5, "get": 4, "watch": 1, "create": 2, "patch": 4, "delete": 4}
-_WEIGHTS = {"discovery": 2, "list": 6, "get": 3, "watch": 2, "create": 4, "patch": 1, "delete": 3}
+TABLE = table(__file__)
+"""How often which verb and which resource is chosen, for runs, experiments and commands."""
 
 
 class Ordeal(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +131,7 @@ def ordeal(seed: int) -> Ordeal:
     """The run of a seed."""
     random = Random(seed)
     simulate = random.choice(SCENARIOS) if random.random() < 0.6 else random.choice(DEFECTS)
-    return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random) for _ in range(random.randint(1, 3))))
+    return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random, "runs") for _ in range(random.randint(1, 3))))
 
 
 def each_by_itself(questions: Iterable[Asked]) -> list[Fault]:
@@ -169,19 +146,20 @@ def each_by_itself(questions: Iterable[Asked]) -> list[Fault]:
 
 def experiment_faults(random: Random) -> tuple[Fault, ...]:
     """What an experiment meets: its writes to a node, its ledger's copy, its Lease, its namespace and what it reads."""
-    return tuple(_fault(random, _EXPERIMENT_WEIGHTS, _EXPERIMENT_RESOURCES) for _ in range(random.randint(1, 3)))
+    return tuple(_fault(random, "experiments") for _ in range(random.randint(1, 3)))
 
 
 def command_faults(random: Random) -> tuple[Fault, ...]:
     """What a command meets that looks, halts, puts back or cleans up."""
-    return tuple(_fault(random, _COMMAND_WEIGHTS, _COMMAND_RESOURCES) for _ in range(random.randint(1, 2)))
+    return tuple(_fault(random, "commands") for _ in range(random.randint(1, 2)))
 
 
-def _fault(random: Random, weights: Mapping[str, int] = _WEIGHTS, resources: Mapping[str, tuple[str, ...]] = _RESOURCES) -> Fault:
+def _fault(random: Random, of: str) -> Fault:
+    weights, resources = TABLE[of]["weights"], TABLE[of]["resources"]
     verb = random.choices(list(weights), weights=list(weights.values()))[0]
     menu = random.choice(_BY_VERB[verb])
     name = random.choice(sorted(menu))
-    resource = random.choice(resources.get(verb, ("*",)))
+    resource = random.choice(resources.get(verb, ["*"]))
     once = verb == "list" and resource != "*"  # each kind is listed once, and mostly in one page
     return Fault(
         name=name,
