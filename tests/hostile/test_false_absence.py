@@ -26,7 +26,7 @@ from fixtures.simulator.config.scenario import load_defect, load_scenario
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.simulator.simulated_cluster import initial_objects
 from fixtures.verdict.record import Verdict
-from tests.chaos.ledger.simulated_cluster import RUN, acting, fetch, ledger, replay, soon, world
+from tests.chaos.ledger.simulated_cluster import PRODUCT, RUN, acting, fetch, ledger, replay, soon, strip, world
 from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS, a_configmap, left
 from tests.core.test_cleanup_in_trouble import RUN as OTHER_RUN
 from tests.definitions import definitions
@@ -242,9 +242,6 @@ def test_a_pod_that_goes_late_holds_no_devices_any_more(tmp_path: Path) -> None:
 # -- two clusters behind one address: nothing is done to the other one, and a run about both has no verdict --
 
 
-PRODUCT = "nvidia.com/gpu.product"
-
-
 def another(skip: int = 0) -> list[Fault]:
     """Another cluster's kube-system after some requests."""
     change = effects.rewritten(effects.another_uid)
@@ -279,8 +276,7 @@ def test_no_fault_is_made_in_another_cluster(tmp_path: Path) -> None:
 def test_nothing_is_taken_for_undone_in_another_cluster(tmp_path: Path, skip: int) -> None:
     with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", another(skip)):
         book = ledger(tmp_path, cluster)
-        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}})
+        strip(cluster, book)
         left = replay(book, Cluster.from_kubeconfig(tmp_path / "proxied"), time.monotonic() + 2)
         assert ["the address now leads to cluster" in one.message for one in left] == [True]
         assert len(book.open_entries()) == 1

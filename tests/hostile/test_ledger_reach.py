@@ -33,12 +33,15 @@ from fixtures.ownership.read_proofs import read_proofs
 from fixtures.simulator.api.resources import Resource
 from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, namespace, node, plan, recover, world
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
 
 Json = dict[str, Any]
-TERMS = Terms.of(list(EXPERIMENTS.values()), Policy())
+TABLE = table(__file__)
+KNOWN = list(EXPERIMENTS.values())
+TERMS = Terms.of(KNOWN, Policy())
 POLICY_UID = "uid-cluster-policy"
 EVIL = {"key": "evil", "value": "x", "effect": "NoExecute"}
 OWNER = {"owner": "train", "owner_uid": "uid-train", "selector": "job=train", "node": "gpu-1"}
@@ -46,24 +49,14 @@ RESTARTED = {**OWNER, "uids": ["uid-train-0"]}
 
 
 def agent_pod(where: str) -> Json:
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "train", "uid": "uid-train", "controller": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "train-0", "namespace": where, "uid": "uid-train-0", "labels": {"job": "train"}, "ownerReferences": [owner]},
-        "spec": {"nodeName": "gpu-1", "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    found: Json = filled(TABLE["agent"], {"WHERE": where})
+    return found
 
 
 def scaled(where: str, replicas: int) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "shop", "namespace": where, "uid": "uid-shop"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}, "template": {"metadata": {"labels": {"app": "shop"}}}},
-        "status": {"replicas": replicas, "readyReplicas": replicas},
-    }
+    found: Json = filled(TABLE["scaled"], {"WHERE": where})
+    found["spec"]["replicas"] = found["status"]["replicas"] = found["status"]["readyReplicas"] = replicas
+    return found
 
 
 CLUSTER_POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
@@ -74,13 +67,8 @@ def operated(folder: Path, *extra: Json, home: str = "gpu-operator") -> Iterator
     """The cluster, with a ClusterPolicy whose operator runs in ``home``."""
     with world(folder, extra=extra) as (cluster, store):
         store.registry.add(CLUSTER_POLICIES)
-        store.put_initial(cluster_policy(home))
+        store.put_initial(filled(TABLE["policy"], {"WHERE": home}))
         yield cluster
-
-
-def cluster_policy(home: str) -> Json:
-    meta = {"name": "cluster-policy", "uid": POLICY_UID}
-    return {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": meta, "spec": {}, "status": {"namespace": home}}
 
 
 def owned_by(uid: str) -> list[Json]:
@@ -103,18 +91,10 @@ def recovered(cluster: Cluster, folder: Path, terms: Terms = TERMS) -> RecoveryR
     return recover(cluster, folder, seconds=PATIENCE, terms=terms)
 
 
-def under(**policy: Any) -> Terms:
-    return Terms.of(list(EXPERIMENTS.values()), Policy(**policy))
-
-
 def why(done: RecoveryResult) -> str:
     (left,) = done.residue
     assert left.command == "", "whoever wrote the entry would say what to run"
     return left.message
-
-
-def without_class(cluster: Cluster) -> None:
-    assert cluster.delete(PRIORITY_CLASSES, f"{CHAOS_PREFIX}-{RUN}").ok
 
 
 def pods_of(cluster: Cluster, where: str) -> int:
@@ -122,44 +102,11 @@ def pods_of(cluster: Cluster, where: str) -> int:
     return sum("deletionTimestamp" not in pod["metadata"] for pod in cluster.request("GET", cluster.path("pods", where)).json()["items"])
 
 
-def there(cluster: Cluster, key: str, name: str, where: str) -> bool:
-    return cluster.get(key, name, where).ok
-
-
 # -- namespaces ------------------------------------------------------------------------------------------
 
 
-def replicas(where: str, prior: int, ours: int) -> Json:
-    return {"key": "apps/deployments", "namespace": where, "name": "shop", "uid": "uid-shop", "prior": prior, "ours": ours, "ready": 0}
-
-
 @pytest.mark.parametrize(
-    ("experiment", "undo", "args"),
-    [
-        ("D1", "agent.restarted", {"namespace": "team-a", **RESTARTED}),
-        ("A4", "workload.replicas", replicas("team-a", 7, 0)),
-        ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], "namespace": "team-a", **OWNER}),
-        (
-            "A1",
-            "pods.replaced",
-            {"namespace": "team-a", "owner_kind": "DaemonSet", "owner_name": "t", "owner_uid": "u", "killed": [], "ready": 0},
-        ),
-        (
-            "D3",
-            "workload.env",
-            {
-                "key": "apps/deployments",
-                "namespace": "team-a",
-                "name": "shop",
-                "uid": "uid-shop",
-                "container": "c",
-                "variable": "DP_ENABLE_HEALTHCHECKS",
-                "prior": "evil",
-                "ours": "43",
-            },
-        ),
-        ("A5", "object.present", service("team-a")),
-    ],
+    ("experiment", "undo", "args"), [*filled(TABLE["in_a_namespace"], {"WHERE": "team-a"}), ("A5", "object.present", service("team-a"))]
 )
 def test_an_edited_report_changes_nothing_in_a_tenants_namespace(tmp_path: Path, experiment: str, undo: str, args: Json) -> None:
     with operated(tmp_path, namespace("team-a"), agent_pod("team-a"), scaled("team-a", 0)) as cluster:
@@ -167,15 +114,15 @@ def test_an_edited_report_changes_nothing_in_a_tenants_namespace(tmp_path: Path,
         assert "namespace team-a, which is neither the platform's nor an operator's" in told
         assert pods_of(cluster, "team-a") == 1
         assert fetch(cluster, "apps/deployments", "shop", "team-a")["spec"]["replicas"] == 0
-        assert not there(cluster, "services", "evil", "team-a")
+        assert not cluster.get("services", "evil", "team-a").ok
 
 
 @pytest.mark.parametrize("by", ["the proof", "an operator", "chaos.components", "tenants.moreInfrastructure", "its name", "nothing"])
 def test_an_agent_in_a_namespace_of_its_own_name_is_restarted_where_something_shows_it_to_be_the_platforms(tmp_path: Path, by: str) -> None:
     where = "gpu-operator-resources" if by == "its name" else "accelerated"
     terms = {
-        "chaos.components": under(chaos=Chaos(components={"device-plugin": f"{where}/gone-by-now"})),
-        "tenants.moreInfrastructure": under(tenants=Tenants(more_infrastructure=("accel*",))),
+        "chaos.components": Terms.of(KNOWN, Policy(chaos=Chaos(components={"device-plugin": f"{where}/gone-by-now"}))),
+        "tenants.moreInfrastructure": Terms.of(KNOWN, Policy(tenants=Tenants(more_infrastructure=("accel*",)))),
     }
     home = where if by == "an operator" else "gpu-operator"
     with operated(tmp_path, namespace(where), agent_pod(where), home=home) as cluster:
@@ -240,7 +187,7 @@ def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_p
         prior = {"nvidia.com/gpu.product": "H100"}
         args = {"name": "gpu-3", "uid": "uid-gpu-3", "prior": prior, "ours": dict.fromkeys(prior)}
         folder = written(tmp_path, "A9", "node.labels", args, cluster)
-        without_class(cluster)
+        assert cluster.delete(PRIORITY_CLASSES, f"{CHAOS_PREFIX}-{RUN}").ok
         assert cluster.patch("nodes", "gpu-3", {"metadata": {"labels": dict.fromkeys(prior)}}).ok
         assert recovered(cluster, folder).clean
 
@@ -263,7 +210,7 @@ def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_p
 def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(tmp_path: Path, args: Json, said: str) -> None:
     with operated(tmp_path) as cluster:
         done = recovered(cluster, written(tmp_path, "A5", "object.present", args))
-        assert there(cluster, "services", "evil", args["namespace"]) is not bool(said)
+        assert cluster.get("services", "evil", args["namespace"]).ok is not bool(said)
         assert said in why(done) if said else done.clean
 
 
@@ -330,21 +277,10 @@ def test_a_run_deletes_the_nodes_of_its_plan(tmp_path: Path) -> None:
         assert "node gpu-1, which is no target of its plan" in TERMS.of_plan(plan(other, experiment="N9")).outside(draft)
 
 
-PRODUCT, DEPLOY, LAYOUT = "nvidia.com/gpu.product", "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/mig.config"
-SENTINEL = "k8saas.nvidia.com/ManagedByNVSentinel"
+DEPLOY, LAYOUT = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/mig.config"
 
 
-@pytest.mark.parametrize(
-    ("experiment", "undo", "values", "says"),
-    [
-        ("A9", "node.labels", {"prior": {PRODUCT: "mine"}, "ours": {PRODUCT: "H100"}}, "it never makes it 'H100'"),
-        ("A13", "node.labels", {"prior": {LAYOUT: "all-disabled"}, "ours": {LAYOUT: "all-balanced"}}, "it never makes it 'all-balanced'"),
-        ("A2", "node.labels", {"prior": {DEPLOY: "false"}, "ours": {DEPLOY: "true"}}, "it never makes it 'true'"),
-        ("D1", "node.labels", {"prior": {SENTINEL: "false"}, "ours": {SENTINEL: None}}, "it never makes it None"),
-        ("D18", "node.unschedulable", {"prior": True, "ours": False}, "it only cordons"),
-    ],
-    ids=["product", "layout", "agent", "remediation", "cordon"],
-)
+@pytest.mark.parametrize(("experiment", "undo", "values", "says"), TABLE["on_a_node"].values(), ids=TABLE["on_a_node"])
 def test_an_edited_report_changes_no_node_that_does_not_show_the_fault(
     tmp_path: Path, experiment: str, undo: str, values: Json, says: str
 ) -> None:

@@ -26,7 +26,7 @@ from fixtures.ownership import owned, proof
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
 from fixtures.ownership.read_proofs import read_proofs
-from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, world
+from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, PRODUCT, RUN, acting, fetch, ledger, recover, strip, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward, Whole
 from tests.hostile.faults.plans import ALWAYS
@@ -35,7 +35,6 @@ from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
 
-PRODUCT = "nvidia.com/gpu.product"
 WRITTEN = ("priorityclasses", "configmaps")
 
 
@@ -87,8 +86,7 @@ def armed(cluster: Cluster, folder: Path, *, faults: int = 1) -> Ledger:
     """The ledger of an experiment that has taken the label from this many nodes."""
     book = ledger(folder, cluster, experiment="A9")
     for name in ("gpu-1", "gpu-2")[:faults]:
-        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: None}))
-        assert cluster.patch("nodes", name, {"metadata": {"labels": {PRODUCT: None}}}).ok
+        strip(cluster, book, name)
     return book
 
 

@@ -22,12 +22,11 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
 from fixtures.ownership.read_proofs import living, read_proofs
 from fixtures.probes.workspace import Workspace
-from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, world
+from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, plan, recover, strip, world
 from tests.definitions import definitions
 from tests.served import served
 
 LIVING = "20261121-130000-beef"
-PRODUCT = "nvidia.com/gpu.product"
 CONSENT = ("--chaos-cluster", KUBE_SYSTEM, "--yes")
 
 
@@ -65,8 +64,7 @@ def test_recover_leaves_a_run_that_judges_alone_whatever_a_ledger_is_called(
 
 def test_what_runs_share_is_no_run(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book = ledger(tmp_path / "true", cluster, experiment="A9")
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    strip(cluster, book)
     assert recovery(tmp_path, "--run", namespaces.SHARING) == 4
     assert recovery(tmp_path, "--accept", f"{namespaces.SHARING}/A9/1") == 4
     recovery(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, namespaces.SHARING)))
@@ -152,8 +150,7 @@ def test_it_keeps_nobody_from_recovering_and_is_told(cluster: Cluster, tmp_path:
     own = namespaces.ensure_run(cluster, OTHER)
     spoil(cluster, how)
     book = ledger(tmp_path, cluster)
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    strip(cluster, book)
     for line in (status(cluster).lines[-1], preview(cluster, terms=ANYTHING)[1].unreadable[0]):
         assert CLASS in line
     done = recover(cluster)
@@ -175,8 +172,7 @@ def test_its_run_is_not_known_to_have_ended(cluster: Cluster) -> None:
 
 def test_a_file_does_not_stand_in_for_it(cluster: Cluster, tmp_path: Path) -> None:
     book = ledger(tmp_path, cluster, run_id=OTHER)
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    strip(cluster, book)
     spoil(cluster, "newer")
     done = recover(cluster, tmp_path)
     assert [one.reason for one in done.residue] == [Reason.UNPROVEN]

@@ -31,7 +31,7 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
-from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, plan, recover, soon, strip, world
 from tests.chaos.shipped import EXPERIMENTS
 from tests.tables import filled, table
 from tests.watching import PATIENCE
@@ -39,7 +39,6 @@ from tests.watching import PATIENCE
 pytestmark = pytest.mark.test_all
 
 ANOTHER = "20261121-130000-beef"
-PRODUCT = "nvidia.com/gpu.product"
 OWN = f"gpu-conformance-chaos-{RUN}"
 WORDS = {"RUN": RUN, "ANOTHER": ANOTHER, "OWN": OWN, "UNIT": f"gpu-conformance-{RUN}-n2-kubelet-stop"}
 TABLE = filled(table(__file__), WORDS)
@@ -92,8 +91,7 @@ def product(cluster: Cluster) -> str:
 def stripped(cluster: Cluster, folder: Path, run_id: str = RUN) -> Any:
     """A true ledger with one open entry, and its fault."""
     book = ledger(folder, cluster, run_id=run_id)
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    strip(cluster, book)
     return book
 
 
@@ -447,8 +445,7 @@ def test_nothing_is_changed_that_was_not_allowed_and_confirmed(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], consent: list[str], said: str
 ) -> None:
     book = ledger(tmp_path, cluster, experiment="A9")
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    strip(cluster, book)
     before = cluster.request("GET", cluster.path("namespaces")).json()["items"]
     assert main([*command(tmp_path, *words), *consent]) == 4
     shown = capsys.readouterr()
@@ -461,8 +458,7 @@ def test_nothing_is_changed_that_was_not_allowed_and_confirmed(
 
 def test_what_was_allowed_and_confirmed_is_carried_out(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book = ledger(tmp_path, cluster, experiment="A9")
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    strip(cluster, book)
     consent = ["--chaos-cluster", KUBE_SYSTEM, "--yes"]
     assert main([*command(tmp_path, "halt"), *consent]) == 0
     assert status(cluster).halted

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from chaos.ledger.undos.nodes import NodeLabels
 from chaos.surface.cli import main
 from conformance.cli.main import main as any_command
 from conformance.plugin.baseline import read_baseline
@@ -16,10 +15,9 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.ownership.read_proofs import read_folder
 from fixtures.snapshot.files import SnapshotError, load_files
-from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, world
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, strip, world
 from tests.core.test_snapshot_files import NODE, POD, write
 
-PRODUCT = "nvidia.com/gpu.product"
 LOST_AND_FOUND = "lost+found"
 
 Shut = Callable[[Path], None]
@@ -45,8 +43,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with one open change, of which nothing but a file in ``out`` tells any more."""
     with world(tmp_path) as (found, _):
         book = ledger(tmp_path / "out", experiment="A9")
-        book.arm("node.labels", NodeLabels().args(fetch(found, "nodes", "gpu-1"), {PRODUCT: None}))
-        assert found.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+        strip(found, book)
         yield found
 
 

@@ -18,6 +18,7 @@ from chaos.ledger.bounds import Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.residue import Residue
+from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import Entry
 from chaos.model.plan import Plan, Target
 from chaos.safety.abort_flag import AbortFlag
@@ -36,6 +37,7 @@ from tests.watching import PATIENCE
 
 RUN = "20261121-120000-abcd"
 KUBE_SYSTEM = "11111111-2222-3333-4444-555555555555"
+PRODUCT = "nvidia.com/gpu.product"
 
 Json = dict[str, Any]
 
@@ -171,3 +173,9 @@ def fetch(cluster: Cluster, key: str, name: str, namespace: str = "") -> Json:
     answer = cluster.get(key, name, namespace)
     assert answer.ok, answer.message
     return answer.json()
+
+
+def strip(cluster: Cluster, book: Ledger, name: str = "gpu-1") -> None:
+    """Take a node the label of its product, as the ledger's new entry says."""
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: None}))
+    assert cluster.patch("nodes", name, {"metadata": {"labels": {PRODUCT: None}}}).ok
