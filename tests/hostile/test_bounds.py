@@ -279,23 +279,15 @@ def test_a_deadline_is_for_the_whole_request(tmp_path: Path) -> None:
 
 
 def test_a_head_has_to_come_in_time_as_well(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    def drip(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            connection.sendall(b"a")
+            time.sleep(0.05)
 
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-                while True:
-                    try:
-                        connection.sendall(b"a")
-                    except OSError:
-                        return
-                    time.sleep(0.05)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}"))
+    with answering(drip) as port:
+        cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
         with pytest.raises(ApiTrouble) as caught:
             cluster.request("GET", "/version", attempts=1, seconds=0.6)
         assert caught.value.code == "Timeout"
@@ -399,71 +391,57 @@ _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     ],
 )
 def test_bytes_that_are_no_http_are_trouble(tmp_path: Path, first: bytes, then: bytes) -> None:
-    with talking(first, then) as port:
+    def talk(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(first)
+        while then:
+            connection.sendall(then)
+
+    with answering(talk) as port:
         cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
         with pytest.raises(ApiTrouble):
             cluster.request("GET", "/api/v1/pods", attempts=2, seconds=2)
 
 
 @contextmanager
-def talking(first: bytes, then: bytes) -> Iterator[int]:
-    """The port of a server that says something to whoever asks, and goes on saying something else."""
+def answering(talk: Callable[[socket.socket], None]) -> Iterator[int]:
+    """The port of a server that talks to each connection in a thread of its own, and closes it then."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             with suppress(OSError):
                 while True:
-                    connection, _ = server.accept()
-                    threading.Thread(target=talk, args=(connection,), daemon=True).start()
-
-        def talk(connection: socket.socket) -> None:
-            with suppress(OSError), connection:
-                connection.recv(65536)
-                connection.sendall(first)
-                while then:
-                    connection.sendall(then)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
-        with suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)
-
-
-@contextmanager
-def closing() -> Iterator[int]:
-    """The port of a server that closes each connection after one answer and does not say so; its watches stay open."""
-    body = json.dumps(a_list("Pod", an_object("Pod", "a"))).encode()
-    ended = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = server.accept()
-                    threading.Thread(target=answer, args=(connection,), daemon=True).start()
+                    threading.Thread(target=answer, args=(server.accept()[0],), daemon=True).start()
 
         def answer(connection: socket.socket) -> None:
             with suppress(OSError), connection:
-                if b"watch=true" in connection.recv(65536):
-                    connection.sendall(_CHUNKED)
-                    ended.wait(PATIENCE)
-                else:
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-                    time.sleep(0.2)  # the next request is on its way
+                talk(connection)
 
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]
-        ended.set()
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_watch_opens_where_the_server_closes_the_connection_of_the_list(tmp_path: Path) -> None:
-    with closing() as port:
+    """It closes each connection after one answer and does not say so. Its watches stay open."""
+    body = json.dumps(a_list("Pod", an_object("Pod", "a"))).encode()
+    ended = threading.Event()
+
+    def once(connection: socket.socket) -> None:
+        if b"watch=true" in connection.recv(65536):
+            connection.sendall(_CHUNKED)
+            ended.wait(PATIENCE)
+        else:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            time.sleep(0.2)  # the next request is on its way
+
+    with answering(once) as port:
         cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
         with Observation(cluster, "pods", "default") as observation:
             assert observation.objects.keys() == {"default/a"}
         assert cluster.requests().by_verb_and_resource["list pods"] == 1
+        ended.set()
 
 
 def test_a_redirection_is_not_followed(tmp_path: Path) -> None:

@@ -18,6 +18,11 @@ from tests.platforms.clusters import CLUSTERS
 from tests.platforms.judged import snapshot_as_served
 from tests.platforms.objects import container, daemonset, meta, namespace, pod
 from tests.requirements_offline import NOW, policy_over, snapshot_of
+from tests.tables import filled, table
+
+CORE, RATIO, WRITTEN = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "scheduling.koordinator.sh/device-allocated"
+MINORS = "scheduling.koordinator.sh/gpu-minors"
+TABLE = filled(table(__file__), {"CORE": CORE, "RATIO": RATIO, "WRITTEN": WRITTEN, "MINORS": MINORS})
 
 IDS = ("FENCE-02", "PSA-05", "REQ-03", "REQ-05")
 
@@ -43,16 +48,7 @@ def thief(asked: Mapping[str, str], scheduler: str = "kai-scheduler") -> list[Js
 
 @pytest.mark.parametrize(
     ("asked", "verdict"),
-    [
-        ({}, Verdict.FAILED),
-        ({"gpu-fraction": "0.5"}, Verdict.INCONCLUSIVE),
-        ({"gpu-fraction": "5e-1"}, Verdict.INCONCLUSIVE),
-        ({"gpu-fraction": "0.01"}, Verdict.INCONCLUSIVE),
-        ({"gpu-fraction": "0.000001"}, Verdict.INCONCLUSIVE),
-        ({"gpu-fraction": "half"}, Verdict.INCONCLUSIVE),
-        ({"gpu-memory": "1"}, Verdict.INCONCLUSIVE),
-        ({"gpu-memory": "1M"}, Verdict.INCONCLUSIVE),
-    ],
+    TABLE["of_a_shared_device"],
 )
 def test_who_copies_the_label_of_a_device_that_is_shared_out_never_passes(asked: dict[str, str], verdict: Verdict) -> None:
     found = judged("kai-runai", *thief(asked))
@@ -86,9 +82,6 @@ def test_a_tenants_bound_pod_approves_no_amount(amount: str) -> None:
     assert found["FENCE-02"].verdict is Verdict.PASSED  # it holds a device
 
 
-CORE, RATIO, WRITTEN = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "scheduling.koordinator.sh/device-allocated"
-
-
 def record(core: object, **more: object) -> str:
     return json.dumps({"gpu": [{"minor": 0, "resources": {CORE: core, **more}}]})
 
@@ -96,22 +89,9 @@ def record(core: object, **more: object) -> str:
 @pytest.mark.parametrize(
     ("asked", "annotations", "verdict"),
     [
-        ({}, {WRITTEN: record("50")}, Verdict.FAILED),
-        ({"koordinator.sh/rdma": 1}, {WRITTEN: record("50")}, Verdict.FAILED),
-        ({"acme.example.com/gpu-core": 50}, {"acme.example.com/given": json.dumps({"acme.example.com/gpu-core": 50})}, Verdict.FAILED),
-        ({CORE: 1}, {}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: "{}"}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record("0")}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record("-1")}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record(True)}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record("much")}, Verdict.INCONCLUSIVE),
+        *TABLE["shares"],
         ({CORE: 1}, {WRITTEN: "[" * 50_000}, Verdict.INCONCLUSIVE),
         ({CORE: 1}, {WRITTEN: "[" * 9_000 + "]" * 9_000}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {"acme.example.com/device-allocated": record("1")}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {"evilkoordinator.sh/device-allocated": record("1")}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record("100")}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record("1", **{RATIO: "400"})}, Verdict.INCONCLUSIVE),
-        ({CORE: 400}, {WRITTEN: record("400")}, Verdict.INCONCLUSIVE),
     ],
 )
 def test_no_annotation_makes_a_share_of_what_no_scheduler_gave(
@@ -127,9 +107,6 @@ def test_a_record_of_another_domain_makes_no_pod_of_this_one_undecided() -> None
     assert {subject.verdict for subject in found.subjects} == {Verdict.PASSED}
 
 
-MINORS = "scheduling.koordinator.sh/gpu-minors"
-
-
 def handed(*minors: int, amounts: Mapping[str, str] | None = None) -> dict[str, str]:
     """Annotations as Koordinator's scheduler writes them for shares of these devices."""
     entries = [{"minor": minor, "resources": {CORE: "1"} if amounts is None else amounts} for minor in minors]
@@ -141,10 +118,6 @@ def visible(path: str, asked: Mapping[str, int | str] | None = None) -> Json:
     return container("main", asked, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": path}}}])
 
 
-def by_annotation(key: str = MINORS) -> str:
-    return f"metadata.annotations['{key}']"
-
-
 WITHOUT_AMOUNT = {"gpu": [{"minor": 2}]}
 DEEP = '{"gpu":[{"minor":0}],"x":' + "[" * 200 + "]" * 200 + "}"
 LONG = json.dumps(WITHOUT_AMOUNT) + " " * 40_000
@@ -153,28 +126,10 @@ LONG = json.dumps(WITHOUT_AMOUNT) + " " * 40_000
 @pytest.mark.parametrize(
     ("asked", "annotations", "verdict"),
     [
-        ({}, {WRITTEN: record("50")}, Verdict.FAILED),
-        ({}, {WRITTEN: json.dumps(WITHOUT_AMOUNT)}, Verdict.FAILED),
-        ({}, {WRITTEN: '{"gpu":[{}]}'}, Verdict.FAILED),
-        ({}, {"koordinator.sh/given": json.dumps({CORE: 1})}, Verdict.FAILED),
-        ({"koordinator.sh/rdma": 1}, {WRITTEN: record("50")}, Verdict.FAILED),
-        ({"nvidia.com/gpu": 1}, handed(0, 1), Verdict.FAILED),
+        *TABLE["records"],
         ({}, {WRITTEN: DEEP}, Verdict.INCONCLUSIVE),
         ({}, {WRITTEN: LONG}, Verdict.INCONCLUSIVE),
         ({CORE: 1}, {WRITTEN: LONG}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: record("100")}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: json.dumps({"gpu": [{"minor": 0, "resources": {CORE: 1}}, {"minor": 1}]})}, Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {WRITTEN: json.dumps({"gpu": [{"resources": {CORE: 1}}]})}, Verdict.INCONCLUSIVE),
-        ({"nvidia.com/gpu": 1}, handed(0), Verdict.INCONCLUSIVE),  # others have it
-        ({"nvidia.com/gpu": 1}, handed(9), Verdict.PASSED),
-        ({CORE: 1}, handed(3), Verdict.PASSED),
-        (
-            {},
-            {"scheduling.koordinator.sh/device-allocate-hint": '{"gpu":{"selector":{}}}', "koordinator.sh/qosClass": "LS"},
-            Verdict.PASSED,
-        ),
-        ({}, {WRITTEN: '{"rdma":[{"minor":0,"resources":{"koordinator.sh/rdma":1}}]}'}, Verdict.PASSED),
-        ({}, {"acme.example.com/device-allocated": record("50")}, Verdict.PASSED),
     ],
 )
 def test_a_record_of_given_devices_is_right_on_a_pod_only_that_asks_for_them(
@@ -231,24 +186,7 @@ def test_a_record_opens_nothing_where_no_node_offers_shares() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "annotations", "path", "verdict"),
-    [
-        ({CORE: 1}, handed(3), by_annotation(), Verdict.PASSED),
-        ({"nvidia.com/gpu": 1}, handed(9), by_annotation(), Verdict.PASSED),
-        ({CORE: 1}, {**handed(3), MINORS: "2"}, by_annotation(), Verdict.FAILED),
-        ({CORE: 1}, {**handed(3), MINORS: "3,2"}, by_annotation(), Verdict.FAILED),
-        ({CORE: 1}, {**handed(3), MINORS: "all"}, by_annotation(), Verdict.FAILED),
-        ({CORE: 1}, {MINORS: "all"}, by_annotation(), Verdict.FAILED),
-        ({CORE: 1}, {MINORS: "3"}, by_annotation(), Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {**handed(3, amounts={CORE: "100"})}, by_annotation(), Verdict.INCONCLUSIVE),
-        ({CORE: 1}, {**handed(3), "acme.example.com/minors": "3"}, by_annotation("acme.example.com/minors"), Verdict.FAILED),
-        ({}, {MINORS: "3"}, by_annotation(), Verdict.FAILED),
-        ({"nvidia.com/gpu": 1}, {"mine": "3"}, by_annotation("mine"), Verdict.FAILED),
-        ({CORE: 1}, handed(3), "metadata.labels['gpu']", Verdict.FAILED),
-        ({CORE: 1}, handed(3), "metadata.name", Verdict.FAILED),
-        ({}, {}, by_annotation(), Verdict.PASSED),
-        ({}, {MINORS: "void"}, by_annotation(), Verdict.PASSED),
-        ({}, {}, "metadata.labels['none']", Verdict.PASSED),
-    ],
+    TABLE["variables"],
 )
 def test_a_variable_from_an_annotation_names_no_device_but_what_a_scheduler_gave(
     asked: dict[str, int | str], annotations: dict[str, str], path: str, verdict: Verdict
@@ -259,13 +197,7 @@ def test_a_variable_from_an_annotation_names_no_device_but_what_a_scheduler_gave
 
 @pytest.mark.parametrize(
     ("asked", "metadata", "path", "verdict"),
-    [
-        ({CORE: 1}, {}, by_annotation(), Verdict.PASSED),
-        ({CORE: 1}, {"annotations": {MINORS: "3"}}, by_annotation(), Verdict.FAILED),
-        ({CORE: 1}, {"labels": {"gpu": "all"}}, "metadata.labels['gpu']", Verdict.FAILED),
-        ({CORE: 1}, {"labels": {"gpu": "none"}}, "metadata.labels['gpu']", Verdict.PASSED),
-        ({}, {"annotations": {WRITTEN: record("1")}}, by_annotation(), Verdict.FAILED),
-    ],
+    TABLE["templates"],
 )
 def test_a_template_that_writes_the_device_itself_fails(asked: dict[str, int | str], metadata: Json, path: str, verdict: Verdict) -> None:
     template = {"metadata": metadata, "spec": {"containers": [visible(path, asked)]}}
@@ -282,15 +214,6 @@ def test_a_share_lets_the_runtime_class_be() -> None:
 
 
 FREE = ("aaa", "karpenter", "monitoring", "gpu-resources", "nvidia-device-plugin", "kubeflow", "gpu-conformance")
-AGENTS = {
-    "x-device-plugin": "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
-    "nvidia-device-plugin-daemonset": "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
-    "nvidia-dcgm-exporter": "nvcr.io/nvidia/k8s/dcgm-exporter:latest",
-    "gpu-feature-discovery": "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
-    "node-feature-discovery-worker": "registry.k8s.io/nfd/node-feature-discovery:v0.17.0",
-    "nvidia-dra-driver-gpu-kubelet-plugin": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0",
-    "rdma-shared-dp-ds": "nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:latest",
-}
 CONTROLLERS = ("gpu-operator", "volcano-scheduler", "kueue-controller-manager", "fault-quarantine")
 CONFIGS = ("device-plugin-config", "default-mig-parted-config", "kueue-manager-config")
 PLUGIN_FOLDER = {"d": "/var/lib/kubelet/device-plugins"}
@@ -301,7 +224,7 @@ def stack(space: str, nodes: Iterable[str], *, healthy: bool) -> list[Json]:
     """Copies of everything that the platform runs: all well on every node, or none of it anywhere."""
     where = list(nodes) if healthy else []
     made = [namespace(space)]
-    for name, image in AGENTS.items():
+    for name, image in TABLE["agents"].items():
         mounts = None if healthy else PLUGIN_FOLDER  # whoever mounts it on a node may register devices there, and OPS-12 says so
         made += daemonset(name, space, where, image=image, select={} if healthy else {"none": "none"}, mounts=mounts)
     for name in CONTROLLERS:
