@@ -1,6 +1,8 @@
 """No experiment touches what only looks like its target: copies of agents in a namespace that sorts first, second candidates."""
 
+import itertools
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests.builders import a_policy
 from tests.chaos.engine.stage import campaign_on
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan, pod
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -34,189 +37,70 @@ LABELS = {
     "exporter": {"app": "nvidia-dcgm-exporter"},
 }
 RELEASE = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"}
+TABLE = table(__file__)
 CLUSTER_POLICY: Json = {
     "metadata": {"name": "cluster-policy", "uid": "uid-policy", "annotations": RELEASE},
     "status": {"state": "ready", "namespace": "gpu-operator"},
 }
 
 
-def agent(component: str, namespace: str, *, owner: str = "uid-policy", image: str = "registry/x:1", name: str = "") -> Json:
+def agent(component: str, namespace: str, more: Json | None = None, *, name: str = "", owner: str = "uid-policy") -> Json:
     """The DaemonSet of an agent. A tenant's copy has the same labels, release and owner as the true one."""
-    name = name or component
+    given: Json = {"owner": owner, "image": "registry/x:1", "name": name or component, "labels": LABELS[component], **(more or {})}
+    meta = {"name": given["name"], "namespace": namespace, "uid": f"uid-{namespace}-{given['name']}"}
+    release = {"annotations": RELEASE if given.get("released", True) else {}}
+    spec: Json = {"containers": [{"image": given["image"]}]}
+    if "mounts" in given:
+        spec["volumes"] = [{"name": "d", "hostPath": {"path": given["mounts"]}}]
     return {
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": f"uid-{namespace}-{name}",
-            "annotations": RELEASE,
-            **made_by(owner, "ClusterPolicy"),
-        },
-        "spec": {
-            "selector": {"matchLabels": LABELS[component]},
-            "template": {"metadata": {"labels": LABELS[component]}, "spec": {"containers": [{"image": image}]}},
-        },
+        "metadata": {**meta, **release, **made_by(given["owner"], "ClusterPolicy")},
+        "spec": {"selector": {"matchLabels": LABELS[component]}, "template": {"metadata": {"labels": given["labels"]}, "spec": spec}},
         "status": {"desiredNumberScheduled": 2},
     }
 
 
-def looking(*daemon_sets: Json, tenants: Tenants | None = None, overrides: dict[str, str] | None = None, **lists: list[Json]) -> Components:
-    """What is found in a cluster with an operator, unless ``lists`` say otherwise."""
-    known: dict[str, list[Json]] = {"nodes": [], "nvidia_com__clusterpolicies": [CLUSTER_POLICY], **lists}
-    named: dict[str, Any] = {key.replace("nvidia_com", "nvidia.com"): items for key, items in known.items()}
-    operator = agent("exporter", "gpu-operator", owner="", image="nvcr.io/nvidia/gpu-operator:v1", name="gpu-operator")
-    operators = [operator] if known["nvidia_com__clusterpolicies"] else []
-    view = World(apps__daemonsets=list(daemon_sets), apps__deployments=operators, **named).view()
-    return find_components(view, standing_of(view, tenants or Tenants()), overrides)
+def looking(case: Json) -> Components:
+    """What is found in the cluster of a case."""
+    operator = agent("exporter", "gpu-operator", {"owner": "", "image": "nvcr.io/nvidia/gpu-operator:v1", "name": "gpu-operator"})
+    policies = case.get("policies", [CLUSTER_POLICY] if case.get("operator", True) else [])
+    lists: dict[str, Any] = {"nvidia.com/clusterpolicies": policies}
+    if "nic" in case:
+        lists["mellanox.com/nicclusterpolicies"] = case["nic"]
+    sets, operators = [agent(*given) for given in case["sets"]], [operator] if policies else []
+    view = World(nodes=[], apps__daemonsets=sets, apps__deployments=operators, **lists).view()
+    named = {key: [*names] for key, names in case.get("tenants", {}).items()}
+    if "USUAL" in named.get("infrastructure", ()):
+        named["infrastructure"][:1] = Tenants().infrastructure
+    return find_components(view, standing_of(view, a_policy(tenants=named).tenants), case.get("overrides"))
 
 
 # -- which workload is meant
 
 
-@pytest.mark.parametrize("component", LABELS)
-def test_a_copy_in_a_namespace_that_sorts_first_is_not_taken(component: str) -> None:
-    found = looking(agent(component, "aaa"), agent(component, "gpu-operator"))
-    assert found.found[component].namespace == "gpu-operator"
-    assert found.unclear == {}
+def cases() -> Iterator[Any]:
+    """Each case of the table, for each component and namespace that it stands for."""
+    several = {
+        "COMPONENT": tuple(LABELS),
+        "SPACE": ("gpu-metrics", "kube-system", "gpu-resources"),
+        "DEFAULT": ("monitoring", "gpu-operator", "nvidia-device-plugin", "gpu-resources", "gke-managed-system"),
+    }
+    for name, case in TABLE["cases"].items():
+        there = [word for word in several if word in str(case)]
+        for chosen in itertools.product(*(several[word] for word in there)):
+            yield pytest.param(filled(case, dict(zip(there, chosen, strict=True))), id=" ".join((name, *chosen)))
 
 
-def test_two_candidates_are_an_error_that_names_both_until_the_policy_names_one() -> None:
-    lists: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
-    both = agent("device-plugin", "kube-system", owner=""), agent("device-plugin", "nvidia-device-plugin", owner="")
-    found = looking(*both, **lists)
-    assert "device-plugin" not in found.found
-    assert "DaemonSet kube-system/device-plugin and DaemonSet nvidia-device-plugin/device-plugin" in found.unclear["device-plugin"]
-    assert "chaos.components" in found.unclear["device-plugin"]
-    named = looking(*both, overrides={"device-plugin": "nvidia-device-plugin/device-plugin"}, **lists)
-    assert named.found["device-plugin"].namespace == "nvidia-device-plugin"
-    assert named.unclear == {}
-
-
-def test_the_owner_s_uid_decides_and_only_where_that_operator_runs() -> None:
-    forged, plain = agent("gfd", "monitoring"), agent("gfd", "kube-system", owner="")
-    assert looking(forged, plain, agent("gfd", "gpu-operator")).found["gfd"].namespace == "gpu-operator"
-
-
-def test_look_alikes_of_tenants_alone_are_named_and_not_touched() -> None:
-    found = looking(agent("exporter", "aaa"), agent("exporter", "bbb"), agent("gfd", "gpu-operator"))
-    assert "exporter" not in {*found.found, *found.absent}
-    assert "DaemonSet aaa/exporter and DaemonSet bbb/exporter looks like exporter, and nothing proves it" in found.unclear["exporter"]
-    assert set(found.unclear) == {"exporter"}
-
-
-def test_an_image_is_copied_as_easily_as_a_label() -> None:
-    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
-    copy, true = agent("gfd", "aaa", image=image), agent("gfd", "kube-system", owner="", image=image)
-    assert looking(copy, true).found["exporter"].namespace == "kube-system"
-    by_label, by_image = agent("exporter", "aaa"), agent("gfd", "gpu-operator", image=image)
-    assert looking(by_label, by_image).found["exporter"].namespace == "gpu-operator"
-
-
-def test_an_operator_in_a_namespace_of_any_name_is_found_by_what_it_says() -> None:
-    policy = {**CLUSTER_POLICY, "status": {"state": "ready", "namespace": "accelerators"}}
-    lists: dict[str, Any] = {"nvidia_com__clusterpolicies": [policy]}
-    assert looking(agent("gfd", "accelerators"), agent("gfd", "aaa"), **lists).found["gfd"].namespace == "accelerators"
-    more = Tenants(more_infrastructure=("my-gpus",))
-    assert looking(agent("gfd", "my-gpus", owner=""), tenants=more).found["gfd"].namespace == "my-gpus"
-
-
-# -- a namespace that only a default name makes the platform's
-
-NO_OPERATOR: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
-COPY = agent("exporter", "monitoring", name="exporter-a")
-"""With the true release and owner. Whoever may create namespaces can take the name where no monitoring is installed."""
-
-
-@pytest.mark.parametrize("lists", [{}, NO_OPERATOR], ids=["operator", "no operator"])
-@pytest.mark.parametrize("namespace", ["gpu-metrics", "kube-system", "gpu-resources"])
-def test_a_copy_where_only_a_default_name_speaks_for_it_is_not_taken(namespace: str, lists: dict[str, Any]) -> None:
-    true = agent("exporter", namespace, owner="")
-    true["metadata"]["annotations"] = {}
-    found = looking(true, COPY, **lists)
-    assert "exporter" not in {*found.found, *found.absent}
-    words = found.unclear["exporter"]
-    assert f"DaemonSet {namespace}/exporter" in words
-    assert "DaemonSet monitoring/exporter-a" in words
-    assert "chaos.components, or its namespace in tenants.moreInfrastructure" in words
-    assert looking(true, COPY, overrides={"exporter": f"{namespace}/exporter"}, **lists).found["exporter"].namespace == namespace
-    named = looking(true, COPY, tenants=Tenants(more_infrastructure=(namespace,)), **lists)
-    assert named.found["exporter"].namespace == namespace
-    assert named.unclear == {}
-
-
-def test_a_copy_by_label_is_not_taken_for_a_true_agent_that_only_its_image_shows() -> None:
-    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
-    forked = agent("gfd", "gpu-metrics", owner="", image=image)
-    assert "gpu-metrics/gfd and DaemonSet monitoring/exporter-a" in looking(forked, COPY).unclear["exporter"]
-    owned = agent("gfd", "gpu-operator", image=image)
-    assert looking(owned, COPY).found["exporter"].namespace == "gpu-operator"
-
-
-def test_every_look_alike_is_named_and_every_default_name() -> None:
-    others = agent("exporter", "gpu-metrics"), agent("exporter", "kubeflow")
-    words = looking(COPY, *others, **NO_OPERATOR).unclear["exporter"]
-    assert all(name in words for name in ("gpu-metrics/exporter", "kubeflow/exporter", "monitoring/exporter-a"))
-    assert "only a default name makes kubeflow, monitoring the platform's" in words
-
-
-def test_an_owner_who_names_the_default_name_has_said_so() -> None:
-    true, copy = agent("exporter", "monitoring", owner=""), agent("exporter", "aaa")
-    assert "aaa/exporter and DaemonSet monitoring/exporter" in looking(true, copy, **NO_OPERATOR).unclear["exporter"]
-    usual = Tenants().infrastructure
-    for tenants in (
-        Tenants(more_infrastructure=("monitoring",)),
-        Tenants(infrastructure=("kube-system", "monitoring")),
-        Tenants(infrastructure=(*usual, "monitor*")),
-    ):
-        found = looking(true, copy, tenants=tenants, **NO_OPERATOR)
-        assert (found.found["exporter"].namespace, found.unclear) == ("monitoring", {})
-
-
-def test_an_owner_who_names_the_copy_s_rival_means_its_labels_first() -> None:
-    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
-    true, beside = agent("exporter", "gpu-metrics", owner=""), agent("gfd", "gpu-metrics", owner="", image=image)
-    found = looking(true, beside, COPY, tenants=Tenants(more_infrastructure=("gpu-metrics",)))
-    assert found.found["exporter"].name == "exporter"
-
-
-@pytest.mark.parametrize("copies", [(), (COPY,)], ids=["alone", "beside a copy"])
-def test_a_copy_does_not_decide_between_two_candidates_of_the_platform(copies: tuple[Json, ...]) -> None:
-    two = agent("exporter", "gpu-metrics", owner=""), agent("exporter", "kube-system", owner="")
-    found = looking(*two, *copies, tenants=Tenants(more_infrastructure=("gpu-metrics",)), **NO_OPERATOR)
-    assert "gpu-metrics/exporter and DaemonSet kube-system/exporter could all be exporter" in found.unclear["exporter"]
-
-
-@pytest.mark.parametrize("component", LABELS)
-@pytest.mark.parametrize("namespace", ["monitoring", "gpu-operator", "nvidia-device-plugin", "gpu-resources", "gke-managed-system"])
-def test_a_lone_agent_in_a_default_namespace_is_found(component: str, namespace: str) -> None:
-    found = looking(agent(component, namespace, owner=""), **NO_OPERATOR)
-    assert (found.found[component].namespace, found.unclear) == (namespace, {})
-
-
-def test_an_owner_by_uid_decides_where_its_operator_does_not_say_where_it_runs() -> None:
-    nic: Json = {"metadata": {"name": "nic-cluster-policy", "uid": "uid-nic"}, "status": {"state": "ready"}}
-    true = agent("exporter", "network-operator", owner="uid-nic")
-    lists: dict[str, Any] = {**NO_OPERATOR, "mellanox.com/nicclusterpolicies": [nic]}
-    assert looking(true, agent("exporter", "monitoring", owner=""), **lists).found["exporter"].namespace == "network-operator"
-
-
-def test_what_a_cloud_installs_in_kube_system_is_found_beside_a_tenant_s_copy() -> None:
-    plugin = agent("device-plugin", "kube-system", owner="")
-    found = looking(plugin, agent("device-plugin", "aaa"), **NO_OPERATOR)
-    assert (found.found["device-plugin"].namespace, found.unclear) == ("kube-system", {})
-
-
-def test_a_copy_that_cannot_meet_the_kubelet_is_no_rival_of_a_device_plugin() -> None:
-    true, copy = agent("device-plugin", "gpu-resources", owner=""), agent("device-plugin", "aaa")
-    assert looking(true, copy, **NO_OPERATOR).found["device-plugin"].namespace == "gpu-resources"
-    copy["spec"]["template"]["spec"]["volumes"] = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
-    assert "aaa/device-plugin" in looking(true, copy, **NO_OPERATOR).unclear["device-plugin"]
-
-
-def test_the_exporter_of_nodes_is_no_look_alike_of_the_exporter_of_devices() -> None:
-    nodes = agent("exporter", "monitoring", owner="", image="quay.io/prometheus/node-exporter:v1.8.2", name="node-exporter")
-    nodes["spec"]["template"]["metadata"]["labels"] = {"app.kubernetes.io/name": "node-exporter"}
-    found = looking(agent("exporter", "gpu-operator", owner=""), nodes, **NO_OPERATOR)
-    assert (found.found["exporter"].namespace, found.unclear) == ("gpu-operator", {})
+@pytest.mark.parametrize("case", list(cases()))
+def test_no_look_alike_is_taken_and_none_keeps_the_true_agent_from_being_found(case: Json) -> None:
+    found = looking(case)
+    unclear = case.get("unclear", {})
+    for component, namespace in case.get("found", {}).items():
+        assert found.found[component].namespace == namespace
+        assert found.found[component].name == case.get("name", {}).get(component, found.found[component].name)
+    assert set(found.unclear) == set(unclear)
+    for component, words in unclear.items():
+        assert component not in {*found.found, *found.absent}
+        assert [word for word in words if word not in found.unclear[component]] == []
 
 
 # -- planning
