@@ -2,7 +2,10 @@
 
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,14 +36,13 @@ from tests.troubles import Trouble
 pytestmark = pytest.mark.test_all
 
 RUN = "20261121-100000-test"
-WRITES = ("create namespaces", "create pods")
 
 
-def a_state(cluster: Cluster, folder: Path, *, writes: tuple[str, ...] = WRITES) -> State:
+def a_state(cluster: Cluster, folder: Path) -> State:
     target = Target(kind=TargetKind.LIVE, server=cluster.server)
     state = State(load_catalogue(), Options(), RUN)
     state.opened = OpenTarget(target, cluster, Policy(), WorkerHandover(target=target, run_id=RUN))
-    state.needs = Needs(reads={}, writes={right: ["X"] for right in writes})
+    state.needs = Needs(reads={}, writes={right: ["X"] for right in ("create namespaces", "create pods")})
     state.report_folder = folder
     return state
 
@@ -54,11 +56,21 @@ def killed(cluster: Cluster, folder: Path, worker: str = "gw0") -> None:
     proof.stop_renewing()
 
 
+@contextmanager
+def swept(folder: Path, *troubles: Trouble, killing: bool = True, workers: bool = True, **more: Any) -> Iterator[tuple[Cluster, State]]:
+    """A cluster after a run's last look, mostly with what a killed worker left. ``more`` is what the run's state says besides."""
+    with served(folder, troubles=troubles) as (cluster, _):
+        if killing:
+            killed(cluster, folder)
+        state = a_state(cluster, folder)
+        for name, value in more.items():
+            setattr(state, name, value)
+        sweep(state, workers=workers)
+        yield cluster, state
+
+
 def test_what_a_killed_worker_left_is_found_and_removed(tmp_path: Path) -> None:
-    with served(tmp_path) as (cluster, _):
-        killed(cluster, tmp_path)
-        state = a_state(cluster, tmp_path)
-        sweep(state, workers=True)
+    with swept(tmp_path) as (cluster, state):
         assert (state.residue, state.complaints) == ([], [])
         assert owned.find(cluster) == []
         assert list(tmp_path.glob("created*")) == []
@@ -66,20 +78,12 @@ def test_what_a_killed_worker_left_is_found_and_removed(tmp_path: Path) -> None:
 
 def test_the_run_s_folder_is_enough_where_the_class_was_refused(tmp_path: Path) -> None:
     refused = Trouble("create", owned.PRIORITY_CLASSES, 403, 1)
-    with served(tmp_path, troubles=[refused]) as (cluster, _):
-        killed(cluster, tmp_path)
-        state = a_state(cluster, tmp_path)
-        state.never_created = frozenset({owned.PRIORITY_CLASSES})
-        sweep(state, workers=True)
-        assert state.residue == []
-        assert owned.find(cluster) == []
+    with swept(tmp_path, refused, never_created=frozenset({owned.PRIORITY_CLASSES})) as (cluster, state):
+        assert (state.residue, owned.find(cluster)) == ([], [])
 
 
 def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) -> None:
-    with served(tmp_path, troubles=[Trouble("delete", "namespaces", 403, 99)]) as (cluster, _):
-        killed(cluster, tmp_path)
-        state = a_state(cluster, tmp_path)
-        sweep(state, workers=True)
+    with swept(tmp_path, Trouble("delete", "namespaces", 403, 99)) as (_, state):
         assert any("namespaces gpu-conformance" in line for line in state.residue)
         assert list(tmp_path.glob("created*")) != []  # they vouch for what stays
 
@@ -87,25 +91,17 @@ def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) 
 @pytest.mark.parametrize(("began", "unknown"), [(True, True), (False, False)])
 def test_a_cluster_that_cannot_be_asked_at_the_end_leaves_residue_unknown(tmp_path: Path, began: bool, unknown: bool) -> None:
     lost = [Trouble("list", key, "drop", 99) for key in ("namespaces", owned.PRIORITY_CLASSES)]
-    with served(tmp_path, troubles=lost) as (cluster, _):
-        state = a_state(cluster, tmp_path)
-        state.began = began
-        sweep(state, workers=False)
+    with swept(tmp_path, *lost, killing=False, workers=False, began=began) as (_, state):
         assert [f"cannot tell what is left of run {RUN}" in line for line in state.residue] == [True] * unknown
 
 
 def test_a_worker_without_a_word_may_have_left_anything(tmp_path: Path) -> None:
-    with served(tmp_path, troubles=[Trouble("list", "namespaces", "drop", 99)]) as (cluster, _):
-        state = a_state(cluster, tmp_path)
-        state.planned = 1  # and no result
-        sweep(state, workers=True)
+    with swept(tmp_path, Trouble("list", "namespaces", "drop", 99), killing=False, planned=1) as (_, state):  # and no result
         assert ["cannot tell" in line for line in state.residue] == [True]
 
 
 def test_a_run_that_reads_only_looks_for_nothing(tmp_path: Path) -> None:
-    with served(tmp_path) as (cluster, _):
-        state = a_state(cluster, tmp_path, writes=())
-        sweep(state, workers=False)
+    with swept(tmp_path, killing=False, workers=False, needs=Needs(reads={}, writes={})) as (cluster, _):
         assert cluster.requests().count == 0
 
 

@@ -18,7 +18,7 @@ from fixtures.verdict.record import Level, Report, Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.hostile.faults import small_bodies
 from tests.hostile.faults.plans import Ordeal
-from tests.hostile.faults.proxy import through
+from tests.hostile.faults.proxy import FaultProxy, through
 from tests.hostile.faults.requests import Asked
 
 POLICY = "probes: {windowSeconds: 1, startSeconds: 20}\n"
@@ -48,6 +48,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     asked: list[Asked] = []
     wrong: list[str] = []
 
+    def met(self, proxy: FaultProxy) -> None:
+        """Write down what befell the run, and what it asked."""
+        self.faults = [str(fault) for fault in proxy.faults]
+        self.befell = sum(fault.befell for fault in proxy.faults)
+        self.requests, self.asked = proxy.requests, sorted(proxy.asked)
+
 
 def usual(simulate: str, folder: Path) -> Report:
     """The record of the run without faults, on a cluster that is served as a live one."""
@@ -66,17 +72,9 @@ def suffered(ordeal: Ordeal, expected: Report, folder: Path) -> Outcome:
                 done = _judged(folder, folder / "proxied")
             except TimeoutError as error:
                 done = Finished(code=ENDLESS, output=str(error), report=None)
-            requests, asked = proxy.requests, sorted(proxy.asked)
         left = left_behind(Cluster.from_kubeconfig(cluster.kubeconfig))
-    outcome = Outcome(
-        seed=ordeal.seed,
-        simulate=ordeal.simulate,
-        faults=[str(fault) for fault in ordeal.faults],
-        befell=sum(fault.befell for fault in ordeal.faults),
-        exit_code=done.code,
-        requests=requests,
-        asked=asked,
-    )
+    outcome = Outcome(seed=ordeal.seed, simulate=ordeal.simulate, faults=[], exit_code=done.code)
+    outcome.met(proxy)
     outcome.wrong = list(wrong(done, expected, left))
     if done.report is not None:
         before = _verdicts(expected)

@@ -53,9 +53,8 @@ def answered(command: tuple[str, ...], faults: tuple[Fault, ...], folder: Path, 
             consent = () if command == ("chaos", "status") else ("--yes", "--chaos-cluster", uid)
             patience = ("--seconds", "60") if command == ("chaos", "recover") else ()
             code, output = _run([*command, "--kubeconfig", str(folder / "proxied"), *consent, *patience])
-            outcome.requests, outcome.asked = proxy.requests, sorted(proxy.asked)
-        outcome.exit_code, outcome.faults = code, [str(fault) for fault in faults]
-        outcome.befell = sum(fault.befell for fault in faults)
+            outcome.met(proxy)
+        outcome.exit_code = code
         outcome.changed = int(code not in (0, 11))
         outcome.wrong = list(_wrong(command, code, output, cluster))
     return outcome

@@ -67,8 +67,6 @@ def under(faults: tuple[Fault, ...], folder: Path, *, seed: int = 0) -> Outcome:
     with stage(folder / "cluster") as on, shorter[0], shorter[1]:
         before = leak_scan.scan(on.cluster)
         verdict, residue = _carried_out(on, faults, folder, outcome)
-        outcome.faults = [str(fault) for fault in faults]
-        outcome.befell = sum(fault.befell for fault in faults)
         outcome.wrong += _wrong(verdict, residue, before.differences(leak_scan.scan(on.cluster)))
         outcome.changed = int(verdict is not Verdict.PASSED)
         outcome.wrong += _unrecovered(on.cluster, folder / "run", before)
@@ -86,7 +84,7 @@ def _carried_out(on: Stage, faults: tuple[Fault, ...], folder: Path, outcome: Ou
             outcome.wrong.append(f"crash: {type(error).__name__}: {error}")
             return None, []
         finally:
-            outcome.requests, outcome.asked = proxy.requests, sorted(proxy.asked)
+            outcome.met(proxy)
 
 
 def _campaign(on: Stage, folder: Path) -> tuple[Verdict, list[str]]:

@@ -58,7 +58,7 @@ class FaultProxy:
 
     def __init__(self, server: str, faults: Sequence[Fault] = ()) -> None:
         self._server = server
-        self._faults = list(faults)
+        self.faults = list(faults)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="fault-proxy")
         self.requests = 0
@@ -100,7 +100,7 @@ class FaultProxy:
         what = asked(request.method, request.path, request.query)
         self.asked.add(what)
         body = await request.read()
-        due = [fault for fault in self._faults if fault.due(what)]
+        due = [fault for fault in self.faults if fault.due(what)]
         if due:
             return await due[0].effect(request, lambda **more: self._whole(request, body, more))
         return await self._pass_on(request, body)
