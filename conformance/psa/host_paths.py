@@ -39,20 +39,37 @@ _SYSTEM_SOCKETS = ("/run/systemd/private", "/run/dbus/system_bus_socket")
 
 _TRUSTED = (
     *("/proc", "/sys", "/boot", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/opt/bin", "/opt/cni/bin"),
-    *("/lib/modules", "/lib/systemd", "/usr/lib/modules", "/usr/lib/systemd", "/usr/local/lib/systemd", "/root/.ssh", "/root/.bashrc"),
+    *(f"{usr}/{part}" for usr in ("", "/usr") for part in ("lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")),
+    *(
+        "/usr/local/bin",
+        "/lib/modules",
+        "/lib/systemd",
+        "/usr/lib/modules",
+        "/usr/lib/systemd",
+        "/usr/local/lib/systemd",
+        "/root/.ssh",
+        "/root/.bashrc",
+    ),
     *(f"/etc/{name}" for name in ("crontab", "passwd", "shadow", "group", "sudoers", "sudoers.d", "environment", "fstab", "anacrontab")),
     *(f"/etc/cron.{name}" for name in ("d", "hourly", "daily", "weekly", "monthly")),
     *(f"/etc/{name}" for name in ("ssh", "pam.d", "profile.d", "init.d", "rc.local", "systemd", "udev", "modprobe.d", "modules-load.d")),
     *(f"/etc/{name}" for name in ("ld.so.preload", "ld.so.conf.d", "ld.so.conf", "cni", "containerd", "docker", "crio", "containers")),
     *(f"/etc/{name}" for name in ("sysctl.d", "polkit-1", "dbus-1", "default", "rancher", "nvidia-container-runtime", "NetworkManager")),
-    *("/run/systemd/system", "/run/udev", "/var/spool/cron", "/var/lib/cloud", "/var/lib/etcd", "/var/lib/cni"),
+    *("/run/systemd/system", "/run/udev", "/var/spool/cron", "/var/lib/cloud", "/var/lib/cni"),
     *(f"/var/lib/{name}" for name in ("containerd", "docker", "containers", "crio", "k0s/containerd")),
     *(f"/var/lib/rancher/{name}/agent/{part}" for name in ("k3s", "rke2") for part in ("containerd", "etc")),
     *(f"/var/lib/rancher/{name}/data" for name in ("k3s", "rke2")),
     "/var/snap/microk8s/common/var/lib/containerd",
-    *(f"{kubelet}/{part}" for kubelet in _KUBELETS for part in ("pods", "plugins", "pki", "config.yaml", "kubeconfig")),
+    *(f"{kubelet}/{part}" for kubelet in _KUBELETS for part in ("pods", "plugins", "config.yaml", "kubeconfig")),
 )
 """What is written there is run or believed by root of the host, or is in the containers and volumes of other pods."""
+
+_KEYS = (
+    *(f"/etc/kubernetes/{name}" for name in ("pki", "admin.conf", "super-admin.conf", "kubelet.conf")),
+    *(f"/var/lib/rancher/{name}/server/{part}" for name in ("k3s", "rke2") for part in ("tls", "cred", "token")),
+    *("/var/lib/etcd", "/var/lib/k0s/pki", *(f"{kubelet}/pki" for kubelet in _KUBELETS)),
+)
+"""Keys and tokens of administrators, of the control plane and of the kubelet."""
 
 _ROOT_OF_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?/(?:root|cwd)(?=/|$)")
 """Links to the root of a process on the host, which the kubelet follows."""
@@ -86,6 +103,8 @@ def exposed_by(path: str, *, writable: bool = True) -> str:
         return "the driver's root or CDI specifications"
     if writable and _opens(clean, _MANIFESTS):
         return "manifests that the node runs with any rights"
+    if _opens(clean, _KEYS):
+        return "keys by which whoever reads them acts for an administrator or the kubelet"
     if _opens(clean, _SYSTEM_SOCKETS) or (writable and _opens(clean, _TRUSTED)):
         return "what root of the host runs or trusts, so that whoever writes there is root of the host"
     return ""

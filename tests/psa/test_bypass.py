@@ -51,8 +51,9 @@ ROOTS = (
         "/var/lib/containerd",
         "/var/lib/docker/overlay2",
     ),
-    *("/var/lib/etcd", "/var/lib/rancher/k3s/agent/containerd"),
+    *("/var/lib/rancher/k3s/agent/containerd", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/local/bin"),
 )
+KEYS = ("/var/lib/etcd", "/etc/kubernetes/pki", "/etc/kubernetes/admin.conf", "/var/lib/kubelet/pki", "/var/lib/rancher/k3s/server/tls")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,7 @@ ROOTS = (
         (mounting("/data/kubelet/device-plugins"), "sockets of the device plugins"),
         (mounting("/var/lib/k0s/kubelet"), "sockets of the device plugins"),
         (mounting("/etc/kubernetes/manifests"), "manifests that the node runs"),
+        (reading("/etc/kubernetes"), "keys by which"),
         (mounting("/etc/kubernetes"), "manifests that the node runs"),
         (mounting("/var/lib/rancher/rke2/agent/pod-manifests"), "manifests that the node runs"),
         (setting(name="NVIDIA_VISIBLE_DEVICES", value="all"), "sets NVIDIA_VISIBLE_DEVICES=all"),
@@ -106,6 +108,7 @@ ROOTS = (
         (mounted("/run/nvidia-container-devices/GPU-8a0cb40d/"), "nvidia-container-devices/GPU-8a0cb40d"),
         (mounted("/var/run/../run//nvidia-container-devices/cdi/nvidia.com/gpu/all"), "cdi/nvidia.com/gpu/all"),
         *((mounting(path), "root of the host") for path in ROOTS),
+        *((mount(path), "keys by which") for path in KEYS for mount in (mounting, reading)),
         (reading("/run/systemd/private"), "root of the host"),
         *((setting(name=name, value="0"), f"sets {name}=0") for name in DEVICES),
         *((setting(name=name, value="enabled"), f"sets {name}=enabled") for name in FEATURES),
@@ -152,7 +155,7 @@ def test_each_bypass_is_found_in_words_of_its_own(pod: Any, words: str) -> None:
         setting(name="MTHREADS_VISIBLE_DEVICES", value="void"),
         mounting("/etc/kubernetes/node-feature-discovery/features.d"),
         mounting("/var/lib/rancher/k3s/storage/pvc-1"),
-        reading("/etc/kubernetes"),
+        reading("/etc/kubernetes/manifests"),
         a_pod(volumes=[{"name": "v", "hostPath": None}, {"name": "w", "hostPath": {"path": 7}}]),
         a_pod(containers=[a_container(securityContext={"privileged": False})]),
     ],
