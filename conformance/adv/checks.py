@@ -172,11 +172,7 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) ->
         yield not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
         return
     if view.vgpu:
-        yield not_judged(
-            subject(node),
-            message="a vGPU guest: its devices are virtual and not counted by label",
-            source="node labels",
-        )
+        yield not_judged(subject(node), message="a vGPU guest: its devices are virtual and not counted by label", source="node labels")
         return
     split = split_of(node)
     if split is not None and split.doubt:
@@ -205,12 +201,7 @@ def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventor
         return ok(part(node, "devices"), observed=observed, expected=str(first.devices), source=first.source)
     message = f"plugin and DRA together offer {plugin + dra} of {first.devices} devices: no pod can use the others"
     return bad(
-        part(node, "devices"),
-        cause="DeviceMissing",
-        observed=observed,
-        expected=str(first.devices),
-        source=first.source,
-        message=message,
+        part(node, "devices"), cause="DeviceMissing", observed=observed, expected=str(first.devices), source=first.source, message=message
     )
 
 
@@ -261,14 +252,7 @@ def _judge_term(node: Node, term: Term) -> Finding:
         )
     else:
         message = f"it advertises {term.observed} {term.resource} and {term.source} gives {term.expected}: one of the two is wrong"
-    return bad(
-        part(node, term.resource),
-        cause=cause,
-        observed=term.shown,
-        expected=expected,
-        source=term.source,
-        message=message,
-    )
+    return bad(part(node, term.resource), cause=cause, observed=term.shown, expected=expected, source=term.source, message=message)
 
 
 # -- ADV-05 ------------------------------------------------------------------------------------------

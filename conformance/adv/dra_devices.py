@@ -27,11 +27,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
         message = f"its DRA driver {item.driver} publishes no device for it, so no pod that claims one can run here"
         return bad(subject, cause="DevicesNotOffered", observed=observed, expected=expected, source=SLICES, message=message)
     if why := scope.claims.unread(CLASSES):
-        return undecided(
-            subject,
-            message=f"{observed}; whether a DeviceClass gives access to them is not known: {why}",
-            source=CLASSES,
-        )
+        return undecided(subject, message=f"{observed}; whether a DeviceClass gives access to them is not known: {why}", source=CLASSES)
     chosen: list[str] = []
     reached: set[str] = set()
     for name, known in sorted(scope.claims.classes.items()):
@@ -40,9 +36,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
         reached |= devices
     if not chosen and plugin:
         return not_judged(
-            subject,
-            message="no DeviceClass selects its devices; pods get devices from the node's device plugin",
-            source=CLASSES,
+            subject, message="no DeviceClass selects its devices; pods get devices from the node's device plugin", source=CLASSES
         )
     lost = {
         device.physical: device.id[2]
@@ -62,12 +56,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
             source=f"{SLICES}, {CLASSES}",
             message=message,
         )
-    return ok(
-        subject,
-        observed=f"{observed}, chosen by {listed(chosen)}",
-        expected=expected,
-        source=f"{SLICES}, {CLASSES}",
-    )
+    return ok(subject, observed=f"{observed}, chosen by {listed(chosen)}", expected=expected, source=f"{SLICES}, {CLASSES}")
 
 
 def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:

@@ -21,10 +21,7 @@ _CUDA = f"{PREFIX}cuda."
 _OF_GFD = (f"{_GPU}count", f"{_GPU}replicas", f"{_GPU}memory", f"{_GPU}family", f"{_GPU}compute.major", f"{_GPU}machine", TIMESTAMP)
 _REQUIRED = ("product", "count", "replicas", "family", "compute.major", "compute.minor", "machine")
 # Since v0.15 the driver's labels have a new form; the old one is still written. Either will do.
-_EITHER = (
-    (f"{_CUDA}driver-version.major", f"{_CUDA}driver.major"),
-    (f"{_CUDA}runtime-version.major", f"{_CUDA}runtime.major"),
-)
+_EITHER = ((f"{_CUDA}driver-version.major", f"{_CUDA}driver.major"), (f"{_CUDA}runtime-version.major", f"{_CUDA}runtime.major"))
 _TWINS = (
     ("driver-version.major", "driver.major"),
     ("driver-version.minor", "driver.minor"),

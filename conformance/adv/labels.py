@@ -28,9 +28,7 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             continue
         if not discovered(labels):
             yield not_judged(
-                subject(node),
-                message="GPU Feature Discovery wrote no labels here: clouds and other vendors do without",
-                source=_SOURCE,
+                subject(node), message="GPU Feature Discovery wrote no labels here: clouds and other vendors do without", source=_SOURCE
             )
             continue
         faults = [*problems(labels, view_of(scope, node)), *_against_capacity(scope, node)]

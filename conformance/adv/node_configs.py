@@ -241,9 +241,7 @@ def _applied(
     capacity = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
     if not capacity:
         return not_judged(
-            subject(node),
-            message="it advertises no device, so nothing can be compared with the configuration (ADV-01)",
-            source=source,
+            subject(node), message="it advertises no device, so nothing can be compared with the configuration (ADV-01)", source=source
         )
     view = view_of(scope, node)
     strategy = flag or config.mig_strategy or "none"

@@ -21,11 +21,7 @@ GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 """GKE shares devices without GFD's labels (docs/facts/vendors-and-clouds.md#gke)."""
 
 _NOT_OF_DEVICES = ("feature.node.kubernetes.io/", "nvidia.com/mig-")
-_SHARING = (
-    "cloud.google.com/gke-gpu-sharing-strategy",
-    GKE_CLIENTS,
-    "nvidia.com/device-plugin.config",
-)
+_SHARING = ("cloud.google.com/gke-gpu-sharing-strategy", GKE_CLIENTS, "nvidia.com/device-plugin.config")
 """Labels that configure how a node shares devices, besides those of GPU Feature Discovery.
 
 Facts: docs/facts/labels.md#operator-labels, docs/facts/vendors-and-clouds.md#gke.

@@ -48,11 +48,7 @@ def check_count(scope: Scope, node: Node, drivers: list[DriverInventory], machin
     """As many physical devices are published as the node has by other sources, else as other machines of its kind publish."""
     subject = Subject("Node", f"{node.name} devices")
     if any(item.incomplete for item in drivers):
-        yield not_judged(
-            subject,
-            message="one of its pools is incomplete (DRA-02), so its devices cannot be counted",
-            source=SLICES,
-        )
+        yield not_judged(subject, message="one of its pools is incomplete (DRA-02), so its devices cannot be counted", source=SLICES)
         return
     count = sum(item.whole for item in drivers)
     observed = f"{count} by ResourceSlices of {', '.join(item.driver for item in drivers)}"
@@ -73,11 +69,7 @@ def check_count(scope: Scope, node: Node, drivers: list[DriverInventory], machin
 
 def _beside_peers(subject: Subject, observed: str, count: int, peer: tuple[str, int] | None, machine: str, *, agents: bool) -> Finding:
     if peer is None and not agents:
-        return not_judged(
-            subject,
-            message="no label, policy or other machine of its kind says how many devices it has",
-            source=SLICES,
-        )
+        return not_judged(subject, message="no label, policy or other machine of its kind says how many devices it has", source=SLICES)
     if peer is None or count >= peer[1] or (agents and not machine):
         return ok(
             subject,

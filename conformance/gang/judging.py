@@ -98,10 +98,7 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
         )
         return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
     return ok(
-        subject,
-        observed=f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s",
-        expected=expected,
-        source=SOURCE,
+        subject, observed=f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s", expected=expected, source=SOURCE
     )
 
 

@@ -57,14 +57,7 @@ def judge_unplaced(rooms: Rooms, place: Subject, pods: Sequence[Pod], admitted: 
     why = _why_none(scope, nodes, amounts) if alone else "nodes have room for each of them, and not for all together"
     message = f"it is Admitted and {words} for {duration(age)}: {why}; {lost}"
     observed = f"Admitted, {len(asking)} pods without a node for {duration(age)}"
-    return bad(
-        place,
-        observed=observed,
-        expected="pods that a node can take",
-        source=_SOURCE,
-        message=message,
-        cause="AdmittedNeverPlaced",
-    )
+    return bad(place, observed=observed, expected="pods that a node can take", source=_SOURCE, message=message, cause="AdmittedNeverPlaced")
 
 
 def _allowed(scope: Scope, pod: Pod) -> list[Node]:

@@ -214,11 +214,7 @@ def _judge_misfit(scope: Scope, workspace: Workspace, plan: Plan, misfit: Misfit
     if not misfit.by_nodes:
         promise = misfit.promise
         message = f"all-or-nothing placement is not promised, so a gang that fits the quota and not the nodes is not judged: {promise}"
-        yield not_judged(
-            Subject("GangScheduler", f"{misfit.adapter.name} nodes"),
-            message=message,
-            source="guarantee of the adapter",
-        )
+        yield not_judged(Subject("GangScheduler", f"{misfit.adapter.name} nodes"), message=message, source="guarantee of the adapter")
 
 
 def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Attempt | Inconclusive]:

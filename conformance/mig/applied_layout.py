@@ -44,22 +44,16 @@ def _applied(item: MigNode, request: Request) -> Finding:
         return undecided(subject(item.node), message=request.problem, source=source)
     if item.view.gpu.product.mig_invalid:
         return not_judged(
-            subject(item.node),
-            message="MIG-INVALID: its labels hold no layout (MIG-02)",
-            source="label nvidia.com/gpu.product",
+            subject(item.node), message="MIG-INVALID: its labels hold no layout (MIG-02)", source="label nvidia.com/gpu.product"
         )
     if item.strategy == "none" and any(row.layout for row in request.wanted.rows):
         return not_judged(
-            subject(item.node),
-            message=f"MIG strategy none hides the layout of {name!r}: devices are counted whole",
-            source=source,
+            subject(item.node), message=f"MIG strategy none hides the layout of {name!r}: devices are counted whole", source=source
         )
     expected, agrees = _expected(item, request.wanted)
     if agrees is None:
         return undecided(
-            subject(item.node),
-            message=f"{name!r} asks for {expected}, and nothing tells what that is on this node",
-            source=source,
+            subject(item.node), message=f"{name!r} asks for {expected}, and nothing tells what that is on this node", source=source
         )
     if agrees and not request.read:
         message = f"it has the layout of {name!r} in {request.source}; the ConfigMap that the node's manager reads was not found"
@@ -68,12 +62,7 @@ def _applied(item: MigNode, request: Request) -> Finding:
         return ok(subject(item.node), observed=observed, expected=f"{name!r}: {expected}", source=source)
     message = f"mig.config {name!r} is reported as applied and asks for {expected}; the devices have {observed}: jobs find the wrong slices"
     return bad(
-        subject(item.node),
-        cause="LayoutNotApplied",
-        observed=observed,
-        expected=f"{name!r}: {expected}",
-        source=source,
-        message=message,
+        subject(item.node), cause="LayoutNotApplied", observed=observed, expected=f"{name!r}: {expected}", source=source, message=message
     )
 
 

@@ -31,15 +31,11 @@ def check_single(scope: Scope) -> Iterator[Finding]:
         product = item.view.gpu.product
         if not product.mig_profile and not product.mig_invalid:
             yield not_judged(
-                subject(item.node),
-                message="strategy single with MIG off: its devices are whole",
-                source="label nvidia.com/gpu.product",
+                subject(item.node), message="strategy single with MIG off: its devices are whole", source="label nvidia.com/gpu.product"
             )
         elif item.view.mig_config_state in CHANGING:
             yield not_judged(
-                subject(item.node),
-                message="its geometry is being changed (MIG-01)",
-                source="label nvidia.com/mig.config.state",
+                subject(item.node), message="its geometry is being changed (MIG-01)", source="label nvidia.com/mig.config.state"
             )
         elif item.elsewhere:
             yield not_judged(subject(item.node), message=item.elsewhere, source="node labels, ResourceSlices")
@@ -117,20 +113,14 @@ def check_mixed(scope: Scope) -> Iterator[Finding]:
         names = sorted({name for name, entry in entries.items() if entry.count} | item.mig_resources.keys())
         if item.view.mig_config_state in CHANGING:
             yield not_judged(
-                subject(item.node),
-                message="its geometry is being changed (MIG-01)",
-                source="label nvidia.com/mig.config.state",
+                subject(item.node), message="its geometry is being changed (MIG-01)", source="label nvidia.com/mig.config.state"
             )
             continue
         if item.elsewhere:
             yield not_judged(subject(item.node), message=item.elsewhere, source="node labels, ResourceSlices")
             continue
         if not names:
-            yield not_judged(
-                subject(item.node),
-                message="strategy mixed and no MIG device: its devices are whole or empty",
-                source=_STATUS,
-            )
+            yield not_judged(subject(item.node), message="strategy mixed and no MIG device: its devices are whole or empty", source=_STATUS)
             continue
         for name in names:
             yield _profile(item, name, requests)
@@ -158,12 +148,7 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
     if units != count * factor:
         message = f"it advertises {units} {name} and its labels give {formula}"
         return bad(
-            place,
-            cause="MigCountsDisagree",
-            observed=observed,
-            expected=f"{count * factor} = {formula}",
-            source=_STATUS,
-            message=message,
+            place, cause="MigCountsDisagree", observed=observed, expected=f"{count * factor} = {formula}", source=_STATUS, message=message
         )
     if item.settled and item.all_cut and item.devices is not None and item.view.mig_config:
         request = requests.of(item)
@@ -175,12 +160,7 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
             if total.get(profile, 0) != count:
                 message = f"it has {count} instances of {profile}; mig.config {item.view.mig_config!r} gives {expected}"
                 return bad(place, cause="LayoutNotApplied", observed=observed, expected=expected, source=request.source, message=message)
-            return ok(
-                place,
-                observed=observed,
-                expected=f"{expected}, {TIMES} {factor}",
-                source=f"{_STATUS}, {request.source}",
-            )
+            return ok(place, observed=observed, expected=f"{expected}, {TIMES} {factor}", source=f"{_STATUS}, {request.source}")
     return ok(place, observed=observed, expected=f"{count * factor} = {formula}", source=_STATUS)
 
 
@@ -215,16 +195,10 @@ def check_geometry(scope: Scope) -> Iterator[Finding]:
         known = {profile: count for profile, count in item.layout.items() if geometry is None or profile in geometry.maxima}
         source = f"labels of instances, geometry of {geometry.name}" if geometry else "labels of instances"
         if geometry is None:
-            yield not_judged(
-                subject(item.node),
-                message=f"no geometry table is known for {item.model or 'its product'}",
-                source=source,
-            )
+            yield not_judged(subject(item.node), message=f"no geometry table is known for {item.model or 'its product'}", source=source)
         elif not known:
             yield not_judged(
-                subject(item.node),
-                message=f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)",
-                source=source,
+                subject(item.node), message=f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)", source=source
             )
         elif item.devices is None:
             message = "strategy single labels instances and not devices; advertisement.devicesPerNode of the policy can state them"
@@ -273,12 +247,7 @@ def check_off(scope: Scope) -> Iterator[Finding]:
         if left:
             message = f"{left[0]} is left although {why}: pods that ask for it are bound to instances that are gone"
             yield bad(
-                subject(item.node),
-                cause="MigResourceLeft",
-                observed=", ".join(left),
-                expected=expected,
-                source=_STATUS,
-                message=message,
+                subject(item.node), cause="MigResourceLeft", observed=", ".join(left), expected=expected, source=_STATUS, message=message
             )
         else:
             yield ok(subject(item.node), observed="no MIG resource", expected=expected, source=_STATUS)

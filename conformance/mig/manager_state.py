@@ -56,20 +56,13 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
         elif paused:
             message = f"{PAUSED} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the label"
             yield bad(
-                subject(node),
-                cause="AgentsLeftPaused",
-                observed=observed,
-                expected=expected,
-                source=f"labels {_DEPLOY}*",
-                message=message,
+                subject(node), cause="AgentsLeftPaused", observed=observed, expected=expected, source=f"labels {_DEPLOY}*", message=message
             )
         elif state == "success":
             yield ok(subject(node), observed=observed, expected=expected, source=_SOURCE)
         elif not state and labels.get("nvidia.com/mig.capable") != "true":
             yield not_judged(
-                subject(node),
-                message="its devices cannot be cut, so no MIG manager reports on them",
-                source="label nvidia.com/mig.capable",
+                subject(node), message="its devices cannot be cut, so no MIG manager reports on them", source="label nvidia.com/mig.capable"
             )
         else:
             why = f"its state {state!r} is not one that the MIG manager writes" if state else "no MIG manager has reported on it"

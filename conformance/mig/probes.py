@@ -210,10 +210,7 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, ProbeResult], seen
             continue
         if not listing.gpus and listing.failures:
             yield undecided(
-                subject,
-                cause="ProbeDidNotRun",
-                message=f"nvidia-smi does not work in the pod: {listing.failures[0]}",
-                source=SOURCE,
+                subject, cause="ProbeDidNotRun", message=f"nvidia-smi does not work in the pod: {listing.failures[0]}", source=SOURCE
             )
             continue
         devices = [device for gpu in listing.gpus for device in gpu.mig]

@@ -20,10 +20,7 @@ CLUSTER_POLICY = "nvidia.com/clusterpolicies"
 GPU_CLUSTER = "nvidia.com/gpuclusters"
 KEYS = (CLUSTER_POLICY, GPU_CLUSTER, "nvidia.com/nvidiadrivers", "mellanox.com/nicclusterpolicies", "amd.com/deviceconfigs")
 
-EMPTY_REASONS = {
-    "NoGPUNodes": "no node has a GPU label",
-    "NFDLabelsMissing": "no node has labels of Node Feature Discovery",
-}
+EMPTY_REASONS = {"NoGPUNodes": "no node has a GPU label", "NFDLabelsMissing": "no node has labels of Node Feature Discovery"}
 """Reasons of a Ready condition that mean: nothing was done (docs/facts/gpu-operator.md#ready-without-work)."""
 
 _READY_FOR_NOTHING = "ready only because"

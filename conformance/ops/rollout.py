@@ -7,17 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from conformance.devices.vendors import vendors_of
-from conformance.scope.agents import (
-    MONITORS,
-    Agent,
-    agents,
-    full_name,
-    is_named,
-    is_ready,
-    look_alikes,
-    missing_agents,
-    workload_of,
-)
+from conformance.scope.agents import MONITORS, Agent, agents, full_name, is_named, is_ready, look_alikes, missing_agents, workload_of
 from conformance.scope.components import UNPROVEN, workload_names
 from conformance.scope.rollouts import replaces_by_itself, roll_out_under_way
 from conformance.scope.scope import Scope, matches, subject
@@ -55,9 +45,7 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
     for item in strangers:
         advice = f"{item.namespace} is not known to be the platform's (policy tenants.moreInfrastructure)"
         yield not_judged(
-            subject(item),
-            message=f"it looks like an agent, and {advice}",
-            source="metadata.namespace, ownerReferences, hostPath",
+            subject(item), message=f"it looks like an agent, and {advice}", source="metadata.namespace, ownerReferences, hostPath"
         )
     if not missing and not found:
         raise NotApplicable("NoAgents", "no DaemonSet of a device stack is in the cluster; agents may be host services")
@@ -104,9 +92,7 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     nodes = [*agent.accelerator_nodes, *agent.other_nodes]
     if not nodes and not status.desired_number_scheduled and agent.optional:
         return not_judged(
-            place,
-            message="its selector matches no node, as an optional agent's may",
-            source="template nodeSelector, node labels",
+            place, message="its selector matches no node, as an optional agent's may", source="template nodeSelector, node labels"
         )
     observed = (
         f"expected on {len(nodes)}, desired {status.desired_number_scheduled}, updated {status.updated_number_scheduled}, "

@@ -34,11 +34,7 @@ def check_enforcement(scope: Scope) -> Iterator[Finding]:
 def _judge(scope: Scope, namespace: Namespace) -> Finding:
     about = subject(namespace)
     if namespace.metadata.deletion_timestamp:
-        return not_judged(
-            about,
-            message="the namespace is being deleted and takes no new pods",
-            source="metadata.deletionTimestamp",
-        )
+        return not_judged(about, message="the namespace is being deleted and takes no new pods", source="metadata.deletionTimestamp")
     required = required_level(scope, namespace.name)
     labels = namespace.metadata.label
     effective, errors = policy_of(labels)

@@ -92,10 +92,7 @@ def judge_refusal(seen: Dryrun) -> Finding:
     rejection = parse_rejection(refused.message)
     if refused.status != 403 or rejection is None or not rejection.denied:
         return undecided(
-            subject,
-            cause="RefusedByOthers",
-            message=f"the root pod was refused, but not by Pod Security: {observed}",
-            source=source,
+            subject, cause="RefusedByOthers", message=f"the root pod was refused, but not by Pod Security: {observed}", source=source
         )
     if set(rejection.reasons) != set(seen.predicted) or rejection.level is not seen.enforced.level:
         missing = set(seen.predicted) - set(rejection.reasons)
@@ -142,12 +139,7 @@ def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str,
             message=message[:600],
         )
     other = f" (other warnings: {'; '.join(control.warnings)})" if control.warnings else ""
-    return ok(
-        subject,
-        observed=f"{observed}; control accepted without Pod Security warning{other}"[:800],
-        expected=expected,
-        source=source,
-    )
+    return ok(subject, observed=f"{observed}; control accepted without Pod Security warning{other}"[:800], expected=expected, source=source)
 
 
 # -- PSA-04 --------------------------------------------------------------------------------------------

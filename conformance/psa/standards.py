@@ -56,12 +56,7 @@ def _judge(scope: Scope, template: Template, minor: int | None, known: dict[byte
         return allowed(template.place, message="the policy lets it reach the fabric through the host", source="policy tenants.hostRdma")
     if not violations:
         note = f"; {IPC_LOCK} of {dropped} left out as the policy allows" if dropped else ""
-        return ok(
-            template.place,
-            observed=f"no violation of {count} controls{note}",
-            expected=expected,
-            source=template.path,
-        )
+        return ok(template.place, observed=f"no violation of {count} controls{note}", expected=expected, source=template.path)
     shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
     reasons = ", ".join(violation.reason for violation in violations)
     return bad(

@@ -207,9 +207,7 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
     scaled = [name for name in wanted if matches(name, scope.policy.requests.autoscaled)]
     if scaled:
         return not_judged(
-            place,
-            message=f"{listed(scaled)} would come with new nodes (policy requests.autoscaled)",
-            source="policy requests.autoscaled",
+            place, message=f"{listed(scaled)} would come with new nodes (policy requests.autoscaled)", source="policy requests.autoscaled"
         )
     known = sorted({name for offer in offers for name, count in offer.items() if count})
     for name, count in sorted(wanted.items()):
@@ -315,12 +313,7 @@ def _names_class(resource: str) -> bool:
 def _approved(place: Subject, using: list[Template], good: bool, approved: Sequence[str], source: str) -> Finding:
     who = listed(dict.fromkeys(str(template.subject) for template in using), 3)
     if good:
-        return ok(
-            place,
-            observed=f"asked by {len(using)} templates and pods",
-            expected="an approved name",
-            source=source,
-        )
+        return ok(place, observed=f"asked by {len(using)} templates and pods", expected="an approved name", source=source)
     message = f"{place.name} is not approved and is asked by {who}: quotas, fences and dashboards for approved names do not cover it"
     return bad(
         place, observed=f"asked by {who}", expected=f"one of {listed(approved, 8)}", source=source, message=message, cause="NameNotApproved"

@@ -49,12 +49,7 @@ def quota_key(resource: str) -> str:
 
 def quota_of(resource: str) -> Json:
     """A quota of one device."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": QUOTA},
-        "spec": {"hard": {quota_key(resource): str(HARD)}},
-    }
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": QUOTA}, "spec": {"hard": {quota_key(resource): str(HARD)}}}
 
 
 def ask_quota(workspace: Workspace, scope: Scope) -> QuotaOutcome:

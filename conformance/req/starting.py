@@ -35,11 +35,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "NodeLacksRuntime",
     ),
     (_LOST_FILE, "the CDI device is known, and the host's file {} that it brings in is gone, which no waiting heals", "HostDeviceGone"),
-    (
-        re.compile(r"""unresolvable CDI devices? ([\w./=:-]{1,253})"""),
-        "no CDI specification of the node names {}",
-        "CdiDeviceUnknown",
-    ),
+    (re.compile(r"""unresolvable CDI devices? ([\w./=:-]{1,253})"""), "no CDI specification of the node names {}", "CdiDeviceUnknown"),
     (
         re.compile(r"DRA driver ([\w.-]{1,253}) is not registered"),
         "its claim is not prepared, because the driver {} is not registered",

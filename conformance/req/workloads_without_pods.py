@@ -207,14 +207,7 @@ def _stuck_roll_out(scope: Scope, workload: Workload, now: float) -> Finding | N
     bounds = ", ".join(f"{field} {update[field]}" for field in ("maxSurge", "maxUnavailable") if field in update)
     message = f"{words} ({bounds or 'its strategy has no bounds'}) for {duration(age)}: neither gives way"
     observed = f"ProgressDeadlineExceeded for {duration(age)}"
-    return bad(
-        place,
-        observed=observed,
-        expected="a roll-out that ends",
-        source=_SOURCE,
-        message=message,
-        cause="RollOutWaitsForItself",
-    )
+    return bad(place, observed=observed, expected="a roll-out that ends", source=_SOURCE, message=message, cause="RollOutWaitsForItself")
 
 
 def _could_follow(scope: Scope, pod: Pod, old: Pod) -> bool:
