@@ -18,7 +18,7 @@ from conformance.outputs.node_labels import NodeAdvertisement, expectations
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, not_judged, ok
 
 CAPACITY = "node.status.capacity"
 _CHANGING = ("pending", "rebooting")
@@ -53,28 +53,24 @@ def _advertised(scope: Scope, node: Node) -> Finding:
     predicted = [] if split_of(node) else [name for name, count in expectations(view).items() if count > 0]
     missing = [name for name in predicted if not offered.get(name)]
     expected = " and ".join(f"{name} > 0" for name in predicted) or "a device resource > 0"
+    about = About(subject(node), CAPACITY, expected)
     if (missing or not offered) and (reason := why_none_offered(scope, node, scope.dra_inventory.get(node.name, []))):
-        return not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
+        return about.not_judged(reason, source="node labels, ResourceSlices")
     state = view.mig_config_state
     if (missing or not offered) and state in _CHANGING:
-        return undecided(
-            subject(node),
-            cause=CHANGE_UNDER_WAY,
-            message=f"the MIG manager is changing the node (state {state}), and the plugin is paused meanwhile",
-            source=CAPACITY,
+        return about.undecided(
+            f"the MIG manager is changing the node (state {state}), and the plugin is paused meanwhile", cause=CHANGE_UNDER_WAY
         )
     if not offered and (other := unlisted_offers(scope, node)):
-        return undecided(subject(node), message=f"{other}: whether pods get its devices by them is not known", source=CAPACITY)
+        return about.undecided(f"{other}: whether pods get its devices by them is not known")
     if not offered:
         zero = amounts(scope.device_capacity(node))
         message = f"it has accelerators and advertises none: {_why_none(scope, node)}, so {_consequence(scope, node)}"
-        return bad(subject(node), cause="DevicesNotOffered", observed=zero, expected=expected, source=CAPACITY, message=message)
+        return about.bad(message, cause="DevicesNotOffered", observed=zero)
     if missing:
         message = f"its labels promise {', '.join(missing)} and capacity has none of it, so pods that ask for it stay Pending"
-        return bad(
-            subject(node), cause="PromisedResourceMissing", observed=amounts(offered), expected=expected, source=CAPACITY, message=message
-        )
-    return ok(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY)
+        return about.bad(message, cause="PromisedResourceMissing", observed=amounts(offered))
+    return about.ok(amounts(offered))
 
 
 def _why_none(scope: Scope, node: Node) -> str:
@@ -114,8 +110,9 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
                 continue
             judged = True
             observed, expected, source = f"{can} allocatable", f"{have} (capacity)", "node.status.allocatable"
+            about = About(part(node, resource), source, expected, observed)
             if can == have:
-                yield ok(part(node, resource), observed=observed, expected=expected, source=source)
+                yield about.ok()
             elif can < have:
                 why = why_none_allocatable(scope, node, resource)
                 message = (
@@ -123,24 +120,10 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
                     if can
                     else f"none of {have} {resource} is allocatable: {why}"
                 ) + faults_of_devices(scope, node)
-                yield bad(
-                    part(node, resource),
-                    cause=("DeviceUnhealthy" if can else "DevicesNotRegistered"),
-                    observed=observed,
-                    expected=expected,
-                    source=source,
-                    message=message,
-                )
+                yield about.bad(message, cause="DeviceUnhealthy" if can else "DevicesNotRegistered")
             else:
                 message = f"{can} {resource} are allocatable and the node has {have}: pods are bound to devices that are not there"
-                yield bad(
-                    part(node, resource),
-                    cause="AllocatableAboveCapacity",
-                    observed=observed,
-                    expected=expected,
-                    source=source,
-                    message=message,
-                )
+                yield about.bad(message, cause="AllocatableAboveCapacity")
         publishers = scope.dra_drivers.get(node.name, [])
         yield from (check_untainted(scope, node, item) for item in publishers)
         if not judged and not publishers:
@@ -163,31 +146,30 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) ->
     if through_dra and offered and _split(node, scope, through_dra, offered):
         yield _split_arithmetic(scope, node, through_dra, offered)
         return
+    about = About(subject(node), CAPACITY)
     if through_dra and not offered:
-        yield not_judged(
-            subject(node), message="no device plugin offers a device here: DRA-03 counts what its driver publishes", source=SLICES
-        )
+        yield about.not_judged("no device plugin offers a device here: DRA-03 counts what its driver publishes", source=SLICES)
         return
     if not offered and (reason := why_none_offered(scope, node, through_dra)):
-        yield not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
+        yield about.not_judged(reason, source="node labels, ResourceSlices")
         return
     if view.vgpu:
-        yield not_judged(subject(node), message="a vGPU guest: its devices are virtual and not counted by label", source="node labels")
+        yield about.not_judged("a vGPU guest: its devices are virtual and not counted by label", source="node labels")
         return
     split = split_of(node)
     if split is not None and split.doubt:
-        yield not_judged(subject(node), message=f"{split.doubt}: how much of them its devices give is not known", source=CAPACITY)
+        yield about.not_judged(f"{split.doubt}: how much of them its devices give is not known")
         return
     terms = terms_of(node, view, capacity, sources)
     if terms and (other := unlisted_offers(scope, node)):
-        yield undecided(subject(node), message=f"{other}: how much of them its devices give is not known", source=CAPACITY)
+        yield about.undecided(f"{other}: how much of them its devices give is not known")
         return
     disagreement = _disagreement(node, sources)
     if disagreement is not None:
         yield disagreement
     if not terms and disagreement is None:
         message = "no label, ResourceSlice or policy counts its devices, so there is nothing to compare capacity with"
-        yield not_judged(subject(node), message=message, source="node labels, policy advertisement.devicesPerNode")
+        yield about.not_judged(message, source="node labels, policy advertisement.devicesPerNode")
     for term in terms:
         yield _judge_term(node, term)
 
@@ -240,8 +222,9 @@ def _disagreement(node: Node, sources: list[PhysicalCount]) -> Finding | None:
 
 def _judge_term(node: Node, term: Term) -> Finding:
     expected = f"{term.expected} = {term.formula}" if term.expected is not None else term.formula
+    about = About(part(node, term.resource), term.source, expected, term.shown)
     if term.agrees:
-        return ok(part(node, term.resource), observed=term.shown, expected=expected, source=term.source)
+        return about.ok()
     cause = "CapacityUnlikeDevices"
     if term.problem:
         message = f"it advertises {term.observed} {term.resource}, expected {term.formula}: {term.problem}"
@@ -252,7 +235,7 @@ def _judge_term(node: Node, term: Term) -> Finding:
         )
     else:
         message = f"it advertises {term.observed} {term.resource} and {term.source} gives {term.expected}: one of the two is wrong"
-    return bad(part(node, term.resource), cause=cause, observed=term.shown, expected=expected, source=term.source, message=message)
+    return about.bad(message, cause=cause)
 
 
 # -- ADV-05 ------------------------------------------------------------------------------------------
@@ -270,26 +253,18 @@ def check_one_route(scope: Scope) -> Iterator[Finding]:
             text for text in (f"plugin: {amounts(offered)}" if offered else "", f"DRA: {shown}" if drivers else "") if text
         )
         twice = [(item, name) for item in drivers for name in offered if same_devices(item, name)]
+        about = About(subject(node), source, "each device through the device plugin or through DRA, never both", observed)
         if not observed:
-            yield not_judged(subject(node), message="neither a device plugin nor DRA offers a device", source=source)
+            yield about.not_judged("neither a device plugin nor DRA offers a device")
         elif not twice or _split(node, scope, drivers, offered):
-            yield ok(
-                subject(node), observed=observed, expected="each device through the device plugin or through DRA, never both", source=source
-            )
+            yield about.ok()
         else:
             driver, resource = twice[0]
             message = (
                 f"{driver.driver} publishes devices that the plugin also offers as {resource}: "
                 "neither knows of the other, so two pods may get one device"
             )
-            yield bad(
-                subject(node),
-                cause="OfferedTwice",
-                observed=observed,
-                expected="each device through the device plugin or through DRA, never both",
-                source=source,
-                message=message,
-            )
+            yield about.bad(message, cause="OfferedTwice")
 
 
 def _split(node: Node, scope: Scope, drivers: list[DriverInventory], offered: dict[str, int]) -> bool:

@@ -10,7 +10,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, not_judged
 
 
 def _part(node: Node, driver: str) -> Subject:
@@ -21,13 +21,14 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
     """ADV-01: the pools hold a device, and a DeviceClass gives access to it. ``plugin``: the node has a device plugin too."""
     subject, expected = _part(node, item.driver), "devices, selected by a DeviceClass"
     observed = f"{len(item.devices)} devices published"
+    about = About(subject, SLICES, expected)
     if item.incomplete:
-        return not_judged(subject, message=f"{listed(item.incomplete)}: DRA-02 judges pools", source=SLICES)
+        return about.not_judged(f"{listed(item.incomplete)}: DRA-02 judges pools")
     if not item.devices:
         message = f"its DRA driver {item.driver} publishes no device for it, so no pod that claims one can run here"
-        return bad(subject, cause="DevicesNotOffered", observed=observed, expected=expected, source=SLICES, message=message)
+        return about.bad(message, cause="DevicesNotOffered", observed=observed)
     if why := scope.claims.unread(CLASSES):
-        return undecided(subject, message=f"{observed}; whether a DeviceClass gives access to them is not known: {why}", source=CLASSES)
+        return about.undecided(f"{observed}; whether a DeviceClass gives access to them is not known: {why}", source=CLASSES)
     chosen: list[str] = []
     reached: set[str] = set()
     for name, known in sorted(scope.claims.classes.items()):
@@ -35,9 +36,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
         chosen += [name] if devices else []
         reached |= devices
     if not chosen and plugin:
-        return not_judged(
-            subject, message="no DeviceClass selects its devices; pods get devices from the node's device plugin", source=CLASSES
-        )
+        return about.not_judged("no DeviceClass selects its devices; pods get devices from the node's device plugin", source=CLASSES)
     lost = {
         device.physical: device.id[2]
         for device in item.devices
@@ -48,15 +47,13 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
             f"no DeviceClass chooses {listed(in_order(lost.values()))}" if chosen else f"no DeviceClass selects a device of {item.driver}"
         )
         message = f"{what}, so no claim can get {'them' if len(lost) > 1 else 'one'}"
-        return bad(
-            subject,
+        return about.bad(
+            message,
             cause="NoClassForDevices",
             observed=f"{observed}, {len(lost)} selected by no DeviceClass",
-            expected=expected,
             source=f"{SLICES}, {CLASSES}",
-            message=message,
         )
-    return ok(subject, observed=f"{observed}, chosen by {listed(chosen)}", expected=expected, source=f"{SLICES}, {CLASSES}")
+    return about.ok(f"{observed}, chosen by {listed(chosen)}", source=f"{SLICES}, {CLASSES}")
 
 
 def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
@@ -73,17 +70,18 @@ def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
     tainted = [f"{device.id[2]} {device.taint}" for device in item.devices if device.taint and device not in in_use]
     shapes = f", {len(in_use)} of them shapes that nobody can have beside those in use" if in_use else ""
     observed, expected = f"{total - len(tainted)} allocatable{shapes}", f"{total} (published)"
+    about = About(subject, SLICES, expected, observed)
     if tainted and (names := _taken_out(scope, item, limit_of(scope))):
         age = max(scope.snapshot.taken_at - (rule.since or 0.0) for rule in names)
         rules = listed(in_order({f"DeviceTaintRule {rule.name}" for rule in names}))
         message = f"{len(tainted)} of {total} devices of {item.driver} are out of service by {rules} {so_far(age, limit_of(scope))}"
-        return undecided(subject, cause="HeldByItsOwner", message=message, source=TAINT_RULES)
+        return about.undecided(message, cause="HeldByItsOwner", source=TAINT_RULES)
     if tainted:
         message = (
             f"{len(tainted)} of {total} devices of {item.driver} are tainted or unhealthy ({listed(tainted)}): no claim should get them"
         )
-        return bad(subject, cause="DeviceUnhealthy", observed=observed, expected=expected, source=SLICES, message=message)
-    return ok(subject, observed=observed, expected=expected, source=SLICES)
+        return about.bad(message, cause="DeviceUnhealthy")
+    return about.ok()
 
 
 def _taken_out(scope: Scope, item: DriverInventory, limit: float) -> list[TaintRule]:

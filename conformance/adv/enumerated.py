@@ -12,7 +12,7 @@ from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
 from conformance.scope.scope import Scope, subject
 from fixtures.nodeprobe.document import Driver
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad
 
 _UNKNOWN = ("unknown device",)
 _ON_BUS = {"nvidia": ("10de", "nvidia", ("accelerator", "display")), "amd": ("1002", "amdgpu", ("accelerator",))}
@@ -28,27 +28,28 @@ def enumerated(scope: Scope) -> Callable[[NodeDocument], Iterator[Finding]]:
 
 def _check(scope: Scope, one: NodeDocument) -> Iterator[Finding]:
     node = subject(one.node)
+    about = About(node, SOURCE, _EXPECTED)
     for driver in one.drivers:
         if driver.problem or "devices" in driver.unread:
             reason = driver.problem or driver.unread["devices"]
-            yield undecided(node, message=f"what the driver enumerates is not known: {reason}", source=SOURCE)
+            yield about.undecided(f"what the driver enumerates is not known: {reason}")
             continue
         if cut_up := sorted({device.partitions.compute for device in driver.devices if device.partitions} - {"", "SPX"}):
-            yield not_judged(node, message=f"its devices are partitioned ({listed(cut_up, 3)}), and units are parts of them", source=SOURCE)
+            yield about.not_judged(f"its devices are partitioned ({listed(cut_up, 3)}), and units are parts of them")
             continue
         seen = _Seen(driver)
         observed = f"{seen.count} devices enumerated in {one.pod}"
         if problem := _missing(one, seen):
-            yield bad(node, cause="AdvertisedDeviceNotThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=problem)
+            yield about.bad(problem, cause="AdvertisedDeviceNotThere", observed=observed)
         elif one.granted and (others := sorted(seen.others(one.granted))):
             message = f"the driver has {listed(others, 3)}, which the node did not give to the pod: another pod may hold it"
-            yield bad(node, cause="AnotherDeviceThere", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
+            yield about.bad(message, cause="AnotherDeviceThere", observed=observed)
         elif (on_bus := _on_bus(one, driver)) > (advertised := _whole(scope, one, driver)) > 0:
             observed = f"{on_bus} devices have the driver, {advertised} are advertised"
             message = f"{on_bus - advertised} of the node's devices are on the bus with their driver, and no pod can ask for them"
-            yield bad(node, cause="DeviceNotAdvertised", observed=observed, expected=_EXPECTED, source="/sys/bus/pci", message=message)
+            yield about.bad(message, cause="DeviceNotAdvertised", observed=observed, source="/sys/bus/pci")
         else:
-            yield ok(node, observed=f"{observed}{', equal by UUID' if one.granted else ''}", expected=_EXPECTED, source=SOURCE)
+            yield about.ok(f"{observed}{', equal by UUID' if one.granted else ''}")
 
 
 def check_unknown(gone: Unread) -> Finding | None:

@@ -12,7 +12,7 @@ from conformance.devices.physical import number
 from conformance.devices.scheduler_amounts import split_of
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad, ok
 
 HOUR = 3600.0
 _SOURCE = "node labels of gpu-feature-discovery"
@@ -26,10 +26,9 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
         if amd_labels.labelled(labels) and not discovered(labels):
             yield _amd(scope, node)
             continue
+        about = About(subject(node), _SOURCE)
         if not discovered(labels):
-            yield not_judged(
-                subject(node), message="GPU Feature Discovery wrote no labels here: clouds and other vendors do without", source=_SOURCE
-            )
+            yield about.not_judged("GPU Feature Discovery wrote no labels here: clouds and other vendors do without")
             continue
         faults = [*problems(labels, view_of(scope, node)), *_against_capacity(scope, node)]
         if stale := _stale(scope, labels, now):
@@ -38,24 +37,17 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
         if faults:
             more = f" (and {len(faults) - 1} more: {'; '.join(faults[1:4])})" if len(faults) > 1 else ""
             message = f"{faults[0]}{more}: jobs and tools that rely on these labels are misled"
-            yield bad(
-                subject(node),
-                cause="FeatureLabelsWrong",
-                observed=f"{count} labels; {faults[0]}",
-                expected=_EXPECTED,
-                source=_SOURCE,
-                message=message,
-            )
+            yield about.bad(message, cause="FeatureLabelsWrong", observed=f"{count} labels; {faults[0]}", expected=_EXPECTED)
         elif scope.policy.advertisement.max_label_age_hours > 0 and TIMESTAMP not in labels:
             message = f"the policy limits the age of labels, and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
-            yield undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
+            yield about.undecided(message, cause="AgeUnknown")
         else:
             age = (
                 ""
                 if scope.policy.advertisement.max_label_age_hours
                 else "; their age is not judged (policy advertisement.maxLabelAgeHours)"
             )
-            yield ok(subject(node), observed=f"{count} labels agree", expected=f"{_EXPECTED}{age}", source=_SOURCE)
+            yield about.ok(f"{count} labels agree", expected=f"{_EXPECTED}{age}")
 
 
 def _amd(scope: Scope, node: Node) -> Finding:

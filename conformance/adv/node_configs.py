@@ -20,7 +20,7 @@ from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Node, PodSpec
 from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Inconclusive, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, bad
 
 LABEL = "nvidia.com/device-plugin.config"
 POLICIES = "nvidia.com/clusterpolicies"
@@ -159,16 +159,17 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
         if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.status.capacity)):
             continue
         source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
+        about = About(subject(node), source)
         if others := _of_others(scope, node):
-            yield not_judged(subject(node), message=f"{others}: it does not read {key!r}", source=source)
+            yield about.not_judged(f"{others}: it does not read {key!r}")
             continue
         if unproven:
-            yield undecided(subject(node), cause="AgentsUnproven", message=unproven, source=source)
+            yield about.undecided(unproven, cause="AgentsUnproven")
             continue
         try:
             flag = strategy_flag(scope, node)
         except Inconclusive as doubt:
-            yield undecided(subject(node), cause="TwoCandidates", message=doubt.message, source=source)
+            yield about.undecided(doubt.message, cause="TwoCandidates")
             continue
         holding = holders(scope, maps, key, node)
         if not holding:
@@ -176,12 +177,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
             continue
         if len(holding) > 1:
             names = " and ".join(f"{item.namespace}/{item.name}" for item in holding)
-            yield undecided(
-                subject(node),
-                cause="TwoCandidates",
-                message=f"ConfigMaps {names} both hold {key!r}, and no plugin shows which it reads",
-                source=source,
-            )
+            yield about.undecided(f"ConfigMaps {names} both hold {key!r}, and no plugin shows which it reads", cause="TwoCandidates")
             continue
         [holder] = holding
         place = f"{holder.namespace}/{holder.name}"
@@ -223,26 +219,20 @@ def _applied(
     scope: Scope, node: Node, key: str, config: PluginConfig | PluginConfigError | ConfigNotRead, place: str, flag: str
 ) -> Finding:
     source = f"ConfigMap {place}, node labels, node.status.capacity"
+    about = About(subject(node), source)
     if isinstance(config, ConfigNotRead):
         message = f"{place} {key!r} is not read ({config}), so it is not known what the plugin makes of it"
-        return undecided(subject(node), message=message, source=source)
+        return about.undecided(message)
     if isinstance(config, PluginConfigError):
         message = (
             f"{place} {key!r} is refused by the plugin ({config}): the next start of this node's plugin fails and takes its devices away"
         )
-        return bad(
-            subject(node),
-            cause="PluginConfigRefused",
-            observed=f"{key!r}: {config}",
-            expected="a configuration that the plugin accepts",
-            source=source,
-            message=message,
+        return about.bad(
+            message, cause="PluginConfigRefused", observed=f"{key!r}: {config}", expected="a configuration that the plugin accepts"
         )
     capacity = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
     if not capacity:
-        return not_judged(
-            subject(node), message="it advertises no device, so nothing can be compared with the configuration (ADV-01)", source=source
-        )
+        return about.not_judged("it advertises no device, so nothing can be compared with the configuration (ADV-01)")
     view = view_of(scope, node)
     strategy = flag or config.mig_strategy or "none"
     predicted = _predicted(view, config)
@@ -250,26 +240,14 @@ def _applied(
     faults = [*_faults(view, config, strategy, capacity), *_uncounted(config, capacity, sources[0].devices if sources else 0)]
     if faults:
         message = f"{place} {key!r} predicts {predicted}, but {faults[0]}: the plugin runs with another configuration than the one named"
-        return bad(
-            subject(node),
-            cause="PluginConfigNotApplied",
-            observed=faults[0],
-            expected=f"{key!r}: {predicted}",
-            source=source,
-            message=message,
-        )
+        return about.bad(message, cause="PluginConfigNotApplied", observed=faults[0], expected=f"{key!r}: {predicted}")
     shown = ", ".join(f"{name} {count}" for name, count in sorted(capacity.items()))
     if config.ignored:
         message = f"{place} {key!r} has keys that the plugin does not know and passes over without a word: {', '.join(config.ignored)}"
-        return advised(
-            subject(node),
-            cause="PluginConfigKeysIgnored",
-            observed=listed(config.ignored),
-            expected="keys that the plugin knows",
-            source=source,
-            message=message,
+        return about.advised(
+            message, cause="PluginConfigKeysIgnored", observed=listed(config.ignored), expected="keys that the plugin knows"
         )
-    return ok(subject(node), observed=shown, expected=f"{key!r}: {predicted}", source=source)
+    return about.ok(shown, expected=f"{key!r}: {predicted}")
 
 
 def _uncounted(config: PluginConfig, capacity: Mapping[str, int], devices: int) -> Iterator[str]:

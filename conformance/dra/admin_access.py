@@ -15,7 +15,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.untyped import mapping, sequence
 from fixtures.probes.claims import CLAIMS, TEMPLATES, api_version, claim_of, template_of
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Subject, not_judged, ok
 
 LABEL = "resource.kubernetes.io/admin-access"
 TURNED_ON = "true"
@@ -96,16 +96,17 @@ def _refusal(one: Asked) -> Finding:
     place = Subject("Request", f"{_KINDS[one.key]} with adminAccess in a namespace without the label")
     expected = f"refused: the namespace lacks {LABEL}={TURNED_ON}"
     answer = one.outside
+    about = About(place, _SOURCE, expected)
     if answer.ok and not granted(answer, one.key):
-        return ok(place, observed="accepted, and adminAccess was left out", expected=expected, source=_SOURCE)
+        return about.ok("accepted, and adminAccess was left out")
     if answer.ok:
         cause = f"; the namespace has {LABEL}={TURNED_ON}, which the suite did not set" if one.labelled_by_others else ""
         message = f"whoever may create claims gets devices that others hold, and can read what is on them{cause}"
-        return bad(place, observed=f"{answer.status} accepted", expected=expected, source=_SOURCE, message=message, cause="AdminAccessOpen")
+        return about.bad(message, cause="AdminAccessOpen", observed=f"{answer.status} accepted")
     if not _refuses_admin_access(answer):
         message = f"not accepted, but nothing says that it is for the admin access: {answer.status} {answer.reason}: {answer.message[:300]}"
-        return undecided(place, message=message, source=_SOURCE, cause="RefusedForAnotherReason")
-    return ok(place, observed=f"{answer.status} {answer.reason}: {answer.message[:200]}", expected=expected, source=_SOURCE)
+        return about.undecided(message, cause="RefusedForAnotherReason")
+    return about.ok(f"{answer.status} {answer.reason}: {answer.message[:200]}")
 
 
 def _refuses_admin_access(answer: Answer) -> bool:
@@ -144,15 +145,9 @@ def check_labelled_tenants(scope: Scope) -> Iterator[Finding]:
             continue
         value = namespace.metadata.label.get(LABEL)
         observed, expected = f"{LABEL}={value}" if value is not None else "no such label", f"not {LABEL}={TURNED_ON}"
+        about = About(subject(namespace), "namespace labels", expected, observed)
         if value == TURNED_ON:
             message = "its users can claim devices of every other tenant with adminAccess: true, beside the pods that hold them"
-            yield bad(
-                subject(namespace),
-                observed=observed,
-                expected=expected,
-                source="namespace labels",
-                message=message,
-                cause="AdminAccessOpen",
-            )
+            yield about.bad(message, cause="AdminAccessOpen")
         else:
-            yield ok(subject(namespace), observed=observed, expected=expected, source="namespace labels")
+            yield about.ok()

@@ -11,7 +11,7 @@ from conformance.dynamic_resources.inventory import SLICES, DriverInventory
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, not_judged
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _SERVER = "nvidia.com/gpu.machine"
@@ -55,36 +55,31 @@ def check_count(scope: Scope, node: Node, drivers: list[DriverInventory], machin
     owned = physical_counts(node, view_of(scope, node), scope.policy, drivers, slices=False)
     others = ", ".join(f"{item.devices} by {item.source}" for item in owned)
     fewer = any(item.devices > count for item in owned)
+    about = About(subject, SLICES, others, observed)
     if fewer and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
-        yield undecided(subject, message=f"{observed}, and {others}; {doing}", source=SLICES, cause="ChangeUnderWay")
+        yield about.undecided(f"{observed}, and {others}; {doing}", cause="ChangeUnderWay")
     elif any(item.devices != count for item in owned):
         message = f"{observed}, and {others}: devices are lost, or a source is wrong"
-        yield bad(subject, observed=observed, expected=others, source=SLICES, message=message, cause="DeviceMissing")
+        yield about.bad(message, cause="DeviceMissing")
     elif any(item.boot for item in owned):
-        yield ok(subject, observed=observed, expected=others, source=SLICES)
+        yield about.ok()
     else:  # what agents count vanishes from labels and slices alike when a device is lost
         shown = f"{observed}, {others}" if others else observed
         yield _beside_peers(subject, shown, count, machines.fullest_other(node), machine_of(node), agents=bool(owned))
 
 
 def _beside_peers(subject: Subject, observed: str, count: int, peer: tuple[str, int] | None, machine: str, *, agents: bool) -> Finding:
+    about = About(subject, SLICES, observed=observed)
     if peer is None and not agents:
-        return not_judged(subject, message="no label, policy or other machine of its kind says how many devices it has", source=SLICES)
+        return about.not_judged("no label, policy or other machine of its kind says how many devices it has")
     if peer is None or count >= peer[1] or (agents and not machine):
-        return ok(
-            subject,
-            observed=observed,
-            expected=f"at least {peer[1]}, as {peer[0]} publishes" if peer and machine else observed,
-            source=SLICES,
-        )
+        return about.ok(expected=f"at least {peer[1]}, as {peer[0]} publishes" if peer and machine else observed)
     message = f"{observed}, and {peer[1]} by those of {peer[0]}"
     if machine:
         message = f"{message}, which is {machine} too: no pod can use the missing devices"
-        return bad(
-            subject, observed=observed, expected=f"{peer[1]}, as {peer[0]} publishes", source=SLICES, message=message, cause="DeviceMissing"
-        )
+        return about.bad(message, cause="DeviceMissing", expected=f"{peer[1]}, as {peer[0]} publishes")
     hint = "the machines differ or devices are lost: state advertisement.devicesPerNode in the policy"
-    return undecided(subject, message=f"{message}, which has the same product: {hint}", source=SLICES, cause="NotUnderstood")
+    return about.undecided(f"{message}, which has the same product: {hint}", cause="NotUnderstood")
 
 
 def machine_of(node: Node) -> str:

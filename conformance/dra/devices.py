@@ -17,7 +17,7 @@ from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, advised, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject
 
 _NEEDED = IDENTITY | PRODUCT | {"memory"}
 """Names of attributes and capacity by which claims and agents choose or recognise a device."""
@@ -39,17 +39,18 @@ def _like_peers(scope: Scope, place: Subject, node: Node, item: DriverInventory,
     """Whether complete devices have the values that they should have."""
     found = [one for device in item.devices for one in usual.unlike(device, node)]
     observed, expected = f"{len(item.devices)} devices", "attributes and capacity as its product's other devices and the node's labels"
+    about = About(place, SLICES, expected)
     if not found:
-        return ok(place, observed=observed, expected=expected, source=SLICES)
+        return about.ok(observed)
     wrong = [one.words for one in found if not one.version]
     words = listed(list(dict.fromkeys(wrong or [one.words for one in found])), 3)
     if doing := change_under_way(node, scope.policy, scope.snapshot.taken_at):
-        return undecided(place, message=f"{words}; {doing}", source=SLICES, cause="ChangeUnderWay")
+        return about.undecided(f"{words}; {doing}", cause="ChangeUnderWay")
     if not wrong:
         message = f"{words}: jobs that span the pool run on both versions"
-        return advised(place, observed=words, expected=expected, source=SLICES, message=message, cause="VersionsDifferInPool")
+        return about.advised(message, cause="VersionsDifferInPool", observed=words)
     message = f"{words}: claims choose by what is published, and get another device or none"
-    return bad(place, observed=words, expected=expected, source=SLICES, message=message, cause="DeviceUnlikePeers")
+    return about.bad(message, cause="DeviceUnlikePeers", observed=words)
 
 
 def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding | None:
@@ -65,15 +66,16 @@ def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: 
         for device, missing in lacking
         if (keys := [key for key in missing if _plain(key) in _NEEDED])
     ]
+    about = About(place, SLICES, expected, observed)
     if doubled:
         message = f"{listed(doubled, 3)}: one device is given to several pods"
-        return bad(place, observed=observed, expected=expected, source=SLICES, message=message, cause="DevicePublishedTwice")
+        return about.bad(message, cause="DevicePublishedTwice")
     if needed:
         message = f"{listed(needed, 3)}, which its peers have: claims that choose by it pass the device over"
-        return bad(place, observed=observed, expected=expected, source=SLICES, message=message, cause="DeviceIncomplete")
+        return about.bad(message, cause="DeviceIncomplete")
     if lacking:
         message = f"{listed([f'{device.id[2]} lacks {listed(missing)}' for device, missing in lacking], 3)}, which its peers have"
-        return advised(place, observed=observed, expected=expected, source=SLICES, message=message, cause="DeviceIncomplete")
+        return about.advised(message, cause="DeviceIncomplete")
     return None
 
 

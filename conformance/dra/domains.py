@@ -15,7 +15,7 @@ from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.text.ages import ask_again, duration, so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, advised, bad
 
 DOMAINS = "resource.nvidia.com/computedomains"
 _OF_DOMAIN = "resource.nvidia.com/computeDomain"
@@ -103,19 +103,20 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], labelled: dict[str, N
     observed = f"{state or 'no status'}, {len(members)} members" + (f", {len(daemons)} IMEX daemons" if daemons else "")
     limit = scope.policy.requests.start_minutes * 60
     late = _late_to_go(meta, now, limit)
+    about = About(place, _SOURCE, _EXPECTED, observed)
     if not members and not labelled:
         if late:
             message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
-            return bad(place, observed=observed, expected="gone after its deletion", source=_SOURCE, message=message, cause="DomainStays")
+            return about.bad(message, cause="DomainStays", expected="gone after its deletion")
         if state != "Ready" and (waiting := _since(domain, daemons, scope)):
             age, nodes = now - min(waiting.values()), listed(in_order(waiting), 3)
             message = (
                 f"it is {state or 'without a status'}, no node has joined it, and pods on {nodes} have waited for it {so_far(age, limit)}"
             )
             if age < limit:
-                return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
-            return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="DomainNotReady")
-        return not_judged(place, message="no node has joined it: no pod of it runs, or the hosts run IMEX themselves", source=_SOURCE)
+                return about.undecided(message, cause="ChangeUnderWay")
+            return about.bad(message, cause="DomainNotReady")
+        return about.not_judged("no node has joined it: no pod of it runs, or the hosts run IMEX themselves")
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]
     problems += [(f"{listed(missing)} belongs to it by label and has not joined", frozenset(missing))] if missing else []
@@ -127,7 +128,7 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], labelled: dict[str, N
         joined = not problems and all(text_of(item.get("status")) in ("Ready", "") for item in members.values())
         problems.insert(0, (f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""), None))
     if not problems:
-        return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+        return about.ok()
     said = listed([text for text, _ in problems], 4)
     begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
@@ -135,14 +136,11 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], labelled: dict[str, N
     if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
         begun = max(young.values())
     if begun is not None and now - begun < limit:
-        return undecided(
-            place,
-            message=f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}",
-            source=_SOURCE,
-            cause="ChangeUnderWay",
+        return about.undecided(
+            f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}", cause="ChangeUnderWay"
         )
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="DomainNotReady")
+    return about.bad(message, cause="DomainNotReady")
 
 
 def _changes(scope: Scope, name: str, now: float) -> str:

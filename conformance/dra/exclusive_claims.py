@@ -23,7 +23,7 @@ from conformance.probes.visible_devices import HOLD_SCRIPT
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject
 
 NO_DRIVER = "no-such-driver.gpu-conformance.example"
 """A name that no driver has: a claim that asks for its devices must stay unallocated."""
@@ -112,19 +112,20 @@ def judge_pair(pair: Sequence[Given], devices: Mapping[DeviceId, SliceDevice]) -
     for one in pair:
         others = [other for other in pair if other is not one]
         observed = ", ".join("/".join(device) for device in one.devices)
+        about = About(one.pod, _SOURCE, observed=observed)
         if not one.devices:
             message = f"its claim got no device, which another pod may have taken meanwhile: {one.trouble or 'not allocated'}"
-            yield undecided(one.pod, message=message, source=_SOURCE, cause="ProbeDisturbed")
+            yield about.undecided(message, cause="ProbeDisturbed")
         elif len(one.devices) > 1:
             message = f"its claim asks for one device and was given {len(one.devices)}: no other claim gets the rest"
-            yield bad(one.pod, observed=observed, expected="one device", source=_SOURCE, message=message, cause="DeviceInTwoClaims")
+            yield about.bad(message, cause="DeviceInTwoClaims", expected="one device")
         elif one.shares:
-            yield not_judged(one.pod, message="it was given a share of a device that several claims may have", source=_SOURCE)
+            yield about.not_judged("it was given a share of a device that several claims may have")
         elif twice := next((other for other in others if _identities(one, devices) & _identities(other, devices)), None):
             message = f"the claim of {twice.pod.name} was given the same device: each pod believes that it has it alone"
-            yield bad(one.pod, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="DeviceInTwoClaims")
+            yield about.bad(message, cause="DeviceInTwoClaims", expected=_EXPECTED)
         else:
-            yield ok(one.pod, observed=observed, expected=_EXPECTED if others else "one device", source=_SOURCE)
+            yield about.ok(expected=_EXPECTED if others else "one device")
 
 
 def _identities(one: Given, devices: Mapping[DeviceId, SliceDevice]) -> set[object]:

@@ -18,7 +18,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.probes.claims import BY_CLASS, CLAIMS
 from fixtures.text.ages import ask_again, duration
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, not_judged, undecided
 
 _SOURCE = "pod.status.extendedResourceClaimStatus, resourceclaim.status.allocation"
 
@@ -65,12 +65,13 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
     by_node = {node.name: units for node in scope.snapshot.nodes if (units := units_of(scope, node, resource))}
     observed = f"{resource}: {sum(by_node.values())} devices on {len(by_node)} nodes, asked for by {pods} pods"
     expected = f"devices for pods that ask for {resource}"
+    about = About(place, source, expected, observed)
     if by_node:
-        return ok(place, observed=observed, expected=expected, source=source)
+        return about.ok()
     if not pods:
-        return not_judged(place, message=f"no slice has a device that it selects, and no pod asks for {resource}", source=source)
+        return about.not_judged(f"no slice has a device that it selects, and no pod asks for {resource}")
     message = f"{pods} pods ask for {resource}, and no slice has a device that DeviceClass {known.name} selects: they get none"
-    return bad(place, observed=observed, expected=expected, source=source, message=message, cause="ClassWithoutDevices")
+    return about.bad(message, cause="ClassWithoutDevices")
 
 
 def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
@@ -82,20 +83,16 @@ def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
         return undecided(subject(pod), message=f"what its claim {name} holds is not known: {why}", source=CLAIMS, cause="NotUnderstood")
     given = len(results_of(claim)) if claim is not None else 0
     observed = f"asks for {wanted}; " + (f"claim {name} holds {given} devices" if claim is not None else f"claim {name or 'none'}")
+    about = About(subject(pod), _SOURCE, expected, observed)
     if given >= sum(amounts.values()):
-        return ok(subject(pod), observed=observed, expected=expected, source=_SOURCE)
+        return about.ok()
     scheduled = pod.condition("PodScheduled")
     since = unix(scheduled.last_transition_time) if scheduled is not None else None
     limit = scope.policy.requests.start_minutes * 60
     if since is not None and (age := scope.snapshot.taken_at - since) < limit:
-        return undecided(
-            subject(pod),
-            message=f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}",
-            source=_SOURCE,
-            cause="ChangeUnderWay",
-        )
+        return about.undecided(f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}", cause="ChangeUnderWay")
     lack = f"its claim {name} holds {given}" if claim is not None else f"its claim {name} is gone" if name else "no claim was made for it"
     message = (
         f"it asks for {wanted} and is bound to {pod.spec.node_name}, which has none of its own, and {lack}: it holds no device for them"
     )
-    return bad(subject(pod), observed=observed, expected=expected, source=_SOURCE, message=message, cause="PodWithoutItsClaim")
+    return about.bad(message, cause="PodWithoutItsClaim")

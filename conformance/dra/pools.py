@@ -16,7 +16,7 @@ from conformance.scope.agents import is_ready
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad
 
 _EXPECTED = "a complete pool, names once, a node that exists, a Ready pod of its driver there"
 
@@ -42,8 +42,9 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     place = Subject(kind, name)
     count, wanted, generation = len(slices), max(entry.expected_slices for entry in slices), slices[0].generation
     observed = f"{count} of {wanted} slices of generation {generation}, {sum(len(entry.devices) for entry in slices)} devices"
+    about = About(place, f"{SLICES}, pods", _EXPECTED)
     if unread := next((entry.incomplete for entry in slices if entry.incomplete), ""):
-        return undecided(place, message=f"pool {pool} cannot be read whole: {unread}", source=SLICES, cause="NotUnderstood")
+        return about.undecided(f"pool {pool} cannot be read whole: {unread}", cause="NotUnderstood", source=SLICES)
     problems = []
     if lack := lack_of(slices):
         problems.append(f"pool {pool} has {lack}: nothing of it is allocated")
@@ -57,7 +58,7 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     for node in (node for node in nodes if node in known):
         if not known[node].ready:
             if not problems:
-                return not_judged(place, message=f"node {node} is NotReady (INV-02), so its driver cannot be judged", source=SLICES)
+                return about.not_judged(f"node {node} is NotReady (INV-02), so its driver cannot be judged", source=SLICES)
             continue
         state = pods.state(driver, node)
         problems += [state.problem] if state.problem else []
@@ -65,16 +66,14 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
         observed += f"; {state.observed}" if state.observed else ""
     changing = (change_under_way(known[node], scope.policy, scope.snapshot.taken_at) for node in nodes if node in known)
     if problems and not twice and not lost and (doing := next(filter(None, changing), "")):
-        return undecided(place, message=f"{listed(problems, 4)}; {doing}", source=f"{SLICES}, pods", cause="ChangeUnderWay")
+        return about.undecided(f"{listed(problems, 4)}; {doing}", cause="ChangeUnderWay")
     if problems:
-        return bad(
-            place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods", message=listed(problems, 4), cause="PoolNotServed"
-        )
+        return about.bad(listed(problems, 4), cause="PoolNotServed", observed=observed)
     if unsure and scope.kind_of(driver) is DriverKind.OTHER:
-        return not_judged(place, message=unsure, source="pods")
+        return about.not_judged(unsure, source="pods")
     if unsure:
-        return undecided(place, message=unsure, source="pods", cause="NotUnderstood")
-    return ok(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods")
+        return about.undecided(unsure, cause="NotUnderstood", source="pods")
+    return about.ok(observed)
 
 
 def _forgotten(scope: Scope, published: dict[str, set[str]], pods: DriverPods) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding
 
 _SOURCE = "status.reservedFor of ResourceClaims, pods"
 GROUPS = "scheduling.k8s.io/podgroups"
@@ -53,15 +53,16 @@ def _reserved(scope: Scope, claim: Json, pods: dict[tuple[str, str], Pod], users
     if (age := _deleted_for(claim, now)) > scope.policy.requests.end_minutes * 60:
         problems.append(f"it was deleted {duration(age)} ago and still holds them")
     observed = f"holds {held}; reserved for {names or 'no pod'}"
+    about = About(place, _SOURCE, _EXPECTED, observed)
     if not problems:
         if others:
             message = f"it is reserved for {names} ({listed(in_order(set(others)))}), and only pods and PodGroups that were read are judged"
-            return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
-        return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+            return about.undecided(message, cause="NotUnderstood")
+        return about.ok()
     if (recent := just_changed(claim, now)) and not _ended_long_ago(scope, consumers, pods, place.namespace, now):
-        return undecided(place, message=f"{listed(problems, 3)}; {recent}", source=_SOURCE, cause="ChangeUnderWay")
+        return about.undecided(f"{listed(problems, 3)}; {recent}", cause="ChangeUnderWay")
     message = f"{listed(problems, 3)}: {held} of {_drivers(claim)} stay taken and no other claim gets them"
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="ClaimHeldByNothing")
+    return about.bad(message, cause="ClaimHeldByNothing")
 
 
 def _gone(consumer: Json, pods: dict[tuple[str, str], Pod], namespace: str) -> str:

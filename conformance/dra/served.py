@@ -16,7 +16,7 @@ from conformance.scope.kubernetes_version import least_server_minor
 from conformance.scope.scope import Scope
 from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad
 
 GROUP = "resource.k8s.io"
 Compiles = Callable[[DeviceClass], Compiled]
@@ -56,19 +56,18 @@ def _group(scope: Scope) -> Finding:
     minor = least_server_minor(scope)
     newest = next((version for least, version in _NEWEST if minor is not None and minor >= least), "")
     expected = f"{newest or 'v1, or the newest beta'}, with {', '.join(key.rpartition('/')[2] for key in _KINDS)}"
+    about = About(place, "discovery", expected)
     if lacking:
         message = f"the API server does not serve {listed(lacking)} of {GROUP}, so no device can be claimed of its DRA drivers"
-        return bad(
-            place, observed=f"without {listed(lacking)}", expected=expected, source="discovery", message=message, cause="ClaimsNotServed"
-        )
+        return about.bad(message, cause="ClaimsNotServed", observed=f"without {listed(lacking)}")
     served = {snapshot.versions[key] for key in _KINDS if key in snapshot.versions}
     if not served:
-        return ok(place, observed="served; the version is not saved", expected=expected, source="the snapshot")
+        return about.ok("served; the version is not saved", source="the snapshot")
     oldest = min(served, key=_rank)
     if newest and _rank(oldest) < _rank(newest):
         message = f"Kubernetes 1.{minor} has {GROUP}/{newest} and this server only {oldest}: drivers and clients of {newest} find nothing"
-        return bad(place, observed=oldest, expected=expected, source="discovery", message=message, cause="ClaimsNotServed")
-    return ok(place, observed=oldest, expected=expected, source="discovery")
+        return about.bad(message, cause="ClaimsNotServed", observed=oldest)
+    return about.ok(oldest)
 
 
 def _rank(version: str) -> int:
@@ -78,23 +77,17 @@ def _rank(version: str) -> int:
 def _compiled(known: DeviceClass, compiles: Compiles) -> Finding:
     place, expected = Subject("DeviceClass", known.name), "selectors that compile"
     observed = _shown(known.expressions)
+    about = About(place, CLASSES, expected, observed)
     if is_plain(known):
-        return ok(place, observed=observed, expected=expected, source=CLASSES)
+        return about.ok()
     answer = compiles(known)
     if answer.yes is None:
         message = f"only the API server can tell whether its selectors compile ({observed}): {answer.words}"
-        return undecided(place, message=message, source=CLASSES, cause="NotUnderstood")
+        return about.undecided(message, cause="NotUnderstood")
     if not answer.yes:
         message = f"the API server refuses its selectors, so no claim of {known.name} is ever allocated: {answer.words}"
-        return bad(
-            place,
-            observed=observed,
-            expected=expected,
-            source="answer to a server-side dry-run",
-            message=message,
-            cause="SelectorDoesNotCompile",
-        )
-    return ok(place, observed=observed, expected=expected, source="answer to a server-side dry-run")
+        return about.bad(message, cause="SelectorDoesNotCompile", source="answer to a server-side dry-run")
+    return about.ok(source="answer to a server-side dry-run")
 
 
 def _shown(expressions: Sequence[str]) -> str:

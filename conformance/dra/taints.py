@@ -23,7 +23,7 @@ from fixtures.model.since import said
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, advised, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, advised
 
 _SKEW_SECONDS = 60.0
 """How far clocks of a driver and of the scheduler may be apart."""
@@ -98,15 +98,14 @@ def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, n
     stale = [_aged(one, now) for one in passing if one.since is not None and now - one.since > limit]
     ageless = [str(one) for one in passing if one.since is None]
     wrong += [text for one in held for text in _not_evicted(scope, one, given.get(one.device.id, ()), now)]
+    about = About(place, _SOURCE, expected, observed)
     if wrong or stale:
         whats = [*wrong, *stale]
         tail = "" if not stale else "; it was not removed, so no claim gets the device, and nothing says that it is being repaired"
-        return bad(
-            place, observed=observed, expected=expected, source=_SOURCE, message=f"{listed(whats, 4)}{tail}", cause="DeviceTaintStale"
-        )
+        return about.bad(f"{listed(whats, 4)}{tail}", cause="DeviceTaintStale")
     if ageless:
-        return undecided(place, message=f"{listed(ageless, 4)}, and nothing says since when", source=_SOURCE, cause="AgeUnknown")
-    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+        return about.undecided(f"{listed(ageless, 4)}, and nothing says since when", cause="AgeUnknown")
+    return about.ok()
 
 
 def _taints_of(device: InventoryDevice, rules: list[TaintRule]) -> Iterator[HeldTaint]:

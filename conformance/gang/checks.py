@@ -20,7 +20,7 @@ from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad, not_judged, undecided
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -54,22 +54,19 @@ def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Findin
 
 def _judge_installed(name: str, available: Availability) -> Finding:
     place, expected = Subject("GangScheduler", name), "installed and healthy"
+    about = About(place, available.source, expected, available.reason)
     if available.claimed:
-        return undecided(
-            place, message=f"the policy names {name}, and {available.reason}", source=available.source, cause="GangSchedulerUnknown"
-        )
+        return about.undecided(f"the policy names {name}, and {available.reason}", cause="GangSchedulerUnknown")
     if not available.installed:
         message = f"the policy names {name} and it is not installed, so gangs given to it never start"
-        return bad(
-            place, observed=available.reason, expected=expected, source=available.source, message=message, cause="GangSchedulerMissing"
-        )
+        return about.bad(message, cause="GangSchedulerMissing")
     if available.healthy is None:
         message = f"it is installed, but nothing shows whether it works: {available.reason}"
-        return undecided(place, message=message, source=available.source, cause="GangSchedulerUnknown")
+        return about.undecided(message, cause="GangSchedulerUnknown")
     if available.healthy:
-        return ok(place, observed=available.reason, expected=expected, source=available.source)
+        return about.ok()
     message = f"{name} is installed and does not work ({available.reason}), so gangs given to it never start"
-    return bad(place, observed=available.reason, expected=expected, source=available.source, message=message, cause="GangSchedulerDown")
+    return about.bad(message, cause="GangSchedulerDown")
 
 
 def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequence[Availability], *, may_probe: bool) -> Iterator[Finding]:
@@ -125,34 +122,33 @@ def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, startin
     bound = [pod for pod in job.pods if placed(pod)]
     observed = f"{len(bound)} of {job.needed} pods placed"
     expected = f"all or no pods bound, or a part of them for at most {duration(limit)}"
+    about = About(job.subject, source, expected)
     if job.waiting and not bound:
-        return not_judged(job.subject, message=job.waiting, source=source)
+        return about.not_judged(job.waiting)
     if len(bound) >= job.needed or not bound:
-        return ok(job.subject, observed=observed, expected=expected, source=source)
+        return about.ok(observed)
     if leaving := _leaving(job, bound, now, limit):
-        return not_judged(job.subject, message=f"{observed}, and {leaving}", source="metadata.deletionTimestamp of it and its pods")
+        return about.not_judged(f"{observed}, and {leaving}", source="metadata.deletionTimestamp of it and its pods")
     since = partial_since(job)
     if since is None:
-        return undecided(job.subject, message=f"{observed}, and nothing says since when", source=source, cause="JobPartlyPlaced")
+        return about.undecided(f"{observed}, and nothing says since when", cause="JobPartlyPlaced")
     age = now - since
     observed += f" for {duration(age)}"
     if age <= limit:
-        return ok(job.subject, observed=observed, expected=expected, source=source)
+        return about.ok(observed)
     if job.unsure:
-        return undecided(job.subject, message=f"{observed}; {job.unsure}", source=source, cause="JobSizeUnknown")
+        return about.undecided(f"{observed}; {job.unsure}", cause="JobSizeUnknown")
     if 0 < job.enough <= len(bound):
-        return not_judged(
-            job.subject, message=f"{observed}, and its owner says that {job.enough} are enough ({job.enough_source})", source=source
-        )
+        return about.not_judged(f"{observed}, and its owner says that {job.enough} are enough ({job.enough_source})")
     if job.held and len(bound) == len(job.pods):
         if age <= starting:
-            return undecided(job.subject, message=f"{observed}: {job.held}, {so_far(age, starting)}", source=source, cause="ChangeUnderWay")
+            return about.undecided(f"{observed}: {job.held}, {so_far(age, starting)}", cause="ChangeUnderWay")
         observed += f" ({job.held})"
     holding = [pod for pod in bound if scope.device_demand_of(pod).devices]
     nodes = ", ".join(in_order({pod.spec.node_name for pod in holding if pod.spec.node_name})[:4])
     idle = f"its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
     message = f"{observed}: {idle if holding else 'those that are placed hold no device, and do nothing without the rest'}"
-    return bad(job.subject, observed=observed, expected=expected, source=source, message=message, cause="JobPartlyPlaced")
+    return about.bad(message, cause="JobPartlyPlaced", observed=observed)
 
 
 def _leaving(job: GangJob, bound: Sequence[Pod], now: float, limit: float) -> str:
@@ -214,24 +210,23 @@ def check_used(scope: Scope) -> Iterator[Finding]:
         observed = f"{job.needed} pods by {(not ignored and job.system) or ', '.join(schedulers)}"
         source = "schedulerName, group annotations and queue labels"
         unknown = [name for name in schedulers if name not in (_DEFAULT_SCHEDULER, *GANG_SCHEDULERS)]
+        about = About(job.subject, source, "a gang scheduler", observed)
         if job.system and not ignored:
-            yield ok(job.subject, observed=observed, expected="a gang scheduler", source=source)
+            yield about.ok()
         elif job.enough and job.enough <= 1 + sum(not scope.device_demand_of(pod).devices for pod in job.pods):
             message = f"its owner says that {job.enough} of {job.needed} pods are enough ({job.enough_source}): there is no gang to place"
-            yield not_judged(job.subject, message=message, source=source)
+            yield about.not_judged(message)
         elif unknown:
             message = f"scheduler {', '.join(unknown)} places it, and the suite does not know whether it places gangs"
-            yield undecided(job.subject, message=message, source=source, cause="GangSchedulerUnknown")
+            yield about.undecided(message, cause="GangSchedulerUnknown")
         elif job.unsure and not ignored:
-            yield not_judged(job.subject, message=job.unsure, source=source)
+            yield about.not_judged(job.unsure)
         elif ignored and ignored.unclear:
-            yield undecided(job.subject, message=ignored.why, source=source, cause="GangSchedulerUnknown")
+            yield about.undecided(ignored.why, cause="GangSchedulerUnknown")
         else:
             message = f"its {job.needed} pods are placed one by one ({', '.join(schedulers)}), so it can hold devices and never start"
             message += f"; {ignored.why}" if ignored else ""
-            yield bad(
-                job.subject, observed=observed, expected="a gang scheduler", source=source, message=message, cause="JobWithoutGangScheduler"
-            )
+            yield about.bad(message, cause="JobWithoutGangScheduler")
 
 
 def check_quota_exists(scope: Scope) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import msgspec
 
 from conformance.gang.plan import Plan
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject
 
 SOURCE = "pod.spec.nodeName at every event"
 
@@ -44,62 +44,45 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
     expected = f"all {attempt.size} bound ({plan})"
     spread = f", PodScheduled within {attempt.spread:g} s of each other" if attempt.spread is not None else ""
     observed = f"{attempt.bound} of {attempt.size} bound after {attempt.seconds:.1f} s{spread}; {attempt.trace}"
+    about = About(subject, SOURCE, expected, observed)
     if attempt.without_devices:
         names = listed(attempt.without_devices, 3)
         message = f"{names} of the gang are bound, and no claim holds devices for them: the scheduler ignores claims, so they never start"
-        return bad(
-            subject,
-            observed=observed,
-            expected=f"{expected}, with their claims allocated",
-            source=SOURCE,
-            message=message,
-            cause="GangIgnoresClaims",
-        )
+        return about.bad(message, cause="GangIgnoresClaims", expected=f"{expected}, with their claims allocated")
     if attempt.whole:
-        return ok(subject, observed=observed, expected=expected, source=SOURCE)
+        return about.ok()
     if control is not None and not control.whole:
         message = (
             f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit anyway"
         )
-        return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
+        return about.undecided(message, cause="PositiveControlFailed")
     part = f"is short of {attempt.size - attempt.bound}" if attempt.bound else "does not start at all"
-    return bad(
-        subject,
-        observed=observed,
-        expected=expected,
-        source=SOURCE,
-        message=f"a gang that fits {part}, while the same pods without a gang are all bound",
-        cause="GangNotWhole",
-    )
+    return about.bad(f"a gang that fits {part}, while the same pods without a gang are all bound", cause="GangNotWhole")
 
 
 def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt, window: float, promise: str) -> Finding:
     """GANG-03. The controls before it have passed; ``lowered`` is the last one: the same gang, of a size that fits."""
     expected = f"0 of {misfit.size} bound for {window:.1f} s ({plan}); {promise}"
     observed = f"at most {misfit.most} of {misfit.size} bound; {misfit.trace}"
+    about = About(subject, SOURCE, expected)
     if misfit.most >= misfit.size:
-        return undecided(
-            subject,
-            message=f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})",
-            source=SOURCE,
-            cause="ProbeDisturbed",
+        return about.undecided(
+            f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})", cause="ProbeDisturbed"
         )
     if misfit.most:
         message = (
             f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices, and their job cannot start"
         )
-        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message, cause="GangPlacedInPart")
+        return about.bad(message, cause="GangPlacedInPart", observed=observed)
     if misfit.missing:
         message = f"{misfit.missing} of {misfit.size} pods were removed by somebody while they were watched, and may have been bound before"
-        return undecided(subject, message=message, source=SOURCE, cause="ProbeDisturbed")
+        return about.undecided(message, cause="ProbeDisturbed")
     if not lowered.whole:
         message = (
             f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"
         )
-        return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
-    return ok(
-        subject, observed=f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s", expected=expected, source=SOURCE
-    )
+        return about.undecided(message, cause="PositiveControlFailed")
+    return about.ok(f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s")
 
 
 def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: Attempt | None = None) -> Finding:
@@ -109,11 +92,12 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
     """
     expected = f"{seen.size}+0, then all {seen.size} of the other gang when the first ends ({plan})"
     observed = f"{seen.first[0]}+{seen.first[1]} of {seen.size}+{seen.size} bound; {seen.trace}"
+    about = About(subject, SOURCE, expected, observed)
     if control is not None and not control.whole:
         message = (
             f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound: there was less room than counted"
         )
-        return undecided(subject, message=message, source=SOURCE, cause="PositiveControlFailed")
+        return about.undecided(message, cause="PositiveControlFailed")
     if not seen.started:
         if any(seen.first):
             message = (
@@ -121,24 +105,12 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
             )
         else:
             message = f"two gangs of {seen.size} pods compete, each of them fits alone, and none starts"
-        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message, cause="GangsBlockEachOther")
+        return about.bad(message, cause="GangsBlockEachOther")
     if seen.first == (seen.size, seen.size):
-        return undecided(
-            subject,
-            message=f"both gangs were bound at once, so there was more room than was counted ({plan})",
-            source=SOURCE,
-            cause="ProbeDisturbed",
-        )
+        return about.undecided(f"both gangs were bound at once, so there was more room than was counted ({plan})", cause="ProbeDisturbed")
     if min(seen.first) > 0:
         message = f"while one gang runs, the other holds {min(seen.first)} of its {seen.size} pods and waits for the rest"
-        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message, cause="GangsBlockEachOther")
+        return about.bad(message, cause="GangsBlockEachOther")
     if not seen.followed:
-        return bad(
-            subject,
-            observed=observed,
-            expected=expected,
-            source=SOURCE,
-            message="the second gang does not start after the first has ended, although it fits",
-            cause="GangsBlockEachOther",
-        )
-    return ok(subject, observed=observed, expected=expected, source=SOURCE)
+        return about.bad("the second gang does not start after the first has ended, although it fits", cause="GangsBlockEachOther")
+    return about.ok()

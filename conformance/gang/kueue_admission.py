@@ -15,7 +15,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
 
 WORKERS = "kueue.x-k8s.io/multikueueclusters"
 _STOPS = ("Hold", "HoldAndDrain")
@@ -159,19 +159,16 @@ def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: floa
         if not asked and name not in running:
             continue
         place, since = Subject("MultiKueueCluster", name), unix(str(active.get("lastTransitionTime")))
+        about = About(place, source, "Active")
         if active.get("status") == "True":
-            yield ok(place, observed="Active", expected="Active", source=source)
+            yield about.ok("Active")
         elif active.get("status") != "False" or since is None:
-            yield undecided(
-                place, message="nothing says whether, or since when, the manager reaches it", source=source, cause="WorkerClusterLost"
-            )
+            yield about.undecided("nothing says whether, or since when, the manager reaches it", cause="WorkerClusterLost")
         elif now - since <= limit:
-            yield undecided(
-                place, message=f"not Active: {said(active)}, {so_far(now - since, limit)}", source=source, cause="ChangeUnderWay"
-            )
+            yield about.undecided(f"not Active: {said(active)}, {so_far(now - since, limit)}", cause="ChangeUnderWay")
         else:
             message = f"not Active for {duration(now - since)}: {said(active)}: it gets no work, and what runs there is not known"
-            yield bad(place, observed=said(active), expected="Active", source=source, message=message, cause="WorkerClusterLost")
+            yield about.bad(message, cause="WorkerClusterLost", observed=said(active))
 
 
 def _round(work: _Work) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, Subject
 
 _SOURCE = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
 
@@ -35,14 +35,15 @@ def judge_unplaced(rooms: Rooms, place: Subject, pods: Sequence[Pod], admitted: 
         return None
     words = f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
     since = newest([admitted, *(one.metadata.creation_timestamp for one in asking)])
+    about = About(place, _SOURCE)
     if since is None:
-        return undecided(place, message=f"{words}, and nothing says since when", source=_SOURCE, cause="AdmittedNeverPlaced")
+        return about.undecided(f"{words}, and nothing says since when", cause="AdmittedNeverPlaced")
     age, limit = now - since, max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0)
     if age <= limit:
-        return undecided(place, message=f"{words} {so_far(age, limit)}", source=_SOURCE, cause="ChangeUnderWay")
+        return about.undecided(f"{words} {so_far(age, limit)}", cause="ChangeUnderWay")
     asked = [(pod, wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)) for pod in asking]
     if unclear := next(filter(None, (wishes.beyond or too_long(pod.spec) for pod, wishes in asked)), ""):
-        return undecided(place, message=f"{words} for {duration(age)}: {unclear}", source=_SOURCE, cause="OnlySchedulerCanWeigh")
+        return about.undecided(f"{words} for {duration(age)}: {unclear}", cause="OnlySchedulerCanWeigh")
     alone = next(((pod, wishes) for pod, wishes in asked if not rooms.fit([(pod.spec, wishes)])), None)
     if alone is None and rooms.fit([(pod.spec, wishes) for pod, wishes in asked]):
         return None  # REQ-12 says that it waits beside free devices
@@ -50,14 +51,14 @@ def judge_unplaced(rooms: Rooms, place: Subject, pods: Sequence[Pod], admitted: 
     amounts = {**scope.devices_of(pod.spec), **wishes.amounts}
     if scaled := [name for name in sorted(amounts) if matches(name, scope.policy.requests.autoscaled)]:
         message = f"{words}; {listed(scaled)} would come with new nodes (policy requests.autoscaled)"
-        return not_judged(place, message=message, source="policy requests.autoscaled")
+        return about.not_judged(message, source="policy requests.autoscaled")
     nodes = _allowed(scope, pod)
     if doing := next((f"{node.name}: {why}" for node in nodes if (why := change_under_way(node, scope.policy, now))), ""):
-        return undecided(place, message=f"{words} for {duration(age)}, and {doing}", source=_SOURCE, cause="ChangeUnderWay")
+        return about.undecided(f"{words} for {duration(age)}, and {doing}", cause="ChangeUnderWay")
     why = _why_none(scope, nodes, amounts) if alone else "nodes have room for each of them, and not for all together"
     message = f"it is Admitted and {words} for {duration(age)}: {why}; {lost}"
     observed = f"Admitted, {len(asking)} pods without a node for {duration(age)}"
-    return bad(place, observed=observed, expected="pods that a node can take", source=_SOURCE, message=message, cause="AdmittedNeverPlaced")
+    return about.bad(message, cause="AdmittedNeverPlaced", observed=observed, expected="pods that a node can take")
 
 
 def _allowed(scope: Scope, pod: Pod) -> list[Node]:

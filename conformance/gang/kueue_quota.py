@@ -18,7 +18,7 @@ from conformance.scope.scope import Scope, matches, whole
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, not_judged
 
 _SOURCE = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable, ResourceSlices"
 
@@ -57,19 +57,13 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
     for (flavor, resource), amounts in sorted(nominal.items()):
         place, total = Subject("ResourceFlavor", f"{flavor} {resource}"), sum(amounts.values())
         observed, claims = f"{total} in {listed(in_order(amounts))}", counted.get(resource)
+        about = About(place, _SOURCE, observed=observed)
         if flavor not in flavors:
             message = f"{listed(in_order(amounts))} name it and there is no such ResourceFlavor: the queue admits nothing"
-            yield bad(
-                place,
-                observed=observed,
-                expected="a ResourceFlavor of that name",
-                source=_SOURCE,
-                message=message,
-                cause="QueueAdmitsNothing",
-            )
+            yield about.bad(message, cause="QueueAdmitsNothing", expected="a ResourceFlavor of that name")
             continue
         if claims and claims.doubt:
-            yield not_judged(place, message=f"{observed}: {claims.doubt}", source=_SOURCE)
+            yield about.not_judged(f"{observed}: {claims.doubt}")
             continue
         topology = text_of(mapping(flavors[flavor], "spec").get("topologyName"))
         placed = (Guarantee.PLACEMENT, f"topology-aware scheduling places what it admits (Topology {topology})")
@@ -79,26 +73,24 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
         if total <= has.least and (lending := lenders.get((flavor, resource))):
             others = f"{listed(in_order(lending))} of the same cohort may lend more, and other clusters have that"
             message = f"{observed}, {has} on its nodes; {others}"
-            yield not_judged(place, message=message, source=_SOURCE)
+            yield about.not_judged(message)
         elif total <= has.least:
-            yield ok(place, observed=observed, expected=expected, source=_SOURCE)
+            yield about.ok(expected=expected)
         elif has.most is None or total <= has.most:
             message = f"{observed}; claims can get {has.least} on its {has.nodes} nodes at a time, and how many more is not known"
-            yield not_judged(place, message=message, source=_SOURCE)
+            yield about.not_judged(message)
         elif guarantee is not Guarantee.QUOTA:
-            yield not_judged(place, message=f"{observed}, {has} on its nodes: {why}", source=_SOURCE)
+            yield about.not_judged(f"{observed}, {has} on its nodes: {why}")
         elif matches(resource, scope.policy.requests.autoscaled):
-            yield not_judged(
-                place, message=f"{observed}, {has} on its nodes; an autoscaler adds nodes (policy requests.autoscaled)", source=_SOURCE
-            )
+            yield about.not_judged(f"{observed}, {has} on its nodes; an autoscaler adds nodes (policy requests.autoscaled)")
         elif has.changing:
-            yield undecided(place, message=f"{observed}, {has} on its nodes; {has.changing}", source=_SOURCE, cause="ChangeUnderWay")
+            yield about.undecided(f"{observed}, {has} on its nodes; {has.changing}", cause="ChangeUnderWay")
         else:
             message = (
                 f"{observed}, and its {has.nodes} nodes can allocate {has.most}: it may admit a gang of which only some pods find devices"
             )
             message += f"; topology-aware scheduling counts no claims (Topology {topology})" if topology else ""
-            yield bad(place, observed=observed, expected=expected, source=_SOURCE, message=message, cause="QuotaAboveNodes")
+            yield about.bad(message, cause="QuotaAboveNodes", expected=expected)
 
 
 def _nominal(scope: Scope, queues: Sequence[Json], devices: frozenset[str]) -> dict[Place, dict[str, int]]:

@@ -21,7 +21,7 @@ from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
 
 _LAG = 60.0
 """Seconds that a queue's status may lag behind its workloads."""
@@ -82,17 +82,16 @@ def _judge(rooms: Rooms, workload: _Workload, pods: KueuePods) -> Finding:
     limit, place = scope.policy.gang.partial_minutes, workload.place
     names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))
     expected = f"pods that live, or no quota after {limit:g} min"
+    about = About(place, _SOURCE, expected)
     if workload.holds("Evicted"):
         age = _age(now, workload.since("Evicted"))
         if age is not None and age <= limit * 60:
-            return undecided(
-                place, message=f"{names} for {duration(age)}: its eviction is under way", source=_SOURCE, cause="ChangeUnderWay"
-            )
+            return about.undecided(f"{names} for {duration(age)}: its eviction is under way", cause="ChangeUnderWay")
         so_long = f" for {duration(age)}" if age is not None else ""
         message = f"it is {names}{so_long}: the conditions contradict each other, and {_lost(workload)}"
-        return bad(place, observed=names, expected=expected, source=_SOURCE, message=message, cause="QuotaHeldByNothing")
+        return about.bad(message, cause="QuotaHeldByNothing", observed=names)
     if elsewhere := _elsewhere(workload.item):
-        return not_judged(place, message=elsewhere, source=_SOURCE)
+        return about.not_judged(elsewhere)
     if not workload.holds("Admitted"):
         return _unadmitted(scope, workload, names, now)
     alive = pods.of(workload.item)
@@ -101,16 +100,16 @@ def _judge(rooms: Rooms, workload: _Workload, pods: KueuePods) -> Finding:
     if alive and (finding := judge_unplaced(rooms, place, alive, workload.text_of_time("Admitted"), _lost(workload))):
         return finding
     if alive:
-        return ok(place, observed=f"{names}, {len(alive)} pods", expected=expected, source=_SOURCE)
+        return about.ok(f"{names}, {len(alive)} pods")
     age = _age(now, workload.since("Admitted"))
     if age is None or age <= limit * 60:
         so_long = f"for {duration(age)}" if age is not None else "and nothing says since when"
-        return undecided(place, message=f"{names} {so_long}, and it has no pod yet", source=_SOURCE, cause="ChangeUnderWay")
+        return about.undecided(f"{names} {so_long}, and it has no pod yet", cause="ChangeUnderWay")
     if stranger := pods.unknown_owner(workload.item):
         message = f"{names} for {duration(age)}, and which pods belong to {stranger} is not known"
-        return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
+        return about.undecided(message, cause="NotUnderstood")
     message = f"it is {names} for {duration(age)} and has no pod: {_lost(workload)}"
-    return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message, cause="QuotaHeldByNothing")
+    return about.bad(message, cause="QuotaHeldByNothing", observed=f"{names}, no pod")
 
 
 def _gate_of_all(pods: list[Pod]) -> str:
@@ -199,15 +198,14 @@ def _usage(queue: Json, workloads: list[Json], devices: frozenset[str], now: flo
     differing = [(key, count, held.get(key, 0)) for key, count in sorted(said.items()) if count != held.get(key, 0)]
     unlike = [f"{' '.join(key)} {count}, workloads have {sum_}" for key, count, sum_ in differing]
     observed, expected = listed(unlike) or "as its workloads", "the sum of what its workloads have reserved"
+    about = About(place, source, expected, observed)
     if not unlike:
-        yield ok(place, observed=observed, expected=expected, source=source)
+        yield about.ok()
     elif now - changed < _LAG:
-        yield undecided(
-            place, message=f"{observed}; its workloads changed {now - changed:.0f} s ago", source=source, cause="ChangeUnderWay"
-        )
+        yield about.undecided(f"{observed}; its workloads changed {now - changed:.0f} s ago", cause="ChangeUnderWay")
     else:
         message = f"{observed}: the queue counts quota that is free, or gives it out twice"
-        yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="QueueCountsWrong")
+        yield about.bad(message, cause="QueueCountsWrong")
 
 
 def _age(now: float, since: float | None) -> float | None:

@@ -16,7 +16,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
 
 _WAITS = frozenset({"", "Pending", "Inqueue"})
 _SHUT = frozenset({"Closed", "Closing", "Unknown"})
@@ -44,31 +44,25 @@ def _judge_open(scope: Scope, name: str, queue: Json | None, groups: list[Json],
     state = str(mapping(queue, "status").get("state") or "") if queue is not None else ""
     waiting = [group for group in groups if str(mapping(group, "status").get("phase") or "") in _WAITS]
     trouble = f"it is {state}" if queue is not None else "there is no queue of that name"
+    about = About(place, source, "Open")
     if state == "Open":
-        return ok(place, observed=f"Open, {len(groups)} PodGroups with devices", expected="Open", source=source)
+        return about.ok(f"Open, {len(groups)} PodGroups with devices")
     if queue is not None and state not in _SHUT:
-        return undecided(
-            place,
-            message=f"Volcano's controllers have set no state that the suite knows: {state[:60] or 'none'}",
-            source=source,
-            cause="NotUnderstood",
+        return about.undecided(
+            f"Volcano's controllers have set no state that the suite knows: {state[:60] or 'none'}", cause="NotUnderstood"
         )
     if not waiting:
-        return not_judged(place, message=f"{trouble}, and no PodGroup with devices waits in it", source=source)
+        return about.not_judged(f"{trouble}, and no PodGroup with devices waits in it")
     created = [moment for group in waiting if (moment := unix(str(mapping(group, "metadata").get("creationTimestamp")))) is not None]
     limit = scope.policy.requests.pending_minutes * 60
     if not created:
-        return undecided(
-            place, message=f"{trouble}, and nothing says how long its PodGroups wait", source=source, cause="QueueAdmitsNothing"
-        )
+        return about.undecided(f"{trouble}, and nothing says how long its PodGroups wait", cause="QueueAdmitsNothing")
     age = now - min(created)
     if age <= limit:
-        return undecided(
-            place, message=f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", source=source, cause="ChangeUnderWay"
-        )
+        return about.undecided(f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", cause="ChangeUnderWay")
     first = f"{mapping(waiting[0], 'metadata').get('namespace')}/{name_of(waiting[0])}"
     message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {duration(age)} ({first} first), and none is let in"
-    return bad(place, observed=state or "missing", expected="Open", source=source, message=message, cause="QueueAdmitsNothing")
+    return about.bad(message, cause="QueueAdmitsNothing", observed=state or "missing")
 
 
 def judge_held(scope: Scope, now: float) -> Iterator[Finding]:

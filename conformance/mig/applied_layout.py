@@ -9,7 +9,7 @@ from conformance.mig.mig_nodes import CONFIG, MigNode, mig_nodes, words
 from conformance.mig.mig_parted import Requested
 from conformance.mig.requested_layout import Request, Requests
 from conformance.scope.scope import Scope, subject
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 
 
 def check_applied(scope: Scope) -> Iterator[Finding]:
@@ -23,47 +23,31 @@ def check_applied(scope: Scope) -> Iterator[Finding]:
 def _applied(item: MigNode, request: Request) -> Finding:
     name, source = item.view.mig_config, f"label {CONFIG}, {request.source}"
     observed = words(item.layout)
+    about = About(subject(item.node), source)
     if not item.settled:
         state = item.view.mig_config_state or "absent"
-        return not_judged(
-            subject(item.node),
-            message=f"the state is {state}: labels show the last applied geometry (MIG-01)",
-            source=f"label {CONFIG}.state",
-        )
+        return about.not_judged(f"the state is {state}: labels show the last applied geometry (MIG-01)", source=f"label {CONFIG}.state")
     if request.wanted is None:
         if request.missing:
             message = f"{request.problem}: nothing says which slices the devices must have"
-            return bad(
-                subject(item.node),
-                cause="LayoutConfigMissing",
-                observed=f"{name!r}: {observed}",
-                expected="a configuration of that name",
-                source=source,
-                message=message,
+            return about.bad(
+                message, cause="LayoutConfigMissing", observed=f"{name!r}: {observed}", expected="a configuration of that name"
             )
-        return undecided(subject(item.node), message=request.problem, source=source)
+        return about.undecided(request.problem)
     if item.view.gpu.product.mig_invalid:
-        return not_judged(
-            subject(item.node), message="MIG-INVALID: its labels hold no layout (MIG-02)", source="label nvidia.com/gpu.product"
-        )
+        return about.not_judged("MIG-INVALID: its labels hold no layout (MIG-02)", source="label nvidia.com/gpu.product")
     if item.strategy == "none" and any(row.layout for row in request.wanted.rows):
-        return not_judged(
-            subject(item.node), message=f"MIG strategy none hides the layout of {name!r}: devices are counted whole", source=source
-        )
+        return about.not_judged(f"MIG strategy none hides the layout of {name!r}: devices are counted whole")
     expected, agrees = _expected(item, request.wanted)
     if agrees is None:
-        return undecided(
-            subject(item.node), message=f"{name!r} asks for {expected}, and nothing tells what that is on this node", source=source
-        )
+        return about.undecided(f"{name!r} asks for {expected}, and nothing tells what that is on this node")
     if agrees and not request.read:
         message = f"it has the layout of {name!r} in {request.source}; the ConfigMap that the node's manager reads was not found"
-        return not_judged(subject(item.node), message=message, source=source)
+        return about.not_judged(message)
     if agrees:
-        return ok(subject(item.node), observed=observed, expected=f"{name!r}: {expected}", source=source)
+        return about.ok(observed, expected=f"{name!r}: {expected}")
     message = f"mig.config {name!r} is reported as applied and asks for {expected}; the devices have {observed}: jobs find the wrong slices"
-    return bad(
-        subject(item.node), cause="LayoutNotApplied", observed=observed, expected=f"{name!r}: {expected}", source=source, message=message
-    )
+    return about.bad(message, cause="LayoutNotApplied", observed=observed, expected=f"{name!r}: {expected}")
 
 
 def _expected(item: MigNode, wanted: Requested) -> tuple[str, bool | None]:

@@ -11,13 +11,21 @@ from conformance.mig.requested_layout import Requests
 from conformance.outputs import mig_geometry
 from conformance.outputs.node_labels import GPU, capacity_inconsistencies
 from conformance.scope.scope import Scope, subject
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import About, Finding, Subject
 
 _STATUS = "node.status.capacity, node labels"
+_PRODUCT = "label nvidia.com/gpu.product"
 
 
-def _part(item: MigNode, name: str) -> Subject:
-    return Subject("Node", f"{item.node.name} {name}")
+def _about(item: MigNode, name: str = "") -> About:
+    return About(Subject("Node", f"{item.node.name} {name}".rstrip()), _STATUS)
+
+
+def _not_now(item: MigNode) -> Finding | None:
+    """The finding about a node whose layout is not judged now, or not here; None for others."""
+    if item.view.mig_config_state in CHANGING:
+        return _about(item).not_judged("its geometry is being changed (MIG-01)", source="label nvidia.com/mig.config.state")
+    return _about(item).not_judged(item.elsewhere, source="node labels, ResourceSlices") if item.elsewhere else None
 
 
 # -- MIG-02 ------------------------------------------------------------------------------------------
@@ -30,17 +38,9 @@ def check_single(scope: Scope) -> Iterator[Finding]:
             continue
         product = item.view.gpu.product
         if not product.mig_profile and not product.mig_invalid:
-            yield not_judged(
-                subject(item.node), message="strategy single with MIG off: its devices are whole", source="label nvidia.com/gpu.product"
-            )
-        elif item.view.mig_config_state in CHANGING:
-            yield not_judged(
-                subject(item.node), message="its geometry is being changed (MIG-01)", source="label nvidia.com/mig.config.state"
-            )
-        elif item.elsewhere:
-            yield not_judged(subject(item.node), message=item.elsewhere, source="node labels, ResourceSlices")
+            yield _about(item).not_judged("strategy single with MIG off: its devices are whole", source=_PRODUCT)
         else:
-            yield _single(item)
+            yield _not_now(item) or _single(item)
 
 
 def _single(item: MigNode) -> Finding:
@@ -48,56 +48,27 @@ def _single(item: MigNode) -> Finding:
     product, name = gpu.product, gpu.advertised_as
     units, count = item.capacity.get(name, 0), gpu.count or 0
     expected = f"{name} {count * gpu.factor} = {count} instances {TIMES} {gpu.factor}, one profile on all devices"
-    observed = f"{name} {units}, product {product.text}"
+    about = About(subject(item.node), _STATUS, expected, f"{name} {units}, product {product.text}")
     if product.mig_invalid:
         message = "the node's devices are not all cut into one profile: with strategy single, the plugin then offers none of them"
-        return bad(
-            subject(item.node),
-            cause="MigCutUnevenly",
-            observed=observed,
-            expected="one profile on all devices",
-            source="label nvidia.com/gpu.product",
-            message=message,
-        )
+        return about.bad(message, cause="MigCutUnevenly", expected="one profile on all devices", source=_PRODUCT)
     if mig_geometry.max_instances(item.model, product.mig_profile) == 0:
         message = f"its product label names the profile {product.mig_profile}, which {item.model} does not have"
-        return bad(
-            subject(item.node),
-            cause="MigLayoutImpossible",
-            observed=observed,
-            expected=geometry_words(item.model),
-            source="label nvidia.com/gpu.product",
-            message=message,
-        )
+        return about.bad(message, cause="MigLayoutImpossible", expected=geometry_words(item.model), source=_PRODUCT)
     compute = product.mig_profile.partition("g")[0]
     stated = item.node.metadata.label.get("nvidia.com/gpu.slices.gi", compute)
     if stated != compute:
-        message = (
-            f"its product label says {product.mig_profile} and nvidia.com/gpu.slices.gi says {stated}: one of them is of another geometry"
-        )
-        return bad(
-            subject(item.node),
-            cause="MigLayoutImpossible",
-            observed=f"slices.gi {stated}, product {product.text}",
-            expected=f"slices.gi {compute}",
-            source="node labels",
-            message=message,
-        )
+        message = f"its product label says {product.mig_profile} and nvidia.com/gpu.slices.gi says {stated}: one is of another geometry"
+        observed, wanted = f"slices.gi {stated}, product {product.text}", f"slices.gi {compute}"
+        return about.bad(message, cause="MigLayoutImpossible", observed=observed, expected=wanted, source="node labels")
     if item.mig_resources:
         name = next(iter(item.mig_resources))
         message = f"it advertises {name}, which strategy single does not offer: pods that ask for it hold devices twice"
-        return bad(
-            subject(item.node),
-            cause="MigResourceLeft",
-            observed=f"{name} {item.mig_resources[name]}",
-            expected=expected,
-            source=_STATUS,
-            message=message,
-        )
+        return about.bad(message, cause="MigResourceLeft", observed=f"{name} {item.mig_resources[name]}")
     if units != count * gpu.factor:
         message = f"it advertises {units} {name} and has {count} instances of {product.mig_profile} {TIMES} {gpu.factor}"
-        return bad(subject(item.node), cause="MigCountsDisagree", observed=observed, expected=expected, source=_STATUS, message=message)
-    return ok(subject(item.node), observed=observed, expected=expected, source=_STATUS)
+        return about.bad(message, cause="MigCountsDisagree")
+    return about.ok()
 
 
 # -- MIG-03 ------------------------------------------------------------------------------------------
@@ -111,76 +82,52 @@ def check_mixed(scope: Scope) -> Iterator[Finding]:
             continue
         entries = {entry.advertised_as: entry for entry in item.view.mig}
         names = sorted({name for name, entry in entries.items() if entry.count} | item.mig_resources.keys())
-        if item.view.mig_config_state in CHANGING:
-            yield not_judged(
-                subject(item.node), message="its geometry is being changed (MIG-01)", source="label nvidia.com/mig.config.state"
-            )
-            continue
-        if item.elsewhere:
-            yield not_judged(subject(item.node), message=item.elsewhere, source="node labels, ResourceSlices")
-            continue
-        if not names:
-            yield not_judged(subject(item.node), message="strategy mixed and no MIG device: its devices are whole or empty", source=_STATUS)
-            continue
-        for name in names:
-            yield _profile(item, name, requests)
-        yield _whole(item)
+        if finding := _not_now(item):
+            yield finding
+        elif not names:
+            yield _about(item).not_judged("strategy mixed and no MIG device: its devices are whole or empty")
+        else:
+            yield from (_profile(item, name, requests) for name in names)
+            yield _whole(item)
 
 
 def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
-    place = _part(item, name)
-    profile = mig_geometry.profile_of(name)
-    units = item.capacity.get(name, 0)
+    about, profile, units = _about(item, name), mig_geometry.profile_of(name), item.capacity.get(name, 0)
     entry = next((entry for entry in item.view.mig if entry.advertised_as == name), None)
     if profile is None or mig_geometry.max_instances(item.model, profile) == 0:
         message = f"{name} is no profile of {item.model}: no such device can exist, and pods that ask for it get something else or nothing"
-        return bad(
-            place,
-            cause="MigLayoutImpossible",
-            observed=f"{name} {units}",
-            expected=geometry_words(item.model),
-            source="node.status.capacity",
-            message=message,
-        )
+        expected, source = geometry_words(item.model), "node.status.capacity"
+        return about.bad(message, cause="MigLayoutImpossible", observed=f"{name} {units}", expected=expected, source=source)
     count, factor = (entry.count or 0, entry.factor) if entry else (0, 1)
     formula = f"{count} {TIMES} {factor}"
-    observed = f"{name} {units}, label count {count}"
+    observed, expected = f"{name} {units}, label count {count}", f"{count * factor} = {formula}"
     if units != count * factor:
         message = f"it advertises {units} {name} and its labels give {formula}"
-        return bad(
-            place, cause="MigCountsDisagree", observed=observed, expected=f"{count * factor} = {formula}", source=_STATUS, message=message
-        )
+        return about.bad(message, cause="MigCountsDisagree", observed=observed, expected=expected)
     if item.settled and item.all_cut and item.devices is not None and item.view.mig_config:
         request = requests.of(item)
         total = request.wanted.total(item.devices.devices) if request.wanted else None
         if total is not None and request.wanted is not None:
             per_device = (request.wanted.per_device or {}).get(profile)
             how = f"{item.devices.devices} devices {TIMES} {per_device}" if per_device else f"of {item.view.mig_config}"
-            expected = f"{total.get(profile, 0)} = {how}"
+            wanted = f"{total.get(profile, 0)} = {how}"
             if total.get(profile, 0) != count:
-                message = f"it has {count} instances of {profile}; mig.config {item.view.mig_config!r} gives {expected}"
-                return bad(place, cause="LayoutNotApplied", observed=observed, expected=expected, source=request.source, message=message)
-            return ok(place, observed=observed, expected=f"{expected}, {TIMES} {factor}", source=f"{_STATUS}, {request.source}")
-    return ok(place, observed=observed, expected=f"{count * factor} = {formula}", source=_STATUS)
+                message = f"it has {count} instances of {profile}; mig.config {item.view.mig_config!r} gives {wanted}"
+                return about.bad(message, cause="LayoutNotApplied", observed=observed, expected=wanted, source=request.source)
+            return about.ok(observed, expected=f"{wanted}, {TIMES} {factor}", source=f"{_STATUS}, {request.source}")
+    return about.ok(observed, expected=expected)
 
 
 def _whole(item: MigNode) -> Finding:
     """Whole devices are those that are not cut: none of them may be counted a second time as instances."""
-    gpu = item.view.gpu
-    place, units = _part(item, gpu.advertised_as), item.capacity.get(gpu.advertised_as, 0)
+    name = item.view.gpu.advertised_as
+    about, observed = _about(item, name), f"{name} {item.capacity.get(name, 0)}"
     faults = [fault for fault in capacity_inconsistencies(item.view) if fault.what.startswith(f"capacity {GPU}")]
-    observed = f"{gpu.advertised_as} {units}"
     if faults:
-        message = (
-            f"it advertises {faults[0].observed} whole devices beside its instances, expected {faults[0].expected} ({faults[0].source})"
-        )
-        return bad(place, cause="MigCountsDisagree", observed=observed, expected=faults[0].expected, source=_STATUS, message=message)
-    return ok(
-        place,
-        observed=observed,
-        expected="0, all devices are cut" if item.all_cut else "the devices that are not cut, once",
-        source=_STATUS,
-    )
+        beside, expected = f"{faults[0].observed} whole devices beside its instances", faults[0].expected
+        message = f"it advertises {beside}, expected {expected} ({faults[0].source})"
+        return about.bad(message, cause="MigCountsDisagree", observed=observed, expected=expected)
+    return about.ok(observed, expected="0, all devices are cut" if item.all_cut else "the devices that are not cut, once")
 
 
 # -- MIG-04 ------------------------------------------------------------------------------------------
@@ -188,37 +135,27 @@ def _whole(item: MigNode) -> Finding:
 
 def check_geometry(scope: Scope) -> Iterator[Finding]:
     """One finding per node with MIG devices: its instances fit on its devices by the product's table."""
-    for item in mig_nodes(scope):
-        if not item.layout:
-            continue
-        geometry = mig_geometry.geometry_of(item.model)
-        known = {profile: count for profile, count in item.layout.items() if geometry is None or profile in geometry.maxima}
-        source = f"labels of instances, geometry of {geometry.name}" if geometry else "labels of instances"
-        if geometry is None:
-            yield not_judged(subject(item.node), message=f"no geometry table is known for {item.model or 'its product'}", source=source)
-        elif not known:
-            yield not_judged(
-                subject(item.node), message=f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)", source=source
-            )
-        elif item.devices is None:
-            message = "strategy single labels instances and not devices; advertisement.devicesPerNode of the policy can state them"
-            yield not_judged(subject(item.node), message=message, source=source)
-        else:
-            devices = item.devices.devices
-            possible, reason = mig_geometry.fits_devices(item.model, devices, known)
-            observed = f"{words(item.layout)} on {devices} devices ({item.devices.source})"
-            if possible:
-                yield ok(subject(item.node), observed=observed, expected=geometry_words(item.model), source=source)
-            else:
-                message = f"the geometry is impossible: {reason}; labels and capacity claim devices that cannot exist"
-                yield bad(
-                    subject(item.node),
-                    cause="MigLayoutImpossible",
-                    observed=observed,
-                    expected=geometry_words(item.model),
-                    source=source,
-                    message=message,
-                )
+    yield from (_geometry(item) for item in mig_nodes(scope) if item.layout)
+
+
+def _geometry(item: MigNode) -> Finding:
+    geometry = mig_geometry.geometry_of(item.model)
+    about = About(subject(item.node), f"labels of instances, geometry of {geometry.name}" if geometry else "labels of instances")
+    if geometry is None:
+        return about.not_judged(f"no geometry table is known for {item.model or 'its product'}")
+    known = {profile: count for profile, count in item.layout.items() if profile in geometry.maxima}
+    if not known:
+        return about.not_judged(f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)")
+    if item.devices is None:
+        return about.not_judged(
+            "strategy single labels instances and not devices; advertisement.devicesPerNode of the policy can state them"
+        )
+    possible, reason = mig_geometry.fits_devices(item.model, item.devices.devices, known)
+    observed = f"{words(item.layout)} on {item.devices.devices} devices ({item.devices.source})"
+    if possible:
+        return about.ok(observed, expected=geometry_words(item.model))
+    message = f"the geometry is impossible: {reason}; labels and capacity claim devices that cannot exist"
+    return about.bad(message, cause="MigLayoutImpossible", observed=observed, expected=geometry_words(item.model))
 
 
 # -- MIG-06 ------------------------------------------------------------------------------------------
@@ -228,26 +165,19 @@ def check_off(scope: Scope) -> Iterator[Finding]:
     """One finding per NVIDIA node with strategy ``none`` or with MIG turned off: no MIG resource, label or product is left."""
     for item in mig_nodes(scope):
         disabled = item.view.mig_config == "all-disabled" and item.settled
-        if item.strategy != "none" and not disabled:
-            continue
-        if item.mig_resources and not (item.view.labelled or item.view.gpu.product.text or item.view.mig_config):
-            names = ", ".join(item.mig_resources)
-            yield not_judged(
-                subject(item.node),
-                message=f"it offers {names} and no label of GPU Feature Discovery names its MIG strategy",
-                source=_STATUS,
-            )
-            continue
-        why = "mig.config is all-disabled" if disabled else "MIG strategy none"
-        expected = f"no {MIG_RESOURCE}* in capacity, allocatable and labels ({why})"
-        left = [f"{name} {count}" for name, count in item.mig_resources.items()]
-        left += [f"label {entry.resource}.count {entry.count}" for entry in item.view.mig if entry.count]
-        if item.view.gpu.product.mig_profile:
-            left.append(f"product {item.view.gpu.product.text}")
-        if left:
-            message = f"{left[0]} is left although {why}: pods that ask for it are bound to instances that are gone"
-            yield bad(
-                subject(item.node), cause="MigResourceLeft", observed=", ".join(left), expected=expected, source=_STATUS, message=message
-            )
-        else:
-            yield ok(subject(item.node), observed="no MIG resource", expected=expected, source=_STATUS)
+        if item.strategy == "none" or disabled:
+            yield _off(item, "mig.config is all-disabled" if disabled else "MIG strategy none")
+
+
+def _off(item: MigNode, why: str) -> Finding:
+    about = About(subject(item.node), _STATUS, f"no {MIG_RESOURCE}* in capacity, allocatable and labels ({why})")
+    if item.mig_resources and not (item.view.labelled or item.view.gpu.product.text or item.view.mig_config):
+        return about.not_judged(f"it offers {', '.join(item.mig_resources)} and no label of GPU Feature Discovery names its MIG strategy")
+    left = [f"{name} {count}" for name, count in item.mig_resources.items()]
+    left += [f"label {entry.resource}.count {entry.count}" for entry in item.view.mig if entry.count]
+    if item.view.gpu.product.mig_profile:
+        left.append(f"product {item.view.gpu.product.text}")
+    if left:
+        message = f"{left[0]} is left although {why}: pods that ask for it are bound to instances that are gone"
+        return about.bad(message, cause="MigResourceLeft", observed=", ".join(left))
+    return about.ok("no MIG resource")

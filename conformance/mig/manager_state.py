@@ -14,7 +14,7 @@ from fixtures.kubernetes.models import Node
 from fixtures.model.nodes.field_writes import label, last_write
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 
 CHANGING = ("pending", "rebooting")
 PAUSED = "paused-for-mig-change"
@@ -43,60 +43,38 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
         if not config and not paused:
             continue
         observed = f"{config or 'no mig.config'}: {state or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
-        expected = f"success within {limit:g} min, no agent left paused"
-        if state in CHANGING:
-            if scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
-                message = f"{observed}, and nothing tells since when: the snapshot was taken without --show-managed-fields"
-                yield undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
-            else:
-                yield _under_way(node, observed, expected, now, since.get(node.name), limit)
+        about = About(subject(node), _SOURCE, f"success within {limit:g} min, no agent left paused", observed)
+        if state in CHANGING and scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
+            message = f"{observed}, and nothing tells since when: the snapshot was taken without --show-managed-fields"
+            yield about.undecided(message, cause="AgeUnknown")
+        elif state in CHANGING:
+            yield _under_way(about, now, since.get(node.name), limit)
         elif state == "failed":
             message = f"the MIG manager failed to apply {config!r}: the devices keep their old geometry and jobs wait for the new one"
-            yield bad(subject(node), cause="LayoutChangeFailed", observed=observed, expected=expected, source=_SOURCE, message=message)
+            yield about.bad(message, cause="LayoutChangeFailed")
         elif paused:
             message = f"{PAUSED} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the label"
-            yield bad(
-                subject(node), cause="AgentsLeftPaused", observed=observed, expected=expected, source=f"labels {_DEPLOY}*", message=message
-            )
+            yield about.bad(message, cause="AgentsLeftPaused", source=f"labels {_DEPLOY}*")
         elif state == "success":
-            yield ok(subject(node), observed=observed, expected=expected, source=_SOURCE)
+            yield about.ok()
         elif not state and labels.get("nvidia.com/mig.capable") != "true":
-            yield not_judged(
-                subject(node), message="its devices cannot be cut, so no MIG manager reports on them", source="label nvidia.com/mig.capable"
-            )
+            message = "its devices cannot be cut, so no MIG manager reports on them"
+            yield about.not_judged(message, source="label nvidia.com/mig.capable")
         else:
             why = f"its state {state!r} is not one that the MIG manager writes" if state else "no MIG manager has reported on it"
-            yield bad(
-                subject(node),
-                cause="LayoutStateUnknown",
-                observed=observed,
-                expected=expected,
-                source=_SOURCE,
-                message=f"{config!r} is requested and {why}: whether it is applied is not known",
-            )
+            yield about.bad(f"{config!r} is requested and {why}: whether it is applied is not known", cause="LayoutStateUnknown")
 
 
-def _under_way(node: Node, observed: str, expected: str, now: float, since: float | None, limit: float) -> Finding:
+def _under_way(about: About, now: float, since: float | None, limit: float) -> Finding:
     if since is None:
-        message = f"{observed}, and since when is not known: the node's managedFields have no entry of the program that wrote the state"
-        return undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
-    age = now - since
+        why = "since when is not known: the node's managedFields have no entry of the program that wrote the state"
+        return about.undecided(f"{about.observed}, and {why}", cause="AgeUnknown")
+    age, source = now - since, "metadata.managedFields"
+    observed = f"{about.observed} for {duration(age)}"
     if age <= limit * 60:
-        return undecided(
-            subject(node),
-            cause=CHANGE_UNDER_WAY,
-            message=f"{observed} for {duration(age)}: the change is still under way",
-            source="metadata.managedFields",
-        )
+        return about.undecided(f"{observed}: the change is still under way", cause=CHANGE_UNDER_WAY, source=source)
     message = (
         f"the change has been under way for at least {duration(age)} (policy: {limit:g} min): "
         "it is stuck, usually because a pod still holds a device; until it ends, the node offers none"
     )
-    return bad(
-        subject(node),
-        cause="LayoutChangeStuck",
-        observed=f"{observed} for {duration(age)}",
-        expected=expected,
-        source="metadata.managedFields",
-        message=message,
-    )
+    return about.bad(message, cause="LayoutChangeStuck", observed=observed, source=source)

@@ -18,7 +18,7 @@ from fixtures.model.nodes.field_writes import label, last_write
 from fixtures.model.since import said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 
@@ -92,32 +92,27 @@ def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: obje
     wanted = said(config, 80) if config else "its default"
     observed = f"{wanted}: {said(state, 40) or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
     expected = f"success within {limit:g} min, no agent left paused"
+    about = About(place, source, expected, observed)
     write = last_write(fields, label(manager.state))
     age = now - write.at if write else None
     if state in _ageing(manager) and age is not None and age <= limit * 60:
-        return undecided(
-            place, cause=CHANGE_UNDER_WAY, message=f"{observed} for {duration(age)}: {ask_again(age, limit * 60)}", source=source
-        )
+        return about.undecided(f"{observed} for {duration(age)}: {ask_again(age, limit * 60)}", cause=CHANGE_UNDER_WAY)
     if state == manager.failed:
         message = f"{manager.name} failed to apply {wanted}: the devices keep what they had, and jobs wait for what was asked for"
-        return bad(place, cause="LayoutChangeFailed", observed=observed, expected=expected, source=source, message=message)
+        return about.bad(message, cause="LayoutChangeFailed")
     if state == manager.changing:
         if age is None:
-            return undecided(place, cause="AgeUnknown", message=f"{observed}, and since when is not known", source=source)
+            return about.undecided(f"{observed}, and since when is not known", cause="AgeUnknown")
         message = f"{manager.name} has been at work for at least {duration(age)} (limit: {limit:g} min): it is stuck"
-        return bad(
-            place, cause="LayoutChangeStuck", observed=f"{observed} for {duration(age)}", expected=expected, source=source, message=message
-        )
+        return about.bad(message, cause="LayoutChangeStuck", observed=f"{observed} for {duration(age)}")
     if paused:
         message = f"{manager.paused} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the labels"
-        return bad(place, cause="AgentsLeftPaused", observed=observed, expected=expected, source=f"labels {_DEPLOY}*", message=message)
+        return about.bad(message, cause="AgentsLeftPaused", source=f"labels {_DEPLOY}*")
     if state == "success" and manager.config == PROFILE and config and (problem := unapplied(scope, node, config)):
         message = f"the state says that {wanted} is applied, but {problem}: jobs find other devices than they ask for"
         source = f"label {manager.state}, capacity, label {AMD_PARTITION}"
-        return bad(
-            place, cause="LayoutNotApplied", observed=observed, expected=f"the partitions of {wanted}", source=source, message=message
-        )
+        return about.bad(message, cause="LayoutNotApplied", expected=f"the partitions of {wanted}", source=source)
     if state == "success":
-        return ok(place, observed=observed, expected=expected, source=source)
+        return about.ok()
     why = "what its state means is not known" if state else f"{manager.name} has said nothing about it, and whether it runs is not known"
-    return undecided(place, cause="LayoutStateUnknown", message=f"{observed}: {why}", source=source)
+    return about.undecided(f"{observed}: {why}", cause="LayoutStateUnknown")

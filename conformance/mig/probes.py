@@ -23,7 +23,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.nodeprobe.smi_listing import Listing
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, undecided
 
 SOURCE = "nvidia-smi -L in the container"
 _NOBODY = "no node offers this profile"
@@ -107,11 +107,6 @@ def chosen(scope: Scope) -> list[Slot]:
         raise NotApplicable("NoMigDevice", "no Ready, schedulable node offers MIG devices")
     by_place = {slot.key: slot for slot in found}
     return [by_place[_key(place)] for place in choose_places(scope, [slot.place for slot in found])]
-
-
-def not_offered(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
-    """The MIG resource of :func:`absent_profile`."""
-    return mig_geometry.resource_name(absent_profile(scope, nodes, node))
 
 
 def absent_profile(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
@@ -217,16 +212,17 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, ProbeResult], seen
         whole = [gpu.uuid for gpu in listing.gpus if not gpu.mig]
         shown = ", ".join([f"{device.profile} {device.uuid}" for device in devices] + [f"whole {uuid}" for uuid in whole]) or "no device"
         others = sorted({other for device in devices for other in holders[device.uuid] if other != name})
+        about = About(subject, SOURCE, expected, shown)
         if len(devices) != 1 or whole:
             count = f"{len(devices)} MIG devices" + (f" and {len(whole)} whole ones" if whole else "")
             message = f"it asked for one {slot.resource} and sees {count}: slices do not isolate here"
-            yield bad(subject, cause="SlicesNotIsolated", observed=shown, expected=expected, source=SOURCE, message=message)
+            yield about.bad(message, cause="SlicesNotIsolated")
         elif devices[0].profile != slot.profile:
             message = f"it asked for one {slot.resource} and got a {devices[0].profile}: memory and compute are not those it was sized for"
-            yield bad(subject, cause="WrongSliceGiven", observed=shown, expected=expected, source=SOURCE, message=message)
+            yield about.bad(message, cause="WrongSliceGiven")
         elif others and not slot.shared:
             message = f"{devices[0].uuid} is also seen by {', '.join(others)}: one slice was given to two pods"
-            yield bad(subject, cause="SlicesNotIsolated", observed=shown, expected=expected, source=SOURCE, message=message)
+            yield about.bad(message, cause="SlicesNotIsolated")
         else:
-            good, sight = ok(subject, observed=shown, expected=expected, source=SOURCE), visible_to(ran[name])
+            good, sight = about.ok(), visible_to(ran[name])
             yield good if isinstance(sight, str) else computing(good, sight, shared=slot.shared)

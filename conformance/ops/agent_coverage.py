@@ -22,7 +22,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, ok, undecided
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _COMPONENTS = {
@@ -149,12 +149,13 @@ def _on_pool(scope: Scope, pool: list[Node], have: set[str], kind: str, alike: l
     place, source = Subject("Agent", f"{kind} on the pool of {pool[0].name}"), "pods of agents by node, selectors of DaemonSets"
     observed, expected = f"on {len(have)} of {len(pool)} nodes", "on all nodes of the pool, if on most of them"
     missing = [node for node in pool if node.name not in have and not _selected_or_declined(scope, node, alike)]
+    about = About(place, source, expected, observed)
     if not missing or (2 * len(have) <= len(pool) and not watches):
-        return ok(place, observed=observed, expected=expected, source=source)
+        return about.ok()
     if doing := _changing(scope, missing):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{observed}; {doing}", source=source)
+        return about.undecided(f"{observed}; {doing}", cause=CHANGE_UNDER_WAY)
     message = f"no DaemonSet of it selects {listed(node.name for node in missing)}, and {len(have)} of {len(pool)} nodes of the pool run it"
-    return bad(place, cause="AgentSelectsTooFew", observed=observed, expected=expected, source=source, message=message)
+    return about.bad(message, cause="AgentSelectsTooFew")
 
 
 def _selected_or_declined(scope: Scope, node: Node, alike: list[Agent]) -> bool:

@@ -14,7 +14,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad, not_judged
 
 CLUSTER_POLICY = "nvidia.com/clusterpolicies"
 GPU_CLUSTER = "nvidia.com/gpuclusters"
@@ -63,14 +63,15 @@ def _exactly_one(key: str, objects: list[Json], active: list[Json]) -> Finding:
     names = ", ".join(sorted(_subject(key, item).name for item in active)) or "none"
     observed = f"{len(active)} of {len(objects)} not ignored: {names}"
     expected = "exactly one that is not ignored"
+    about = About(place, "status.state", expected, observed)
     if len(active) == 1:
-        return ok(place, observed=observed, expected=expected, source="status.state")
+        return about.ok()
     if not active:
         message = f"every {KINDS[key].kind} is ignored by its operator: nothing configures the agents"
     else:
         message = f"{len(active)} of them are not ignored ({names}): each configures the same agents and the last writer wins"
     cause = "TwoActiveObjects" if active else "OperatorObjectMissing"
-    return bad(place, cause=cause, observed=observed, expected=expected, source="status.state", message=message)
+    return about.bad(message, cause=cause)
 
 
 def _exclusive(policies: list[Json], clusters: list[Json]) -> Finding:
@@ -93,11 +94,12 @@ def _judge_object(scope: Scope, key: str, item: Json) -> Finding:
     problem = stale or (_device_config(item) if key == "amd.com/deviceconfigs" else _state_and_conditions(scope, item))
     empty = problem.startswith(_READY_FOR_NOTHING)
     cause = "OperatorNotReconciling" if stale else "OperatorFoundNoNode" if empty else "OperatorObjectNotReady"
+    about = About(place, _SOURCE, expected, observed)
     if problem and (doing := reconciling(scope, item)):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{problem}; {doing}", source=_SOURCE)
+        return about.undecided(f"{problem}; {doing}", cause=CHANGE_UNDER_WAY)
     if problem:
-        return bad(place, cause=cause, observed=observed, expected=expected, source=_SOURCE, message=problem)
-    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+        return about.bad(problem, cause=cause)
+    return about.ok()
 
 
 def _stale(item: Json) -> str:

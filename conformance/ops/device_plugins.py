@@ -12,7 +12,7 @@ from conformance.devices.plugin_pods import plugin_pods
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, bad, ok
+from fixtures.verdict.findings import About, Finding, NotApplicable
 
 _HIDDEN = ("eks.amazonaws.com/compute-type", "auto")
 """EKS Auto Mode runs the plugins on the machine, where no pod shows them."""
@@ -31,12 +31,13 @@ def check_one_plugin(scope: Scope) -> Iterator[Finding]:
         seen = True
         observed = "; ".join(f"{vendor}: {listed(names)}" for vendor, names in sorted(plugins.items()))
         doubled = {vendor: names for vendor, names in plugins.items() if len(names) > 1}
+        about = About(subject(node), _SOURCE, _EXPECTED, observed)
         if doubled:
             both = "; ".join(f"{listed(names)} register devices of {vendor}" for vendor, names in sorted(doubled.items()))
             message = f"{both}: the kubelet believes whichever registered last, so pods get wrong devices or none"
-            yield bad(subject(node), cause="TwoDevicePlugins", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+            yield about.bad(message, cause="TwoDevicePlugins")
         else:
-            yield ok(subject(node), observed=observed, expected=_EXPECTED, source=_SOURCE)
+            yield about.ok()
     if not seen:
         raise NotApplicable("NoPlugins", "no pod on an accelerator node is a device plugin; plugins may be host services")
 

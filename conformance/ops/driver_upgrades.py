@@ -21,7 +21,7 @@ from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad
 
 _STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
 _DONE = re.compile(r"(?i)(?:upgrade|install)-(?:done|complete)")
@@ -87,55 +87,48 @@ def _paused(node: Node) -> list[str]:
 def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: list[Hold], moving: bool) -> Finding:
     place = subject(node) if key == "nvidia.com/gpu-driver-upgrade-state" else Subject("Node", f"{node.name} {key}")
     state = f"{said(key, 80)}={said(value, 80)}"
+    about = About(place, _SOURCE)
     if node.metadata.label.get(f"{key.removesuffix('-state')}.skip") == "true" and not _FAILED.fullmatch(value):
-        return not_judged(place, message=f"{state}: its owner leaves it out of upgrades (label ….skip)", source=_SOURCE)
+        return about.not_judged(f"{state}: its owner leaves it out of upgrades (label ….skip)")
     if _DONE.fullmatch(value):
         return _done(scope, node, place, state, held)
     if _FAILED.fullmatch(value):
         message = f"{state}: the operator tries no further and the node keeps the driver that it has, or none"
-        return bad(place, cause="DriverUpgradeFailed", observed=state, expected=_EXPECTED, source=_SOURCE, message=message)
+        return about.bad(message, cause="DriverUpgradeFailed", observed=state, expected=_EXPECTED)
     since = ages.since(node, key)
     words = f"{state} {age_words(scope, since)}"
     if not _STEP.fullmatch(value):
-        return undecided(place, message=f"{words}: it is no state that an operator is known to write", source=_SOURCE)
+        return about.undecided(f"{words}: it is no state that an operator is known to write")
     if since.age(scope.snapshot.taken_at) is None:
-        return undecided(place, cause="AgeUnknown", message=f"{words}: whether the upgrade is stuck is not known", source=_SOURCE)
+        return about.undecided(f"{words}: whether the upgrade is stuck is not known", cause="AgeUnknown")
     if is_young(scope, since):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{words}: the upgrade is under way; {again(scope, since)}", source=_SOURCE)
+        return about.undecided(f"{words}: the upgrade is under way; {again(scope, since)}", cause=CHANGE_UNDER_WAY)
     if _WAITING.fullmatch(value) and moving:
-        return undecided(
-            place, cause=CHANGE_UNDER_WAY, message=f"{words}: other nodes are being upgraded and it waits for its turn", source=_SOURCE
-        )
+        return about.undecided(f"{words}: other nodes are being upgraded and it waits for its turn", cause=CHANGE_UNDER_WAY)
     message = f"{words}: the upgrade is stuck, and the node runs the old driver or none"
-    return bad(
-        place,
-        cause="DriverUpgradeStuck",
-        observed=words,
-        expected=f"{_EXPECTED} within {duration(limit_of(scope))}",
-        source=_SOURCE,
-        message=message,
-    )
+    return about.bad(message, cause="DriverUpgradeStuck", observed=words, expected=f"{_EXPECTED} within {duration(limit_of(scope))}")
 
 
 def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]) -> Finding:
     """A finished upgrade. A cordon that somebody else set is no matter of the upgrade."""
     cordon = next((hold for hold in held if hold.of_cordon), None)
     left = _left_annotation(node)
+    about = About(place, _SOURCE, _EXPECTED)
     if (
         cordon is None
         or matches(node.name, scope.policy.accelerators.allow_not_judged)
         or (cordon.owner and not _BY_UPGRADE.search(cordon.owner) and not left)
     ):
         observed = state + (f"; {cordon}" if cordon else "")
-        return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+        return about.ok(observed)
     words = f"{state}, and the node has a {cordon} {age_words(scope, cordon.since)}" + (f" ({left} is left)" if left else "")
     if is_young(scope, cordon.since):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{words}: {again(scope, cordon.since)}", source=_SOURCE)
+        return about.undecided(f"{words}: {again(scope, cordon.since)}", cause=CHANGE_UNDER_WAY)
     if cordon.since.latest is None or not (cordon.owner or left):
         cause = "AgeUnknown" if cordon.since.latest is None else "OwnerUnknown"
-        return undecided(place, cause=cause, message=f"{words}: whether the upgrade left it is not known", source=_SOURCE)
+        return about.undecided(f"{words}: whether the upgrade left it is not known", cause=cause)
     message = f"{words}: the upgrade is finished and the node was not put back into service"
-    return bad(place, cause="UpgradeLeftCordon", observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
+    return about.bad(message, cause="UpgradeLeftCordon", observed=words)
 
 
 def _left_annotation(node: Node) -> str:

@@ -13,7 +13,7 @@ from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.images import tag_of
 from fixtures.kubernetes.models import Container, Pod, PodSpec
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, ok, undecided
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"
@@ -81,23 +81,17 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     place, source = subject(agent.daemonset), "template and pod images, containerStatuses[*].imageID"
     images = sorted({container.image for container in agent.spec.every_container()})
     problems = _unpinned(scope, images)
+    about = About(place, source, _PINNED)
     if problems:
         message = f"{listed(problems)}: nodes that join or restart may run another version than the rest"
-        return bad(place, cause="ImageNotPinned", observed=listed(images), expected=_PINNED, source=source, message=message)
+        return about.bad(message, cause="ImageNotPinned", observed=listed(images))
     different = _different(scope, agent)
     nodes = [*agent.accelerator_nodes, *agent.other_nodes]
     if different and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{different}; {doing}", source=source)
+        return about.undecided(f"{different}; {doing}", cause=CHANGE_UNDER_WAY)
     if different:
-        return bad(
-            place,
-            cause="ImagesDiffer",
-            observed=different,
-            expected=_PINNED,
-            source=source,
-            message=f"{different}: nodes of one pool run different software",
-        )
-    return ok(place, observed=f"{listed(images)} on {len(agent.pods)} nodes", expected=_PINNED, source=source)
+        return about.bad(f"{different}: nodes of one pool run different software", cause="ImagesDiffer", observed=different)
+    return about.ok(f"{listed(images)} on {len(agent.pods)} nodes")
 
 
 def _different(scope: Scope, agent: Agent) -> str:

@@ -19,7 +19,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject
 
 
 class _Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,18 +68,17 @@ def check_configured(scope: Scope) -> Iterator[Finding]:
         place, source = Subject("Operator", stack.name), "Deployments, owners of DaemonSets, objects of the stack's kinds"
         observed = ", ".join([*operators, *(f"DaemonSet {name}" for name in owned)][:6])
         expected = f"a {' or '.join(stack.owners)} that is not ignored"
+        about = About(place, source, expected)
         if active := [item for item in objects if str(mapping(item.get("status")).get("state")) not in IGNORED]:
             names = listed(str(mapping(item.get("metadata")).get("name")) for item in active)
-            yield ok(place, observed=names, expected=expected, source=source)
+            yield about.ok(names)
         elif not owned and (young := _young(scope, operators)):
-            yield undecided(
-                place, cause=CHANGE_UNDER_WAY, message=f"{observed}: no {' or '.join(stack.owners)} yet; {young}", source=source
-            )
+            yield about.undecided(f"{observed}: no {' or '.join(stack.owners)} yet; {young}", cause=CHANGE_UNDER_WAY)
         elif not owned and (why := _without_work(scope, stack)):
-            yield not_judged(place, message=f"it runs without a {' or '.join(stack.owners)}, and {why}", source=source)
+            yield about.not_judged(f"it runs without a {' or '.join(stack.owners)}, and {why}")
         else:
             message = f"{observed} run, and no {' or '.join(stack.owners)} tells them what to do: nodes that join or restart get no agents"
-            yield bad(place, cause="OperatorObjectMissing", observed=observed, expected=expected, source=source, message=message)
+            yield about.bad(message, cause="OperatorObjectMissing", observed=observed)
 
 
 def _without_work(scope: Scope, stack: _Stack) -> str:

@@ -19,7 +19,7 @@ from fixtures.kubernetes.untyped import mapping
 from fixtures.model.since import said
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, About, Finding, NotApplicable, Outcome, Subject
 
 STACK = (
     "*gpu-operator*", "*network-operator*", "*dra-driver*", "*device-plugin*", "*node-feature-discovery*", "nvsentinel*", "kube-amd-gpu",
@@ -118,21 +118,20 @@ def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:
     killed = [pod for pod, found in restarted if any(crash.oom and _within(crash, now, window) for crash in found)]
     restarts = sum(crash.count for _, found in restarted for crash in found)
     observed = f"{len(pods)} pods, {restarts} restarts in their lives"
+    about = About(place, _SOURCE, expected)
     if wrong:
         observed += f"; {listed([f'{suspect.pod.name} {suspect.why}' for suspect in wrong], 3)}"
         message = f"{_where(wrong[0].pod)}: {wrong[0].why}" + (f" (and {len(wrong) - 1} more pods)" if len(wrong) > 1 else "")
-        return bad(place, cause=wrong[0].cause, observed=observed, expected=expected, source=_SOURCE, message=message)
+        return about.bad(message, cause=wrong[0].cause, observed=observed)
     if len({pod.spec.node_name for pod in killed}) >= max(_KILLED_TOGETHER, _KILLED_SHARE * len(pods)):
         names = listed([_where(pod) for pod in killed], 3)
         message = f"{len(killed)} of {len(pods)} pods ran out of memory within {duration(window)} ({names}): its memory limit is too low"
-        return bad(
-            place, cause="AgentOutOfMemory", observed=f"{observed}; OOMKilled: {names}", expected=expected, source=_SOURCE, message=message
-        )
+        return about.bad(message, cause="AgentOutOfMemory", observed=f"{observed}; OOMKilled: {names}")
     if suspects:
-        return undecided(place, cause=suspects[0].cause, message=f"{_where(suspects[0].pod)}: {suspects[0].why}", source=_SOURCE)
+        return about.undecided(f"{_where(suspects[0].pod)}: {suspects[0].why}", cause=suspects[0].cause)
     if killed:
         observed += f"; OOMKilled once: {listed([pod.name for pod in killed])}"
-    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+    return about.ok(observed)
 
 
 def _where(pod: Pod) -> str:

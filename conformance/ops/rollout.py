@@ -16,14 +16,13 @@ from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import (
     CHANGE_UNDER_WAY,
+    About,
     Finding,
     Inconclusive,
     NotApplicable,
     Subject,
-    advised,
     bad,
     not_judged,
-    ok,
     undecided,
 )
 
@@ -125,10 +124,11 @@ def _complete(agent: Agent, observed: str) -> Finding:
     """An agent on all its nodes. With OnDelete, pods may be of an older template for as long as nobody deletes them."""
     place, status = subject(agent.daemonset), agent.daemonset.status
     old = status.desired_number_scheduled - status.updated_number_scheduled
+    about = About(place, _SOURCE, _EXPECTED, observed)
     if old > 0:
         message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: the upgrade has not ended"
-        return advised(place, cause="AgentOfOlderTemplate", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
-    return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+        return about.advised(message, cause="AgentOfOlderTemplate")
+    return about.ok()
 
 
 def _problem(agent: Agent, nodes: list[Node]) -> tuple[str, str]:

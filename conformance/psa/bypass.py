@@ -32,7 +32,7 @@ from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes.models import Container, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, allowed, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, allowed
 
 
 class Reach:
@@ -101,6 +101,7 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
     source = template.path if not template.live else SOURCE
     demand, given = demand_of(scope, template), GivenDevices(scope, template)
     asks_device = demand.devices or bool(given.shares)
+    about = About(template.place, source, EXPECTED)
     if found := bypasses(template, ways, asks_device=asks_device or bool(demand.unknown), given=given):
         if by_host(scope, template):
             message = "the policy lets it reach the fabric through the host, and it takes every device of its node"
@@ -108,26 +109,21 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
         cause, words = found[0]
         first = words + (f" and {len(found) - 1} more" if len(found) > 1 else "")
         message = f"{first}: it can use devices that were granted to others, and no quota counts that"
-        return bad(
-            template.place,
-            cause=cause,
-            observed="; ".join(words for _, words in found)[:1500],
-            expected=EXPECTED,
-            source=source,
-            message=message[:600] + scope.platform.advice(template.namespace),
+        return about.bad(
+            message[:600] + scope.platform.advice(template.namespace), cause=cause, observed="; ".join(words for _, words in found)[:1500]
         )
     if doubts := list(_doubts(ways, template, given, asks_device=asks_device)):
-        return undecided(template.place, message=doubts[0][:600], source=source)
+        return about.undecided(doubts[0][:600])
     if secret := next(_secrets(ways, template, asks_device=asks_device), ""):
-        return undecided(template.place, cause="SecretNotRead", message=secret[:600], source=source)
+        return about.undecided(secret[:600], cause="SecretNotRead")
     if not ways.environments.known and any(takes_config(one) or _names_config(one) for one in template.spec.every_container()):
         reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
-        return not_judged(template.place, message=reason, source=source)
+        return about.not_judged(reason)
     if (lacking := ways.volumes.lacking) and any(map(claims_volume, template.spec.volumes or ())):
-        return not_judged(template.place, message=f"it mounts a claim, and the snapshot holds no {lacking}", source=source)
+        return about.not_judged(f"it mounts a claim, and the snapshot holds no {lacking}")
     excused = [path for _, path, writable in _host_paths(ways, template) if _is_platforms(scope, template, path, writable=writable)]
     observed = f"mounts {listed(excused)} as the platform's guide has it (policy tenants.hostPaths)" if excused else ""
-    return ok(template.place, observed=observed or "none of the known bypasses", expected=EXPECTED, source=source)
+    return about.ok(observed or "none of the known bypasses")
 
 
 def bypasses(template: Template, ways: _Ways, *, asks_device: bool, given: GivenDevices) -> list[tuple[str, str]]:

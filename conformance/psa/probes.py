@@ -17,7 +17,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject, undecided
 
 
 class Dryrun(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,61 +85,47 @@ def judge_refusal(seen: Dryrun) -> Finding:
     expected = f'403 violates PodSecurity "{seen.enforced}": {predicted}'
     refused = seen.refused
     observed = f"{refused.status} {refused.message}"[:600] if not refused.ok else f"{refused.status} accepted"
+    about = About(subject, source, expected, observed)
     if refused.ok:
         what = "and the control too" if seen.control.ok else f"although the control got {seen.control.status}"
         message = f"the root CUDA pod is accepted {what}, so the label {seen.enforced} enforces nothing here"
-        return bad(subject, cause="PodSecurityNotEnforced", observed=observed, expected=expected, source=source, message=message)
+        return about.bad(message, cause="PodSecurityNotEnforced")
     rejection = parse_rejection(refused.message)
     if refused.status != 403 or rejection is None or not rejection.denied:
-        return undecided(
-            subject, cause="RefusedByOthers", message=f"the root pod was refused, but not by Pod Security: {observed}", source=source
-        )
+        return about.undecided(f"the root pod was refused, but not by Pod Security: {observed}", cause="RefusedByOthers")
     if set(rejection.reasons) != set(seen.predicted) or rejection.level is not seen.enforced.level:
         missing = set(seen.predicted) - set(rejection.reasons)
         extra = set(rejection.reasons) - set(seen.predicted)
         parts = [f"missing {', '.join(sorted(missing))}" if missing else "", f"not predicted {', '.join(sorted(extra))}" if extra else ""]
         detail = "; ".join(part for part in parts if part) or f"level {rejection.level}"
-        return bad(
-            subject,
-            cause="PodSecurityAltered",
-            observed=observed,
-            expected=expected,
-            source=source,
-            message=f"the refusal is not the Pod Security Standards' own ({detail})",
-        )
+        return about.bad(f"the refusal is not the Pod Security Standards' own ({detail})", cause="PodSecurityAltered")
     return _judge_control(subject, seen, observed, expected, source)
 
 
 def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str, source: str) -> Finding:
     control = seen.control
+    about = About(subject, source)
     if not control.ok:
         if control.status == 403 and parse_rejection(control.message):
             message = f"the compliant pod is refused as well, so device pods cannot run here: {control.message}"
-            return bad(
-                subject,
+            return about.bad(
+                message[:600],
                 cause="CompliantPodRefused",
                 observed=f"{control.status} {control.message}"[:600],
                 expected="the compliant pod is accepted",
-                source=source,
-                message=message[:600],
             )
         message = f"the compliant pod was refused for another reason: {control.status} {control.message}"[:600]
         if seen.own:
-            return undecided(subject, cause="PositiveControlFailed", message=message, source=source)
+            return about.undecided(message, cause="PositiveControlFailed")
         return Finding(subject, Outcome.OK, observed, expected, source, message)  # a tenant's quota may be used up: not Pod Security's
     warned = [text for text in control.warnings if "PodSecurity" in text]
     if warned:
         message = f"the compliant pod is accepted with a warning: {warned[0]}"
-        return bad(
-            subject,
-            cause="CompliantPodRefused",
-            observed=warned[0][:600],
-            expected="no Warning header for the compliant pod",
-            source=source,
-            message=message[:600],
+        return about.bad(
+            message[:600], cause="CompliantPodRefused", observed=warned[0][:600], expected="no Warning header for the compliant pod"
         )
     other = f" (other warnings: {'; '.join(control.warnings)})" if control.warnings else ""
-    return ok(subject, observed=f"{observed}; control accepted without Pod Security warning{other}"[:800], expected=expected, source=source)
+    return about.ok(f"{observed}; control accepted without Pod Security warning{other}"[:800], expected=expected)
 
 
 # -- PSA-04 --------------------------------------------------------------------------------------------
@@ -166,28 +152,15 @@ def judge_nonroot(ran: ProbeResult, resource: str, user: int, *, shared: bool = 
     if isinstance(sight, str):
         return undecided(ran.subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
     observed = f"{sight.text} on node {ran.node}"
+    about = About(ran.subject, SOURCE, expected, observed)
     if sight.uid in ("", "0"):
         message = f"it runs as uid {sight.uid or 'unknown'} although runAsUser {user} was asked, which proves nothing for non-root pods"
-        return bad(ran.subject, cause="RunsAsAnotherUser", observed=observed, expected=expected, source=SOURCE, message=message)
+        return about.bad(message, cause="RunsAsAnotherUser")
     if not sight.uuids and sight.exit_code == "127" and sight.device_files:
         text = "the device is there and the image cannot start nvidia-smi (policy probes.image must be an image with glibc)"
-        return undecided(ran.subject, cause="ProbeDidNotRun", message=f"{text}: {observed}", source=SOURCE)
+        return about.undecided(f"{text}: {observed}", cause="ProbeDidNotRun")
     if not sight.uuids:
-        return bad(
-            ran.subject,
-            observed=observed,
-            expected=expected,
-            source=SOURCE,
-            cause="DeviceNeedsRoot",
-            message=f"a pod that satisfies restricted cannot use its {resource}: {sight.text}",
-        )
+        return about.bad(f"a pod that satisfies restricted cannot use its {resource}: {sight.text}", cause="DeviceNeedsRoot")
     if sight.uid != str(user):
-        return bad(
-            ran.subject,
-            observed=observed,
-            expected=expected,
-            source=SOURCE,
-            cause="RunsAsAnotherUser",
-            message=f"the container runs as uid {sight.uid}, not as the uid {user} that was asked",
-        )
-    return computing(ok(ran.subject, observed=observed, expected=expected, source=SOURCE), sight, shared=shared)
+        return about.bad(f"the container runs as uid {sight.uid}, not as the uid {user} that was asked", cause="RunsAsAnotherUser")
+    return computing(about.ok(), sight, shared=shared)

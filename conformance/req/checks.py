@@ -21,7 +21,7 @@ from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import BY_CLASS
 from fixtures.text.sentences import listed, natural
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
 
@@ -67,22 +67,16 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
         for name, (request, limit) in requested_amounts(container, scope.names_device).items()
         if problem(name, request, limit)
     )
+    about = About(template.place, source, expected)
     if problems and loose and (unlimited or not template.certain):
         message = f"{listed(problems, 3)}: the API server refuses that in a pod; what pod its controller makes is not known"
-        return undecided(template.place, message=message, source=source, cause="NotUnderstood")
+        return about.undecided(message, cause="NotUnderstood")
     if problems:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
-        return bad(
-            template.place,
-            observed=listed(problems, 3),
-            expected=expected,
-            source=source,
-            message=f"{listed(problems, 3)}, so {consequence}",
-            cause="AmountsMalformed",
-        )
+        return about.bad(f"{listed(problems, 3)}, so {consequence}", cause="AmountsMalformed", observed=listed(problems, 3))
     amounts = held(template.spec, scope.names_device)
     observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
-    return ok(template.place, observed=observed, expected=expected, source=source)
+    return about.ok(observed)
 
 
 # -- REQ-03 --------------------------------------------------------------------------------------------
@@ -137,14 +131,13 @@ def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
     place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, resourceslice.spec.devices"
     served = f"DeviceClass {scope.claims.class_behind(name)} serves {name}"
     offered = units_of(scope, node, name)
+    about = About(place, source, f"at most {offered}")
     if not offered:
-        return not_judged(
-            place, message=f"{served}: its {total} units are allocated by DRA, and it selects no device of the node now", source=source
-        )
+        return about.not_judged(f"{served}: its {total} units are allocated by DRA, and it selects no device of the node now")
     if total <= offered:
-        return ok(place, observed=f"{total} of {offered} held, by DRA", expected=f"at most {offered}", source=source)
+        return about.ok(f"{total} of {offered} held, by DRA")
     message = f"bound pods hold {total} {name}, and the slices of the node have {offered} ({served}): some of these pods hold no device"
-    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesOvercommitted")
+    return about.bad(message, cause="DevicesOvercommitted", observed=f"{total} held")
 
 
 def _held(pod: Pod, count: int) -> str:
@@ -205,9 +198,10 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
     observed = ", ".join(f"{name} {count}" for name, count in sorted(wanted.items()))
     expected = "a node with enough capacity"
     scaled = [name for name in wanted if matches(name, scope.policy.requests.autoscaled)]
+    about = About(place, expected=expected, observed=observed)
     if scaled:
-        return not_judged(
-            place, message=f"{listed(scaled)} would come with new nodes (policy requests.autoscaled)", source="policy requests.autoscaled"
+        return about.not_judged(
+            f"{listed(scaled)} would come with new nodes (policy requests.autoscaled)", source="policy requests.autoscaled"
         )
     known = sorted({name for offer in offers for name, count in offer.items() if count})
     for name, count in sorted(wanted.items()):
@@ -215,42 +209,31 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
         if not largest:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f" (did it mean {near[0]}?)" if near else f" (nodes offer {listed(known)})" if known else ""
-            return bad(
-                place,
-                observed=observed,
-                expected=expected,
-                source=source,
-                message=f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever",
+            return about.bad(
+                f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever",
                 cause="AskedForNothingOffered",
+                source=source,
             )
         if count > largest:
             message = f"it asks for {count} {name} and the largest node has {largest}: it will stay Pending for ever"
-            return bad(place, observed=observed, expected=expected, source=source, message=message, cause="AskedForNothingOffered")
+            return about.bad(message, cause="AskedForNothingOffered", source=source)
     if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for offer in offers):
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
-        return bad(place, observed=observed, expected=expected, source=source, message=message, cause="AskedForNothingOffered")
+        return about.bad(message, cause="AskedForNothingOffered", source=source)
     if long := too_long(pod.spec):
-        return undecided(place, message=long, source="required node affinity of the pending pod", cause="NotUnderstood")
+        return about.undecided(long, cause="NotUnderstood", source="required node affinity of the pending pod")
     if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
         source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
         message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
         created, limit = unix(pod.metadata.creation_timestamp), scope.policy.requests.pending_minutes
         if created is not None and scope.snapshot.taken_at - created < limit * 60:
-            return undecided(
-                place,
-                message=f"{message}; a node may still come (policy requests.pendingMinutes: {limit:g})",
-                source=source,
-                cause="ChangeUnderWay",
+            return about.undecided(
+                f"{message}; a node may still come (policy requests.pendingMinutes: {limit:g})", cause="ChangeUnderWay", source=source
             )
-        return bad(
-            place,
-            observed=observed,
-            expected="a node that it admits",
-            source=source,
-            message=f"{message}: it will stay Pending",
-            cause="SelectorExcludesDevices",
+        return about.bad(
+            f"{message}: it will stay Pending", cause="SelectorExcludesDevices", expected="a node that it admits", source=source
         )
-    return ok(place, observed=observed, expected=expected, source=source)
+    return about.ok(source=source)
 
 
 def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:

@@ -11,7 +11,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import BY_CLASS, CLAIMS, api_version, claim_of
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, Subject, bad, ok
+from fixtures.verdict.findings import About, Finding, Inconclusive, Subject
 
 DEFAULTED = "a claim without a count"
 _SOURCE = "answer to a server-side dry-run"
@@ -70,21 +70,15 @@ def judge_claims(resource: str, answers: Iterable[tuple[ClaimCase, Answer]]) -> 
 
 def _acceptance(place: Subject, case: ClaimCase, answer: Answer) -> Finding:
     expected = "accepted, a count of 1"
+    about = About(place, _SOURCE, expected)
     if not answer.ok:
         message = f"the API refuses {case.name}: {answer.status} {answer.message[:300]}"
-        return bad(
-            place,
-            observed=f"{answer.status} {answer.reason}",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
-            cause="AmountsNotValidated",
-        )
+        return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} {answer.reason}")
     count = _returned_count(answer)
     if count != 1:
         message = f"the returned claim asks for {'no count' if count is None else count} of devices: nobody can tell what it will be given"
-        return bad(place, observed=f"count {count}", expected=expected, source=_SOURCE, message=message, cause="AmountsNotValidated")
-    return ok(place, observed=f"{answer.status}, count 1", expected=expected, source=_SOURCE)
+        return about.bad(message, cause="AmountsNotValidated", observed=f"count {count}")
+    return about.ok(f"{answer.status}, count 1")
 
 
 def _returned_count(answer: Answer) -> object:

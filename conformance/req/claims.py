@@ -13,7 +13,7 @@ from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding
 
 Wanted = Sequence[Sequence[Request]]
 """Requests of a pod, each with the ways to satisfy it."""
@@ -34,30 +34,26 @@ def check_claims_can_be_met(scope: Scope) -> Iterator[Finding]:
 def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
     place, expected = subject(pod), "a DeviceClass that exists and a node with as many of its devices"
     wanted = [[way] for way in _by_name(scope, pod)]
+    about = About(place, CLAIMS, expected)
     for entry in pod.spec.resource_claims or ():
         found = scope.claims.requests_of(entry, pod.namespace, pod.status.resource_claim_statuses or ())
         if found is None and (gone := _gone_for_good(scope, pod)):
             message = f"its {gone}, and all DeviceClasses of the cluster are for accelerators: it will stay Pending until somebody makes it"
-            return bad(place, observed=gone, expected=expected, source=CLAIMS, message=message, cause="AskedForNothingOffered")
+            return about.bad(message, cause="AskedForNothingOffered", observed=gone)
         if found is None:
-            return undecided(
-                place,
-                message=f"what it claims is not known: {unknown or 'a claim or template of it does not exist'}",
-                source=CLAIMS,
-                cause="NotUnderstood",
+            return about.undecided(
+                f"what it claims is not known: {unknown or 'a claim or template of it does not exist'}", cause="NotUnderstood"
             )
         wanted += found
         if len(wanted) > MAX_REQUESTS:
-            return undecided(place, message=f"whether its claims can be met is not known: {TOO_MANY}", source=CLAIMS, cause="NotUnderstood")
+            return about.undecided(f"whether its claims can be met is not known: {TOO_MANY}", cause="NotUnderstood")
     if why := scope.claims.unread(CLASSES):
-        return undecided(place, message=f"whether its claims can be met is not known: {why}", source=CLASSES, cause="NotUnderstood")
+        return about.undecided(f"whether its claims can be met is not known: {why}", cause="NotUnderstood", source=CLASSES)
     observed = ", ".join(_words(ways) for ways in wanted) or "no request"
     if problem := scope.once(_refusals)(wanted):
         message = f"{problem}: it will stay Pending for ever"
-        return bad(
-            place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message, cause="AskedForNothingOffered"
-        )
-    return ok(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}")
+        return about.bad(message, cause="AskedForNothingOffered", observed=observed, source=f"{CLASSES}, {SLICES}")
+    return about.ok(observed, source=f"{CLASSES}, {SLICES}")
 
 
 def _refusals(scope: Scope) -> Callable[[Wanted], str]:

@@ -15,7 +15,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Outcome, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, advised, not_judged, ok, undecided
 
 _SOURCE = "pod.metadata.deletionTimestamp, container statuses, events about the pod"
 _ENDS = "gone when its grace period is over"
@@ -47,24 +47,18 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
 
 def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
     place, due = subject(pod), unix(pod.metadata.deletion_timestamp)
+    about = About(place, _SOURCE, _ENDS)
     if due is None:
-        return undecided(place, message="it is being deleted, and nothing says since when", source=_SOURCE, cause="PodHangsInDeletion")
+        return about.undecided("it is being deleted, and nothing says since when", cause="PodHangsInDeletion")
     over, limit = now - due, scope.policy.requests.end_minutes * 60
     if over <= 0:
-        return ok(place, observed=f"being deleted, {duration(-over)} of its grace period left", expected=_ENDS, source=_SOURCE)
+        return about.ok(f"being deleted, {duration(-over)} of its grace period left")
     holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
     why = _why_it_stays(scope, pod, events)
     if over < limit:
-        return undecided(place, message=f"it should have been gone {so_far(over, limit)}: {why}", source=_SOURCE, cause="ChangeUnderWay")
+        return about.undecided(f"it should have been gone {so_far(over, limit)}: {why}", cause="ChangeUnderWay")
     message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
-    return bad(
-        place,
-        observed=f"Terminating {duration(over)} beyond its grace period",
-        expected=_ENDS,
-        source=_SOURCE,
-        message=message,
-        cause="PodHangsInDeletion",
-    )
+    return about.bad(message, cause="PodHangsInDeletion", observed=f"Terminating {duration(over)} beyond its grace period")
 
 
 def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:

@@ -23,7 +23,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding
 
 _SOURCE = "pod.spec.schedulingGates, objects of the gate's owner"
 _EXPECTED = "no scheduling gate, or one whose owner waits for something"
@@ -51,25 +51,26 @@ def judge_gates(scope: Scope, group: Group, now: float) -> Finding | None:
         return None
     place, names = group.subject, listed(dict.fromkeys(name for _, gates in gated for name in gates), 3)
     unexcused = [(pod, gates) for pod, gates in gated if not any(gate.excused for gate in gates.values())]
+    about = About(place, _SOURCE)
     if not unexcused:
         why = next(gate.why for _, gates in gated for gate in gates.values() if gate.excused)
-        return not_judged(place, message=f"its scheduling gate {names} is there on purpose: {why}", source=_SOURCE)
+        return about.not_judged(f"its scheduling gate {names} is there on purpose: {why}")
     if unknown := next((gate.why for _, gates in unexcused for gate in gates.values() if gate.excused is None), ""):
         message = f"whether its scheduling gate {names} is there on purpose is not known: {unknown}"
-        return undecided(place, message=message, source=_SOURCE, cause="GateOwnerUnknown")
+        return about.undecided(message, cause="GateOwnerUnknown")
     times = [_since(pod, gates) for pod, gates in unexcused]
     known = [at for at in times if at is not None]
     why = next(gate.why for _, gates in unexcused for gate in gates.values())
     if not known:
         message = f"the scheduling gate {names} holds it back, and nothing says since when: {why}"
-        return undecided(place, message=message, source=_SOURCE, cause="GateNeverLifted")
+        return about.undecided(message, cause="GateNeverLifted")
     age, limit = now - min(known), scope.policy.requests.pending_minutes * 60
     if age < limit:
-        return not_judged(place, message=f"the scheduling gate {names} has held it back {so_far(age, limit)}", source=_SOURCE)
+        return about.not_judged(f"the scheduling gate {names} has held it back {so_far(age, limit)}")
     count = f"{len(unexcused)} of its pods are" if len(unexcused) > 1 else "it is"
     message = f"{count} behind the scheduling gate {names} for {duration(age)}, so no scheduler places them: {why}"
     observed = f"gated by {names} for {duration(age)}"
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="GateNeverLifted")
+    return about.bad(message, cause="GateNeverLifted", observed=observed, expected=_EXPECTED)
 
 
 def _since(pod: Pod, gates: Mapping[str, _Gate]) -> float | None:

@@ -18,7 +18,7 @@ from fixtures.kubernetes.models import Event, Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import Finding, Inconclusive, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, bad, undecided
 
 _JOBS, _RAY_JOBS, _RAY_CLUSTERS = "batch/jobs", "ray.io/rayjobs", "ray.io/rayclusters"
 _TRAIN_JOBS, _JOB_SETS = "trainer.kubeflow.org/trainjobs", "jobset.x-k8s.io/jobsets"
@@ -165,48 +165,45 @@ def _wants_devices(scope: Scope, template: Template) -> bool:
 def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], queued: Queued | None, now: float, rooms: Rooms) -> Finding:
     place = template.subject
     spec = mapping(obj, "spec")
+    about = About(place, _SOURCE, _EXPECTED)
     if spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True:
         queue = mapping(obj, "metadata", "labels").get(KUEUE_QUEUE)
-        return not_judged(place, message=f"it is suspended{f' and waits in queue {queue}' if queue else ''}", source="spec.suspend")
+        return about.not_judged(f"it is suspended{f' and waits in queue {queue}' if queue else ''}", source="spec.suspend")
     said = _said(obj, events)
     words = (said, *(queued.said if queued is not None and queued.waits else ()))
     if held := next((text for text in words if names_quota(text)), ""):
-        return not_judged(place, message=f"its quota or queue holds it back: {quoted(held)}", source=_SOURCE)
+        return about.not_judged(f"its quota or queue holds it back: {quoted(held)}")
     wishes = wishes_of(scope, template.spec, template.namespace, template.claims)
     if wishes.beyond:
-        return not_judged(place, message=f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}", source=_SOURCE)
+        return about.not_judged(f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}")
     if long := too_long(template.spec):
-        return undecided(place, message=f"of its pod template, {long}", source=f"{template.path}.affinity", cause="NotUnderstood")
+        return about.undecided(f"of its pod template, {long}", cause="NotUnderstood", source=f"{template.path}.affinity")
     asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
     room, refused = rooms.place(template.spec, wishes), bool(refused_now(events, now))
     if room is None and not refused:
-        return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
+        return about.ok(f"its pods ask for {asked}: no free devices fit one")
     since = _due_since(obj, queued)
     if since is None:
-        return undecided(
-            place, message="it has no pod, and nothing says since when it could have one", source=_SOURCE, cause="PodsNeverMade"
-        )
+        return about.undecided("it has no pod, and nothing says since when it could have one", cause="PodsNeverMade")
     age, limit = now - since, scope.policy.requests.pending_minutes * 60
     if age < limit:
         message = f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}"
         if not _warnings(events):
-            return not_judged(place, message=message, source=_SOURCE)
-        return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
+            return about.not_judged(message)
+        return about.undecided(message, cause="ChangeUnderWay")
     if queued is not None and queued.waits:
         clause = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
-        return undecided(
-            place, message=f"{clause}: only Volcano can weigh what that queue may still use", source=_SOURCE, cause="OnlySchedulerCanWeigh"
-        )
+        return about.undecided(f"{clause}: only Volcano can weigh what that queue may still use", cause="OnlySchedulerCanWeigh")
     if unread := unread_events(scope.snapshot):
         clause = f"it has had no pod for {duration(age)} although devices that fit are free"
-        return undecided(place, message=f"{clause}, and what may say why was not read: {unread}", source=_SOURCE, cause="EventsUnread")
+        return about.undecided(f"{clause}, and what may say why was not read: {unread}", cause="EventsUnread")
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
     if queued is not None:
         why = f"its PodGroup {queued.name} in queue {queued.queue} has {f'the phase {queued.phase}' if queued.phase else 'no phase'}; {why}"
     beside = f" although {room.node.name} has devices free that fit ({asked})" if room is not None else ""
     message = f"it has had no pod for {duration(age)}{beside}: {why}"
     cause = "PodsRefused" if refused else "PodsNeverMade"
-    return bad(place, observed=f"no pod for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message, cause=cause)
+    return about.bad(message, cause=cause, observed=f"no pod for {duration(age)}")
 
 
 def _due_since(obj: Json, queued: Queued | None) -> float | None:

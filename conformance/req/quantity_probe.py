@@ -13,7 +13,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Subject
 
 CONTROL = "one device"
 COPIED = "a limit without request"
@@ -115,26 +115,18 @@ def refusal(wanted: Refusal, answer: Answer) -> Finding:
     """Whether the API refused it, and for its own reason."""
     fields = " and ".join(field for field, _ in wanted.causes)
     expected = f"422 Invalid at {fields}"
+    about = About(wanted.place, _SOURCE, expected)
     if answer.ok:
         message = f"the API accepts {wanted.what}: a node may get a pod that it cannot serve"
-        return bad(
-            wanted.place,
-            observed=f"{answer.status} accepted",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
-            cause="AmountsNotValidated",
-        )
+        return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} accepted")
     if answer.status != 422:
         message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
-        return undecided(wanted.place, message=message, source=_SOURCE, cause="RefusedForAnotherReason")
+        return about.undecided(message, cause="RefusedForAnotherReason")
     missing = [field for field, text in wanted.causes if not _has_cause(answer, field, text)]
     if answer.reason != "Invalid" or missing:
         message = f"refused with 422 {answer.reason}, but not for {' and '.join(missing) or 'this'}: {answer.message[:300]}"
-        return bad(
-            wanted.place, observed=f"422 {answer.reason}", expected=expected, source=_SOURCE, message=message, cause="AmountsNotValidated"
-        )
-    return ok(wanted.place, observed=f"422 Invalid at {fields}", expected=expected, source=_SOURCE)
+        return about.bad(message, cause="AmountsNotValidated", observed=f"422 {answer.reason}")
+    return about.ok(f"422 Invalid at {fields}")
 
 
 def _has_cause(answer: Answer, field: str, text: str) -> bool:
@@ -148,28 +140,15 @@ def _has_cause(answer: Answer, field: str, text: str) -> bool:
 
 def _acceptance(case: Case, answer: Answer) -> Finding:
     expected = f"accepted, request {case.resource} 1"
+    about = About(_place(case), _SOURCE, expected)
     if not answer.ok:
         message = f"the API refuses a pod with {case.name}: {answer.status} {answer.message[:300]}"
-        return bad(
-            _place(case),
-            observed=f"{answer.status} {answer.reason}",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
-            cause="AmountsNotValidated",
-        )
+        return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} {answer.reason}")
     request = _returned_request(answer, case.resource)
     if request != "1":
         message = f"the returned pod requests {request or 'no'} {case.resource} for a limit of 1: the scheduler counts requests only"
-        return bad(
-            _place(case),
-            observed=f"request {request or 'absent'}",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
-            cause="AmountsNotValidated",
-        )
-    return ok(_place(case), observed=f"{answer.status}, request {request}", expected=expected, source=_SOURCE)
+        return about.bad(message, cause="AmountsNotValidated", observed=f"request {request or 'absent'}")
+    return about.ok(f"{answer.status}, request {request}")
 
 
 def _returned_request(answer: Answer, resource: str) -> str:

@@ -15,7 +15,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import BY_CLASS, CLAIMS, api_version, claim_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, Subject, ok
 
 QUOTA = "gpu-conformance"
 HARD = 1
@@ -99,17 +99,16 @@ def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
     refused = Subject("Request", f"{HARD + 1} {resource} under a quota of {HARD}")
     expected = f"403 exceeded quota: {QUOTA}"
     late = "" if outcome.published else "; the quota controller never published status.hard"
+    about = About(refused, _SOURCE, expected)
     if beyond.ok:
         message = f"one device over the quota is accepted: quotas on devices are not enforced here{late}"
-        yield bad(
-            refused, observed=f"{beyond.status} accepted", expected=expected, source=_SOURCE, message=message, cause="QuotaNotEnforced"
-        )
+        yield about.bad(message, cause="QuotaNotEnforced", observed=f"{beyond.status} accepted")
         return
     if not within.ok:
         text = f"{HARD} {resource} within the quota is refused too: {within.status} {within.message[:300]}{late}"
         raise Inconclusive("PositiveControlFailed", text)
     if beyond.status == 403 and f"exceeded quota: {QUOTA}" in beyond.message and quota_key(resource) in beyond.message:
-        yield ok(refused, observed=f"403 exceeded quota: {QUOTA}", expected=expected, source=_SOURCE)
+        yield about.ok(f"403 exceeded quota: {QUOTA}")
         yield ok(
             Subject("Request", f"{HARD} {resource} under a quota of {HARD}"),
             observed=f"{within.status} accepted",
@@ -117,9 +116,7 @@ def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
             source=_SOURCE,
         )
     else:
-        yield undecided(
-            refused,
-            message=f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}",
-            source=_SOURCE,
+        yield about.undecided(
+            f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}",
             cause="RefusedForAnotherReason",
         )

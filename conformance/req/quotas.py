@@ -11,7 +11,7 @@ from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.kubernetes.untyped import mapping
 from fixtures.probes.claims import BY_CLASS
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject
 
 COUNT = "count/resourceclaims.resource.k8s.io"
 """What counts the claims of a namespace, each of which may hold many devices."""
@@ -76,6 +76,7 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[
     named = sorted({key for quota in quotas for key in quota.spec.hard})
     observed = f"quotas with {listed(named, 6)}" if named else "quotas without keys" if quotas else "no ResourceQuota"
     unsure = ""
+    about = About(place, _SOURCE, expected, observed)
     for pod, every in asking:
         for keys in every:
             by_claim = keys[0].endswith(_OF_CLASS)
@@ -91,10 +92,10 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[
                 unsure = unsure or f"whether the quota on {keys[0]} counts pod {pod.name} depends on scopes that are not understood"
                 continue
             message = _why_not(keys[0], pod, named, scoped=bool(answers))
-            return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message, cause="QuotaMissing")
+            return about.bad(message, cause="QuotaMissing")
     if why := unsure or unknown:
-        return undecided(place, message=why, source=_SOURCE, cause="NotUnderstood")
-    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+        return about.undecided(why, cause="NotUnderstood")
+    return about.ok()
 
 
 def _why_not(key: str, pod: Pod, named: Iterable[str], *, scoped: bool) -> str:

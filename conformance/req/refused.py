@@ -22,7 +22,7 @@ from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Outcome, Subject, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, Subject, not_judged, ok, undecided
 
 PILE = 50
 """So many refused pods of one node and reason are a pile, however old they are."""
@@ -227,9 +227,10 @@ def _bad(scope: Scope, place: Subject, counted: list[Refusal], recent: list[Refu
     clause = _consequence(counted, recent)
     who = listed([one.who for one in counted], 3)
     message = f"{node} refused {len(counted)} device pods with {reason}{ages} ({who}): {clause}; it says: {quoted(_commonest(counted))}"
+    about = About(place, _SOURCE, _EXPECTED, observed)
     if _a_race(scope, reason, counted):
-        return advised(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="KubeletRefusesPods")
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="KubeletRefusesPods")
+        return about.advised(message, cause="KubeletRefusesPods")
+    return about.bad(message, cause="KubeletRefusesPods")
 
 
 def _a_race(scope: Scope, reason: str, counted: list[Refusal]) -> bool:

@@ -16,7 +16,7 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import Finding, Inconclusive, Subject, advised, ok
+from fixtures.verdict.findings import About, Finding, Inconclusive, Subject
 
 
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,13 +80,14 @@ def _judge(scope: Scope, obj: Json, counter: Counter, pods: list[Pod], now: floa
     source, expected = f"status.{counter.field}", "no crash loop while it holds devices"
     observed = f"{restarts} restarts" + (f" within {duration(now - begun)}" if begun is not None else "")
     limit = scope.policy.requests.end_minutes * 60
+    about = About(place, source, expected, observed)
     if begun is None or now - begun < limit or restarts < RESTARTS or (now - begun) / restarts > LONGEST_TURN:
-        return ok(place, observed=observed, expected=expected, source=source)
+        return about.ok()
     if youngest is not None and now - youngest > LONGEST_TURN:
-        return ok(place, observed=f"{observed}, its pods have run for {duration(now - youngest)} now", expected=expected, source=source)
+        return about.ok(f"{observed}, its pods have run for {duration(now - youngest)} now")
     devices = sum(device_count(scope, pod) for pod in pods)
     lost = device_hours(devices or 1, now - begun)
     message = (
         f"it has started all its pods anew {restarts} times within {duration(now - begun)} and holds {devices} devices each time ({lost})"
     )
-    return advised(place, observed=observed, expected=expected, source=source, message=message, cause="CrashLoopHoldsDevices")
+    return about.advised(message, cause="CrashLoopHoldsDevices")

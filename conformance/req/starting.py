@@ -19,7 +19,7 @@ from fixtures.kubernetes.models import ContainerStatus, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 
 _SOURCE = "pod.status, events about the pod"
 _EXPECTED = "started"
@@ -73,31 +73,25 @@ def check_starting(scope: Scope, now: float) -> Iterator[Finding]:
 
 def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Finding:
     place = subject(pod)
+    about = About(place, _SOURCE, _EXPECTED)
     if has_started(pod):
-        return ok(place, observed=f"started on {pod.spec.node_name}", expected=_EXPECTED, source=_SOURCE)
+        return about.ok(f"started on {pod.spec.node_name}")
     trouble = _trouble(scope, pod, now, events, runtimes)
     since = placed_at(pod)
     if since is None:
-        return undecided(
-            place,
-            message=f"it has not started ({trouble.words}), and nothing says since when it is bound",
-            source=_SOURCE,
-            cause=trouble.cause,
-        )
+        return about.undecided(f"it has not started ({trouble.words}), and nothing says since when it is bound", cause=trouble.cause)
     age, limit = now - since, scope.policy.requests.start_minutes * 60
     node = scope.snapshot.node_by_name.get(pod.spec.node_name)
     if age < limit and not trouble.lasting:
         message = f"it has been starting {so_far(age, limit)}: {trouble.words}"
         if not trouble.complaint:
-            return not_judged(place, message=message, source=_SOURCE)
-        return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
+            return about.not_judged(message)
+        return about.undecided(message, cause="ChangeUnderWay")
     if node is not None and (doing := change_under_way(node, scope.policy, now)):
-        return undecided(
-            place, message=f"it has not started for {duration(age)} on {node.name}: {doing}", source=_SOURCE, cause="ChangeUnderWay"
-        )
+        return about.undecided(f"it has not started for {duration(age)} on {node.name}: {doing}", cause="ChangeUnderWay")
     holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"
     message = f"it was bound to {pod.spec.node_name} {duration(age)} ago, holds {holds} and has not started: {trouble.words}"
-    return bad(place, observed=f"not started for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message, cause=trouble.cause)
+    return about.bad(message, cause=trouble.cause, observed=f"not started for {duration(age)}")
 
 
 def has_started(pod: Pod) -> bool:

@@ -23,7 +23,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad
 
 Still = Callable[[Sequence[Pod], Sequence[str]], str]
 """Asks the cluster again about pods and nodes: a clause that says what has changed, or empty when nothing has."""
@@ -48,46 +48,42 @@ def check_waiting(scope: Scope, now: float, still: Still | None = None) -> Itera
 
 def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEvents, still: Still | None) -> Finding:
     wishes = [wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses) for pod in group.pods]
+    about = About(group.subject, _SOURCE, _EXPECTED)
     if reason := _left_out(scope, group, wishes):
-        return not_judged(group.subject, message=reason, source=_SOURCE)
+        return about.not_judged(reason)
     if long := next(filter(None, (too_long(pod.spec) for pod in group.pods)), ""):
-        return undecided(group.subject, message=long, source="required node affinity of the pending pods", cause="NotUnderstood")
+        return about.undecided(long, cause="NotUnderstood", source="required node affinity of the pending pods")
     asked = _amounts(scope, group, wishes)
     places = rooms.place_all([(pod.spec, own) for pod, own in zip(group.pods, wishes, strict=True)])
     if not places and (other := _free_by_class(scope, group, wishes)):
-        return not_judged(group.subject, message=other, source=f"{CLASSES}, {SLICES}")
+        return about.not_judged(other, source=f"{CLASSES}, {SLICES}")
     if not places:
-        return ok(group.subject, observed=f"{asked}: no free devices fit it", expected=_EXPECTED, source=_SOURCE)
+        return about.ok(f"{asked}: no free devices fit it")
     said = _said(group, events)
     if reason := _explained(group, wishes, said):
-        return not_judged(group.subject, message=reason, source="condition PodScheduled, events")
+        return about.not_judged(reason, source="condition PodScheduled, events")
     if reason := _not_understood(group):
-        return undecided(group.subject, message=reason, source="condition PodScheduled", cause="NotUnderstood")
+        return about.undecided(reason, cause="NotUnderstood", source="condition PodScheduled")
     if group.since is None:
-        return undecided(
-            group.subject,
-            message=f"{asked}, which are free, and nothing says since when it waits",
-            source=_SOURCE,
-            cause="PodWaitsBesideFreeDevices",
-        )
+        return about.undecided(f"{asked}, which are free, and nothing says since when it waits", cause="PodWaitsBesideFreeDevices")
     age, limit = now - group.since, scope.policy.requests.pending_minutes * 60
     if age < limit:
         message = f"devices that fit it are free, and it has waited {so_far(age, limit)}"
         if not said:  # it is just being placed
-            return not_judged(group.subject, message=message, source=_SOURCE)
-        return undecided(group.subject, message=message, source=_SOURCE, cause="ChangeUnderWay")
+            return about.not_judged(message)
+        return about.undecided(message, cause="ChangeUnderWay")
     since = [room.free_since for room in places]
     since += [changed_at(scope, room.node, own.requests) for room, own in zip(places, wishes, strict=True) if own.requests]
     free_since = max((at for at in since if at is not None), default=None)
     if free_since is not None and now - free_since < limit:
         message = f"{places[0].node.name} has had room for it {so_far(now - free_since, limit)}"
-        return undecided(group.subject, message=message, source="ends of pods, conditions of nodes", cause="ChangeUnderWay")
+        return about.undecided(message, cause="ChangeUnderWay", source="ends of pods, conditions of nodes")
     if not said and (unread := unread_events(scope.snapshot)):
         message = f"devices that fit it are free, and what its scheduler may say of it was not read: {unread}"
-        return undecided(group.subject, message=message, source="events", cause="EventsUnread")
+        return about.undecided(message, cause="EventsUnread", source="events")
     nodes = list(dict.fromkeys(room.node.name for room in places))
     if still and (changed := still(group.pods, nodes)):
-        return ok(group.subject, observed=f"{asked}: {changed}", expected=_EXPECTED, source="the cluster, asked again")
+        return about.ok(f"{asked}: {changed}", source="the cluster, asked again")
     return _bad(scope, group, wishes, places, nodes, age, said)
 
 

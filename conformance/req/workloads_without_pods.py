@@ -31,7 +31,7 @@ from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Object
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Inconclusive, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, bad, not_judged, ok, undecided
 
 DEPLOYMENTS = "apps/deployments"
 _KEYS = (DEPLOYMENTS, "apps/statefulsets", "apps/daemonsets", "apps/replicasets", "replicationcontrollers")
@@ -131,29 +131,30 @@ def _judge(scope: Scope, workload: Workload, events: Sequence[Event], now: float
         return None
     words = text_of(failing.get("message")) or (events[0].text if events else "")
     count = f"{workload.made} of {workload.wants} pods" if workload.made < workload.wants else f"{workload.updated} pods of its new version"
+    about = About(place, _SOURCE, _EXPECTED)
     if names_quota(words):
-        return not_judged(place, message=f"it has {count}, and its quota holds it back: {quoted(words)}", source=_SOURCE)
+        return about.not_judged(f"it has {count}, and its quota holds it back: {quoted(words)}")
     if workload.made and not refused:  # a StatefulSet makes its next pod once the one before is ready, and scaling takes a moment
-        return not_judged(place, message=f"it has {count}, and nothing says that others are refused", source=_SOURCE)
+        return about.not_judged(f"it has {count}, and nothing says that others are refused")
     since = _since(workload, conditions, events)
     if since is None:
-        return undecided(place, message=f"it has {count}, and nothing says since when", source=_SOURCE, cause="PodsNeverMade")
+        return about.undecided(f"it has {count}, and nothing says since when", cause="PodsNeverMade")
     age, limit = now - since, scope.policy.requests.pending_minutes * 60
     if age < limit and refused:
         message = f"it has {count}, and the API server refuses them: {so_far(age, limit)}; {quoted(words)}"
-        return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
+        return about.undecided(message, cause="ChangeUnderWay")
     if age < limit:
-        return not_judged(place, message=f"it has {count}: {so_far(age, limit)}", source=_SOURCE)
+        return about.not_judged(f"it has {count}: {so_far(age, limit)}")
     if not refused and (unread := unread_events(scope.snapshot)):
         message = f"it has {count} for {duration(age)}, and what may say why was not read: {unread}"
-        return undecided(place, message=message, source=_SOURCE, cause="EventsUnread")
+        return about.undecided(message, cause="EventsUnread")
     wishes = wishes_of(scope, workload.template.spec, workload.template.namespace, workload.template.claims)
     if not refused and (wishes.beyond or rooms.place(workload.template.spec, wishes) is None):
-        return ok(place, observed=f"{count}: no free devices fit one more", expected=_EXPECTED, source=_SOURCE)
+        return about.ok(f"{count}: no free devices fit one more")
     why = f"the API server refuses them: {quoted(words)}" if refused else "nothing says why: does its controller run?"
     message = f"it has {count} for {duration(age)}: {why}"
     cause = "PodsRefused" if refused else "PodsNeverMade"
-    return bad(place, observed=f"{count} for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message, cause=cause)
+    return about.bad(message, cause=cause, observed=f"{count} for {duration(age)}")
 
 
 def _paused(obj: Object) -> bool:

@@ -4,7 +4,8 @@ import pytest
 
 from conformance.devices.free_devices import Place
 from conformance.mig.mig_nodes import mig_nodes
-from conformance.mig.probes import Slot, _pod, chosen, judge_slices, listing_of, not_offered
+from conformance.mig.probes import Slot, _pod, absent_profile, chosen, judge_slices, listing_of
+from conformance.outputs.mig_geometry import resource_name
 from conformance.outputs.node_labels import advertisement
 from conformance.probes.pending import PendingPod, judge_pending
 from conformance.probes.running import ProbeResult
@@ -64,7 +65,7 @@ def test_slices_are_asked_for_where_they_are_free() -> None:
 def test_the_absent_profile_is_offered_nowhere() -> None:
     scope = scope_of("mig-mixed")
     nodes = list(mig_nodes(scope))
-    name = not_offered(scope, nodes, nodes[0].node)
+    name = resource_name(absent_profile(scope, nodes, nodes[0].node))
     assert name.startswith("nvidia.com/mig-")
     assert all(name not in node.status.capacity for node in scope.snapshot.nodes)
 
@@ -73,7 +74,9 @@ def test_the_absent_profile_is_asked_for_by_its_own_resource_where_one_name_stan
     """With strategy single a node offers 1g.10gb as nvidia.com/gpu, and no node offers nvidia.com/mig-1g.10gb."""
     scope = a_scope(nodes=[single()])
     (slot,) = chosen(scope)
-    pod = _pod(scope, cast(Workspace, None), slot, "absent", slot.profile, not_offered(scope, list(mig_nodes(scope)), slot.node))
+    pod = _pod(
+        scope, cast(Workspace, None), slot, "absent", slot.profile, resource_name(absent_profile(scope, list(mig_nodes(scope)), slot.node))
+    )
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     assert slot.resource not in limits
     assert any(name.startswith("nvidia.com/mig-") for name in limits)
