@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -15,15 +14,15 @@ from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, workload_of
 from conformance.scope.components import workload_names
 from conformance.scope.node_affinity import admits
-from conformance.scope.platform_namespaces import IGNORED
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.scope import Scope, subject
-from fixtures.kubernetes.models import ConfigMap, DaemonSet, Node, PodSpec
+from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Node, PodSpec
+from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Inconclusive, bad
 
 LABEL = "nvidia.com/device-plugin.config"
-POLICIES = "nvidia.com/clusterpolicies"
 _STRATEGY_ENV = "MIG_STRATEGY"
 
 
@@ -41,36 +40,29 @@ def config_reference(scope: Scope) -> ConfigReference:
     Raises :class:`Inconclusive` when several say different things.
     """
     found: dict[ConfigReference, str] = {}
-    for policy in scope.snapshot.listing(POLICIES).objects:
-        config = _get(policy, "spec", "devicePlugin", "config")
-        if (
-            isinstance(config, dict)
-            and config.get("name")
-            and installs_plugin(policy)
-            and str(_get(policy, "status", "state")) not in IGNORED
-        ):
-            namespace = _get(policy, "status", "namespace")
-            default = config.get("default")
+    for policy in _heeded(scope):
+        config = mapping(policy, "spec", "devicePlugin", "config")
+        if config.get("name") and installs_plugin(policy):
             reference = ConfigReference(
                 config_map=str(config["name"]),
-                default=default if isinstance(default, str) else "",
-                namespace=namespace if isinstance(namespace, str) else "",
+                default=text_of(config.get("default")),
+                namespace=text_of(mapping(policy, "status").get("namespace")),
             )
-            found.setdefault(reference, str(_get(policy, "metadata", "name")))
+            found.setdefault(reference, text_of(mapping(policy, "metadata").get("name")))
     if len(found) > 1:
         raise Inconclusive("TwoCandidates", f"ClusterPolicies {' and '.join(sorted(found.values()))} name different configurations")
     return next(iter(found), ConfigReference())
 
 
-def installs_plugin(policy: Any) -> bool:
+def _heeded(scope: Scope) -> list[Json]:
+    """ClusterPolicies that their operator acts upon."""
+    policies = scope.snapshot.listing(CLUSTER_POLICIES).objects
+    return [item for item in policies if text_of(mapping(item, "status").get("state")) not in IGNORED]
+
+
+def installs_plugin(policy: Json) -> bool:
     """Whether a ClusterPolicy has its operator install NVIDIA's plugin, as it does where it says nothing."""
-    return _get(policy, "spec", "devicePlugin", "enabled") is not False
-
-
-def _get(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+    return mapping(policy, "spec", "devicePlugin").get("enabled") is not False
 
 
 def candidates(scope: Scope, reference: ConfigReference) -> list[ConfigMap]:
@@ -97,12 +89,9 @@ def holders(scope: Scope, maps: list[ConfigMap], key: str, node: Node) -> list[C
     return holding
 
 
-def _mounted(spec: PodSpec) -> Iterator[str]:
+def _mounted(spec: PodSpec) -> list[str]:
     """Names of the ConfigMaps that a pod mounts."""
-    for volume in spec.volumes or ():
-        name = _get(volume, "configMap", "name")
-        if isinstance(name, str):
-            yield name
+    return [name for volume in spec.volumes or () if (name := text_of(mapping(volume.get("configMap")).get("name")))]
 
 
 def _plugins(scope: Scope, node: Node | None = None) -> list[DaemonSet]:
@@ -193,7 +182,7 @@ def _of_others(scope: Scope, node: Node) -> str:
     """Why no plugin of NVIDIA's registers the devices of a node, as a clause, or empty."""
     if split := split_of(node):
         return f"another plugin offers its devices (annotation {split.key})"
-    heeded = [item for item in scope.snapshot.listing(POLICIES).objects if str(_get(item, "status", "state")) not in IGNORED]
+    heeded = _heeded(scope)
     if heeded and not any(map(installs_plugin, heeded)) and not any(admits(one.spec.template.spec, node) for one in _plugins(scope)):
         return "its ClusterPolicy has devicePlugin.enabled: false, and another plugin offers its devices"
     return ""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from conformance.mig.mig_nodes import MigNode
 from conformance.mig.mig_parted import PartedError, Requested, Row, parse, requested
 from conformance.outputs import mig_geometry
-from conformance.scope.platform_namespaces import operators_of
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, operators_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import ConfigMap, Json
+from fixtures.kubernetes.untyped import mapping, text_of
 
 STATIC = "default-mig-parted-config"
 KEY = "config.yaml"
-_POLICIES = "nvidia.com/clusterpolicies"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,15 +90,12 @@ def _homes(scope: Scope) -> set[str]:
 
 def _policies(scope: Scope) -> list[tuple[str, Json]]:
     """ClusterPolicies that their operator acts upon, with their kind."""
-    items = scope.snapshot.listing(_POLICIES).objects
+    items = scope.snapshot.listing(CLUSTER_POLICIES).objects
     return [("ClusterPolicy", item) for item in items if operators_of([("ClusterPolicy", item)])]
 
 
 def _named(scope: Scope) -> str:
     for _, policy in _policies(scope):
-        value: Any = policy
-        for key in ("spec", "migManager", "config", "name"):
-            value = value.get(key) if isinstance(value, dict) else None
-        if isinstance(value, str) and value:
+        if value := text_of(mapping(policy, "spec", "migManager", "config").get("name")):
             return value
     return ""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.scope.platform_namespaces import IGNORED
+from conformance.scope.kueue_objects import conditions_of
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.scope import Scope
 from conformance.scope.settling import reconciling
 from fixtures.cluster.kinds import KINDS
@@ -16,15 +17,14 @@ from fixtures.kubernetes.untyped import mapping
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad, not_judged
 
-CLUSTER_POLICY = "nvidia.com/clusterpolicies"
 GPU_CLUSTER = "nvidia.com/gpuclusters"
-KEYS = (CLUSTER_POLICY, GPU_CLUSTER, "nvidia.com/nvidiadrivers", "mellanox.com/nicclusterpolicies", "amd.com/deviceconfigs")
+KEYS = (CLUSTER_POLICIES, GPU_CLUSTER, "nvidia.com/nvidiadrivers", "mellanox.com/nicclusterpolicies", "amd.com/deviceconfigs")
 
 EMPTY_REASONS = {"NoGPUNodes": "no node has a GPU label", "NFDLabelsMissing": "no node has labels of Node Feature Discovery"}
 """Reasons of a Ready condition that mean: nothing was done (docs/facts/gpu-operator.md#ready-without-work)."""
 
 _READY_FOR_NOTHING = "ready only because"
-_SINGLETONS = (CLUSTER_POLICY, GPU_CLUSTER, "mellanox.com/nicclusterpolicies")
+_SINGLETONS = (CLUSTER_POLICIES, GPU_CLUSTER, "mellanox.com/nicclusterpolicies")
 _COMPONENTS = ("driver", "devicePlugin", "metricsExporter")
 _SOURCE = "status.state, status.conditions"
 
@@ -46,8 +46,8 @@ def check_ready(scope: Scope) -> Iterator[Finding]:
                 yield _judge_object(scope, key, item)
             else:
                 yield not_judged(_subject(key, item), message="its operator ignores it", source=_SOURCE)
-    if CLUSTER_POLICY in found and GPU_CLUSTER in found:
-        yield _exclusive(found[CLUSTER_POLICY], found[GPU_CLUSTER])
+    if CLUSTER_POLICIES in found and GPU_CLUSTER in found:
+        yield _exclusive(found[CLUSTER_POLICIES], found[GPU_CLUSTER])
 
 
 def _objects(snapshot: Snapshot, key: str) -> list[Json]:
@@ -75,7 +75,7 @@ def _exactly_one(key: str, objects: list[Json], active: list[Json]) -> Finding:
 
 
 def _exclusive(policies: list[Json], clusters: list[Json]) -> Finding:
-    names = [str(_subject(CLUSTER_POLICY, item)) for item in policies] + [str(_subject(GPU_CLUSTER, item)) for item in clusters]
+    names = [str(_subject(CLUSTER_POLICIES, item)) for item in policies] + [str(_subject(GPU_CLUSTER, item)) for item in clusters]
     message = "ClusterPolicy (device plugin) and GPUCluster (DRA) exist together: the operator refuses to reconcile either"
     return bad(
         Subject("GPUCluster", "*"),
@@ -113,7 +113,7 @@ def _stale(item: Json) -> str:
 def _state_and_conditions(scope: Scope, item: Json) -> str:
     """What is wrong with an object that has ``status.state`` and the conditions Ready and Error, or empty."""
     state = _state(item)
-    conditions = _conditions(item)
+    conditions = conditions_of(item)
     ready, error = conditions.get("Ready"), conditions.get("Error")
     if state != "ready":
         why = next((text for each in (error, ready) if each and each.get("message") and (text := _said(each))), "")
@@ -134,7 +134,7 @@ def _state_and_conditions(scope: Scope, item: Json) -> str:
 def _device_config(item: Json) -> str:
     """What is wrong with an AMD DeviceConfig: it has no state, but counts per component (gpu-operator api/v1alpha1)."""
     status = _status(item)
-    ready = _conditions(item).get("Ready")
+    ready = conditions_of(item).get("Ready")
     if ready is not None and ready.get("status") != "True":
         return f"its condition Ready is {ready.get('status')}: {_said(ready)}"
     wanted = mapping(mapping(item.get("spec")).get("devicePlugin")).get("enableDevicePlugin") is not False  # False: DRA instead
@@ -153,7 +153,7 @@ def describe(item: Json) -> str:
     """State and conditions of an object in one line."""
     parts = [f"state {state}"] if (state := _state(item)) else []
     parts += [
-        f"{kind}={condition.get('status')} ({condition.get('reason') or 'no reason'})" for kind, condition in _conditions(item).items()
+        f"{kind}={condition.get('status')} ({condition.get('reason') or 'no reason'})" for kind, condition in conditions_of(item).items()
     ]
     return ", ".join(parts)[:300] or "no status"
 
@@ -169,11 +169,6 @@ def _state(item: Json) -> str:
 
 def _status(item: Json) -> Json:
     return mapping(item.get("status"))
-
-
-def _conditions(item: Json) -> dict[str, Json]:
-    found = _status(item).get("conditions")
-    return {str(each.get("type")): each for each in found if isinstance(each, dict)} if isinstance(found, list) else {}
 
 
 def _subject(key: str, item: Json) -> Subject:
