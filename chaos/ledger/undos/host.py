@@ -22,8 +22,8 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 
 MOCK = "nvml-mock-ctl"
-STATE = ("sh", "-c", f'{MOCK} status | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
-"""Prints what the mocked NVML overrides, and nothing that only counts up."""
+STATE = ("sh", "-c", f'found=$({MOCK} status) || exit; echo "$found" | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
+"""Prints what the mocked NVML overrides, and nothing that only counts up. Ends as the mock does where that fails, and prints nothing."""
 
 KUBELET_UNIT = re.compile(r"(?=[\w@.-]{1,100}$)[\w@.-]*(?:kubelet|kubelite|hyperkube|k3s|rke2|k0s|kubernetes)[\w@.-]*\.service", re.ASCII)
 """Units that may run a kubelet: no entry of a ledger makes the suite start another one."""

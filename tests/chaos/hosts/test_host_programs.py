@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.canary_pods import HOLD, worker_script
+from chaos.act.context import current
 from chaos.activities import devices, hosts, ranks, telemetry
 from chaos.cluster.gpu_names import kernel_address
 from chaos.cluster.host_programs import FIND_KUBELET, KUBELETS, nvidia_smi
 from chaos.cluster.injector import HostResult
-from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, KubeletArgs
+from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostMock, HostPersistence, KubeletArgs, MockArgs
 from chaos.model.plan import Target
 from chaos.observe.signals.pods import beat_in, uuids_in
 from fixtures.cluster.client import Cluster
@@ -247,6 +248,65 @@ def test_the_persistence_mode_of_a_device_is_told_or_not_known(one: Any, every: 
     root.program("nvidia-smi", one, every)
     read = programs.read(root.run(programs.check).output).strip()
     assert read == mode or (not mode and read not in (programs.expected, programs.ours))
+
+
+# -- the mocked NVML -------------------------------------------------------------------------------------------------------
+
+STATUS = '{"node": "n", "eventWait": "ok", "gpus": [{"index": 0, "mode": "healthy", "xids": 3}, {"index": 1, "mode":"lost"}]}'
+STATE_OF_IT = '"eventWait": "ok"\n"mode": "healthy"\n"mode":"lost"'
+ODD = "GPU-1'; touch /tmp/owned; $(id) `id` *\\"
+
+
+def mock(root: Root, *answers: tuple[str, int]) -> Callable[[], list[list[str]]]:
+    """Put the mock's program, which writes down each word that it gets; further calls are answered like the last one. What gives them."""
+    cases = "".join(f"{number}) cat <<'END'\n{text}\nEND\nexit {code};;\n" for number, (text, code) in enumerate(answers, 1))
+    count = f"n=$(grep -c '^--$' /words); [ $n -gt {len(answers)} ] && n={len(answers)}"
+    root.file("/words", "")
+    root.file("/stand-ins/nvml-mock-ctl", f"#!/bin/sh\nprintf '%s\\n' -- \"$@\" >> /words\n{count}\ncase $n in\n{cases}esac\n")
+    (root.folder / "stand-ins/nvml-mock-ctl").chmod(0o755)
+    return lambda: [call.splitlines() for call in (root.folder / "words").read_text().split("--\n") if call]
+
+
+@pytest.mark.parametrize(
+    ("act", "called"),
+    [
+        (lambda: devices.fail_gpu("fallen_off_bus"), ["fail --gpu ODD --mode fallen_off_bus"]),
+        (lambda: devices.fail_gpu("lost", 79), ["fail --gpu ODD --mode lost --xid 79"]),
+        (lambda: devices.raise_xids([48, 63]), ["xid --gpu ODD --code 48", "xid --gpu ODD --code 63"]),
+        (devices.fail_event_wait, ["event-wait --fail"]),
+    ],
+)
+@pytest.mark.usefixtures("live")
+def test_the_mock_gets_every_word_as_it_is(act: Callable[[], Any], called: list[str], root: Root) -> None:
+    words = mock(root, (STATUS, 0), ("", 0))
+    current().plan.targets[0].facts["uuid"] = ODD
+    act()
+    undo = HostMock().programs(MockArgs(name="n", uid="u", machine="m", prior=STATE_OF_IT))
+    assert root.run(undo.undo).exit_code == 0
+    expected = [[ODD if word == "ODD" else word for word in line.split()] for line in ["status", *called, "reset"]]
+    assert words() == expected
+    assert not list((root.folder / "tmp").iterdir())
+    mock(root, (STATUS, 0))
+    assert root.run(undo.check).output.strip() == undo.expected
+
+
+@pytest.mark.parametrize(
+    ("answers", "why", "calls"),
+    [
+        ([(STATUS, 0), ("nvml-mock-ctl: no GPU 'x' on this node", 1)], "exit 1: nvml-mock-ctl: no GPU", 2),
+        ([(STATUS, 0), ("", 0), ("usage: nvml-mock-ctl", 2)], "exit 2: usage", 3),
+        ([(STATUS, 3)], "exit 3", 1),  # what it overrides is not known, whatever it prints
+        ([("{}", 0)], "exit 1", 1),
+        (None, "exit 127.*nvml-mock-ctl", 0),
+    ],
+    ids=["no such device", "the second of two", "no state", "a state without a mode", "not there"],
+)
+@pytest.mark.usefixtures("live")
+def test_a_mock_that_fails_ends_the_activity(answers: list[tuple[str, int]] | None, why: str, calls: int, root: Root) -> None:
+    words = mock(root, *answers) if answers is not None else list
+    with pytest.raises(ActivityFailed, match=f"(?s){why}"):
+        devices.raise_xids([48, 63])
+    assert len(words()) == calls
 
 
 # -- a reset that is to be refused -----------------------------------------------------------------------------------------
