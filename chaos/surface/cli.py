@@ -14,12 +14,17 @@ import pytest
 
 from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
 from chaos.cluster import namespaces
-from chaos.engine.campaign import Refused
+from chaos.engine.campaign import CampaignSetup, Refused, plan_now
 from chaos.engine.recover import RECOVER_SECONDS, accepted_entry, end_halt, halt, preview, recover, status
 from chaos.ledger.bounds import Terms
 from chaos.model.errors import LeaseRefused, LedgerError
+from chaos.model.experiment import Experiment
 from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
-from chaos.surface.describe_plan import describe_plan
+from chaos.model.plan import Plan
+from chaos.plan.planning import NotApplicable, PlanRefused
+from chaos.plan.selectors import TargetUnclear
+from chaos.safety.admission import gate_results
+from chaos.safety.required_rights import writes
 from chaos.surface.open_cluster import campaign_setup
 from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
 from chaos.verdict.judge import judge
@@ -316,3 +321,40 @@ def _complain_lines(text: str) -> int:
     for line in text.splitlines():
         complain(PROGRAM, line)
     return USAGE
+
+
+_METHODS = {"delete": "DELETE", "patch": "PATCH", "create": "POST"}
+
+
+def describe_plan(setup: CampaignSetup, experiment: Experiment) -> tuple[list[str], bool]:
+    """The lines, and whether it could be carried out as things are now. Reads only. Raises ApiTrouble."""
+    level = Level(experiment.extension.level)
+    lines = [f"{experiment.id} {experiment.title} (level {level.value}: {level.words})"]
+    try:
+        plan = plan_now(setup, experiment)
+    except NotApplicable as error:
+        return [*lines, f"  not applicable: {error.code}: {error.message}"], False
+    except TargetUnclear as error:
+        return [*lines, f"  undecided: {error.code}: {error.message}"], False
+    except PlanRefused as error:
+        return [*lines, f"  refused: {error.code}: {error.message}"], False
+    lines += list(_lines(setup.cluster, experiment, plan))
+    gates = gate_results(setup.cluster, setup.policy, setup.settings, experiment, plan, ours=setup.ours, steady="")
+    refused = [f"  refused: {gate.name}: {gate.message}" for gate in gates if not gate.ok]
+    return [*lines, *refused], not refused
+
+
+def _lines(cluster: Cluster, experiment: Experiment, plan: Plan) -> Iterator[str]:
+    for one in plan.targets:
+        yield f"  target: {one} (uid {one.uid})" + (f" on {one.node}" if one.node not in ("", one.name) else "")
+    share = 100 * len(plan.targets) / plan.eligible if plan.eligible else 100.0
+    yield f"  share: {len(plan.targets)} of {plan.eligible} eligible ({share:.0f} %); left untouched: {plan.untouched or 'none'}"
+    for action in plan.actions:
+        yield f"  does: {action}"
+    for verb, one in writes(experiment, plan):
+        yield f"  calls: {_METHODS.get(verb, verb)} {cluster.path(one.kind, one.namespace, one.name)}"
+    if any(name.startswith("host.") for name in plan.undo):
+        yield f"  calls: POST {cluster.path('pods', plan.namespace)} (an injector pod on {', '.join(plan.nodes)})"
+    yield f"  undo: {', '.join(plan.undo) or 'nothing is changed'}"
+    shown = ("outage", "recovery", "settle", "deadline")
+    yield "  seconds: " + ", ".join(f"{name} {plan.seconds[name]:g}" for name in shown if name in plan.seconds)

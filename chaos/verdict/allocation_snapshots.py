@@ -6,18 +6,31 @@ a device. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
 
-from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, AllocationSnapshot
+from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, AllocationSnapshot, InvariantResult, check_invariants
 from chaos.model.conditions import JsonValue
 from chaos.model.ledger_lines import Line, State, landed_faults
 from chaos.observe.sample import Sample
+from chaos.verdict.findings import finding, undecided
 from fixtures.text import typed
+from fixtures.verdict.chaos_record import ChaosFinding
+from fixtures.verdict.record import Verdict
 
 SIGNAL = "allocations"
 """The signal whose values these are."""
+
+_PHASES = {BEFORE: "before the fault", DURING: "during the fault", AFTER: "after its undo, with the experiment's pods still there"}
+_HOLDS = {
+    "exclusive": "none of them the same one",
+    "complete": "each with as many devices as it asks for",
+    "seen": "each with the devices inside that it was given",
+    "kept": "each with the ids of before",
+    "lost": "all of them offered after",
+}
 
 
 class LedgerTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,3 +114,38 @@ def _joined(found: list[AllocationSnapshot]) -> list[AllocationSnapshot]:
         else:
             joined.append(one)
     return joined
+
+
+def allocation_findings(kept: list[AllocationSnapshot], inject: float) -> Iterator[ChaosFinding]:
+    """A finding for each invariant, with how many subjects it was judged on. None to judge is no pass, and nothing read is no data.
+
+    What is broken is failed, whatever is not known of the rest. What was read before ``inject`` is not after the fault.
+    """
+    snapshots = [snapshot for snapshot in kept if snapshot.phase != AFTER or snapshot.t >= inject]
+    found = check_invariants(snapshots)
+    readings = sum(snapshot.readings for snapshot in snapshots if snapshot.allocations is not None)
+    for one in found:
+        for breach in one.breaches:
+            message = f"{breach.message} (of {one.subjects} {one.of})"
+            yield finding(Verdict.FAILED, _invariant_name(one), "AllocationBroken", message, breach.t)
+    read = {snapshot.phase for snapshot in snapshots if snapshot.allocations is not None}
+    missing = [phase for phase in (BEFORE, DURING, AFTER) if phase not in read]
+    for phase in missing:
+        yield undecided(SIGNAL, "NoData", f"allocations were not read {_PHASES[phase]}: {_why_unread(snapshots, phase)}")
+    for one in found if not missing else ():
+        if one.breaches:
+            continue
+        if not one.subjects:
+            yield undecided(_invariant_name(one), "NoData", f"0 {one.of}: there was nothing to judge")
+        else:
+            text = f"{one.subjects} {one.of}, {_HOLDS[one.invariant]}, in {readings} readings"
+            yield finding(Verdict.PASSED, _invariant_name(one), "", text)
+
+
+def _invariant_name(one: InvariantResult) -> str:
+    return f"{SIGNAL}: {one.invariant}"
+
+
+def _why_unread(snapshots: list[AllocationSnapshot], phase: str) -> str:
+    said = [snapshot.trouble for snapshot in snapshots if snapshot.trouble and snapshot.phase == phase]
+    return said[-1] if said else "there is no sample that tells"

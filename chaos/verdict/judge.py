@@ -17,18 +17,51 @@ from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Line
 from chaos.model.plan import Plan
 from chaos.observe.sample import Sample
-from chaos.verdict.allocation_findings import allocation_findings
-from chaos.verdict.allocation_snapshots import SIGNAL
+from chaos.verdict.allocation_snapshots import SIGNAL, allocation_findings
 from chaos.verdict.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance
 from chaos.verdict.event_times import EventTime
 from chaos.verdict.execution_findings import engine_errors, interruptions, journal_errors, ledger_errors, refusals
-from chaos.verdict.findings import finding
-from chaos.verdict.interference import explains_failures, interference_findings
+from chaos.verdict.findings import OTHERS_AT_WORK, finding, shown_value, undecided
 from chaos.verdict.sample_findings import SampleFindings, findings_of_samples
 from chaos.verdict.time_to_recovery import TimeToRecovery
 from chaos.verdict.timeline import Timeline, build_timeline
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
+
+MEANWHILE = {
+    "node.cordoned.by.others": "somebody else cordoned the node",
+    "node.faults.of.others": "the node reports a fault of a device that is not the experiment's",
+}
+"""Signals that list what others did, empty while nobody did anything, and what one of their entries means."""
+
+EXPLAINED = frozenset({"ExpectationViolated", "SteadyStateLost", "NotContained", "RecoveryTooSlow", "ConformanceLost"})
+"""Reasons that somebody else's work on the target nodes may give a failure. Damage elsewhere and to allocations has others."""
+
+
+def interference_findings(timeline: Timeline) -> Iterator[ChaosFinding]:
+    """The first sample that shows each of them, from the baseline on."""
+    for name, words in MEANWHILE.items():
+        if name not in timeline.extension.signals:
+            continue
+        seen = next((sample for sample in timeline.samples if sample.t >= timeline.baseline_t and sample.values.get(name)), None)
+        if seen is not None:
+            text = f"{words} ({shown_value(seen.values[name])}), {seen.t - timeline.injection.t:+.2f} s from the fault: it is left as it is"
+            yield undecided(_finding_name(name), OTHERS_AT_WORK, text)
+
+
+def explains_failures(found: Iterable[ChaosFinding]) -> bool:
+    """Whether somebody else was at work on the target nodes, and every failure may come of that.
+
+    A tenant's pod that ended explains nothing but itself: there is one on most clusters.
+    """
+    found, at_work = list(found), {_finding_name(name) for name in MEANWHILE}
+    failed = {one.reason_code for one in found if one.verdict is Verdict.FAILED}
+    return failed <= EXPLAINED and any(one.name in at_work for one in found)
+
+
+def _finding_name(signal: str) -> str:
+    return f"others: {signal}"
+
 
 _HELD = frozenset({Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED})
 

@@ -7,9 +7,8 @@ import pytest
 
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import WORKLOAD_KEYS
-from fixtures.snapshot.collect import collect
+from fixtures.snapshot.collect import MOST_ASKED, collect
 from fixtures.snapshot.custom_kinds import DEFINITIONS
-from fixtures.snapshot.known_namespaces import MOST_ASKED
 from fixtures.snapshot.state import Snapshot
 from tests.chaos.ledger.simulated_cluster import namespace, objects
 from tests.core.test_custom_kinds import a_definition, an_object

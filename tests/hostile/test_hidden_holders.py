@@ -17,7 +17,7 @@ from chaos.observe.device_requests import requested_devices, running_devices
 from chaos.observe.view import View
 from chaos.plan.selectors import PlanRefused, TargetUnclear
 from chaos.safety.gate_reading import node_states
-from chaos.surface.describe_plan import describe_plan
+from chaos.surface.cli import describe_plan
 from conformance.policy.model import Tenants
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble

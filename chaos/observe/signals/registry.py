@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.observe.sample import Signal
-from chaos.observe.signals import agents, allocations, claims, compute_domains, devices, gangs, metrics, nodes, pods, pods_of_others
+from chaos.observe.signals import agents, allocations, claims, compute_domains, gangs, metrics, nodes, podresources, pods, pods_of_others
 
 SIGNALS: dict[str, Signal] = {
     **nodes.SIGNALS,
@@ -14,7 +14,7 @@ SIGNALS: dict[str, Signal] = {
     **gangs.SIGNALS,
     **claims.SIGNALS,
     **compute_domains.SIGNALS,
-    **devices.SIGNALS,
+    **podresources.SIGNALS,
     **allocations.SIGNALS,
 }
 """What experiments may name under ``signals``, ``steady``, ``detect``, ``contained``, ``expect`` and ``collateral``."""

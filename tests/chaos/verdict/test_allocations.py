@@ -9,8 +9,7 @@ import pytest
 from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, AllocationSnapshot, PodDevices, check_invariants
 from chaos.model.ledger_lines import Line
 from chaos.observe.sample import Sample
-from chaos.verdict.allocation_findings import allocation_findings
-from chaos.verdict.allocation_snapshots import LedgerTimes, allocation_snapshots
+from chaos.verdict.allocation_snapshots import LedgerTimes, allocation_findings, allocation_snapshots
 from chaos.verdict.judge import judge
 from fixtures.verdict.record import Verdict
 from tests.chaos.verdict.folder import BEGAN, Folder, at, entry, ledger, samples

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from chaos.verdict.interference import WORDS
-from chaos.verdict.judge import judge
+from chaos.verdict.judge import MEANWHILE, judge
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import EXTENSION
 from tests.chaos.verdict.folder import Folder, samples
@@ -115,17 +114,17 @@ def interfered(tmp_path: Path, signal: str, begins: float | None, **more: Any) -
     return judge(folder.write())
 
 
-@pytest.mark.parametrize("signal", sorted(WORDS))
+@pytest.mark.parametrize("signal", sorted(MEANWHILE))
 def test_nobody_else_at_work_passes(tmp_path: Path, signal: str) -> None:
     assert interfered(tmp_path, signal, None).verdict is Verdict.PASSED
 
 
-@pytest.mark.parametrize("signal", sorted(WORDS))
+@pytest.mark.parametrize("signal", sorted(MEANWHILE))
 @pytest.mark.parametrize("begins", [1.0, 2.5, 5.5], ids=["before the fault", "during", "after the undo"])
 def test_somebody_else_at_work_is_never_passed(tmp_path: Path, signal: str, begins: float) -> None:
     found = interfered(tmp_path, signal, begins)
     assert (found.verdict, found.reason_codes) == (UNDECIDED, ["OthersAtWork"])
-    assert WORDS[signal] in found.message
+    assert MEANWHILE[signal] in found.message
     assert "kubectl-cordon" in found.message
 
 
