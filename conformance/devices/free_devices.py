@@ -9,6 +9,7 @@ import msgspec
 from conformance.devices.claimable import Claimable, claimable
 from conformance.devices.device_types import GKE_CLIENTS, device_type
 from conformance.devices.node_view import view_of
+from conformance.devices.physical import INTEL_COUNT
 from conformance.devices.routes import other_devices
 from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.outputs.node_labels import NodeAdvertisement
@@ -18,6 +19,9 @@ from fixtures.probes.claims import BY_CLASS
 from fixtures.verdict.findings import NotApplicable
 
 VENDOR = "nvidia.com/"
+_VENDORS = {"amd.com": "amd", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
+"""Vendors by the domain of the resources that a node offers, or by its DRA driver."""
+
 NVIDIA_DRIVER = "gpu.nvidia.com"
 PASSTHROUGH = frozenset({"nvidia.com/pgpu"})
 """Devices handed to virtual machines as they are: no driver in the pod lists them."""
@@ -58,6 +62,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return (*kind, self.product or str(self.capacity)) if self.driver else kind
 
     @property
+    def vendor(self) -> str:
+        """Whose devices they are, as documents of the node probe name vendors."""
+        return _VENDORS.get(self.driver or self.resource.partition("/")[0], "nvidia")
+
+    @property
     def by_claim(self) -> Place:
         """The same devices, asked for by a claim of their DeviceClass also where the class names an extended resource."""
         return msgspec.structs.replace(self, resource=f"{BY_CLASS}{self.device_class}")
@@ -67,12 +76,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_shared(node: Node, view: NodeAdvertisement, resource: str) -> bool:
-    """Whether units of the resource are replicas of devices: renamed, or labelled with more than one replica.
+    """Whether units of the resource are replicas of devices, or may be: renamed, or labelled with more than one replica.
 
-    Facts: docs/facts/labels.md#discovery-labels.
+    Intel's plugin multiplies units without a word. They are devices where a label counts as many of these as there are units.
+    Facts: docs/facts/labels.md#discovery-labels, docs/facts/vendors-and-clouds.md#labels-that-count-devices.
     """
     if resource.endswith(".shared"):
         return True
+    if resource.startswith("gpu.intel.com/"):
+        return whole(node.metadata.label.get(INTEL_COUNT)) < whole(node.status.allocatable.get(resource))
     if whole(node.metadata.label.get(GKE_CLIENTS)) > 1:
         return True
     for known in (view.gpu, *view.mig):

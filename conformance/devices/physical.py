@@ -14,18 +14,19 @@ from fixtures.kubernetes.models import Node
 
 GPU_COUNT = "nvidia.com/gpu.count"
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator")
+INTEL_COUNT = "gpu.intel.com/device.count"
 COUNT_LABELS = (
     "cloud.google.com/gke-accelerator-count",
     "karpenter.k8s.aws/instance-gpu-count",
     "eks.amazonaws.com/instance-gpu-count",
-    "gpu.intel.com/device.count",
+    INTEL_COUNT,
 )
 """Labels of clouds and of NFD rules that count whole devices (docs/facts/vendors-and-clouds.md#labels-that-count-devices)."""
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 """Names a kind of machine, also where no label names its devices."""
 
-_AGENTS = ("gpu.intel.com/device.count",)
+_AGENTS = (INTEL_COUNT,)
 """Among them: what an agent counted."""
 
 _AMD_COUNTED = "beta.amd.com/gpu.device-id."

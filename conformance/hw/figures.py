@@ -15,9 +15,22 @@ from statistics import median
 import msgspec
 import yaml
 
-from conformance.devices.free_devices import Place, listable_places, why_unlistable
+from conformance.devices.free_devices import Place, listable_places, usable_places
+from conformance.health.product_links import links_of
 from conformance.policy.model import Hardware
-from conformance.probes.computing import COMPUTES, LIMITS_OF_ALL, fault_of, faulty, is_slice, listing_pod
+from conformance.probes.computing import (
+    COMPUTES,
+    LIMITS_OF_ALL,
+    NO_LIBRARY,
+    brings_library,
+    fault_of,
+    faulty,
+    has_library,
+    image_of,
+    listing_pod,
+    why_partial,
+    why_unchecked,
+)
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, run_pods
 from conformance.probes.visible_devices import visible_to
@@ -32,6 +45,9 @@ from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_
 SOURCE = "gpu-conformance compute in a pod with the node's free devices"
 _AROUND = 25
 """Seconds that the check of one device takes beside its matrix multiplies."""
+_LANE = {3: 0.984e9, 4: 1.969e9, 5: 3.938e9}
+"""Bytes in a second of one lane, by generation of PCIe."""
+
 _PEERS = 3
 """From how many devices of one name on their median speaks for a product."""
 
@@ -44,7 +60,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     product: str
     fp32: float
     memory: float
-    copies: float | None = None
+    copies: bool = True
     date: datetime.date
     source: str
 
@@ -60,21 +76,28 @@ def peak_of(product: str) -> Peak | None:
     return next((row for row in peaks() if fnmatchcase(product, row.product)), None)
 
 
+def _copies(product: str) -> float:
+    """Bytes in a second of the product's link to the host in one direction, after its encoding; 0 where it is not judged."""
+    peak, links = peak_of(product), links_of(product)
+    return _LANE[links.generation] * links.width if peak is not None and peak.copies and links is not None else 0.0
+
+
 def probe_figures(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """A pod with all free devices of each chosen node computes on one after the other, for the seconds of the policy."""
-    if not scope.policy.probes.suite_image:
-        raise NotApplicable("NoSuiteImage", "the policy names no image of the suite (probes.suiteImage), in which devices compute")
-    whole = [place for place in listable_places(scope) if not _unfit(place)]
+    unchecked, places = why_unchecked(scope), usable_places(scope)
+    if places and all(map(unchecked, places)):
+        raise NotApplicable("NoSuiteImage", "; ".join(dict.fromkeys(map(unchecked, places))))
+    whole = [place for place in listable_places(scope, unchecked) if not _unfit(place)]
     if not whole:
-        raise NotApplicable("NoWholeDevice", "every device is shared or divided, so no pod can measure a whole one")
-    yield from per_node(scope, _asked(scope, workspace, choose_places(scope, whole)), _unfit)
+        raise NotApplicable("NoWholeDevice", "every device is shared or divided, or may be, so no pod can measure a whole one")
+    asked = _asked(scope, workspace, choose_places(scope, whole))
+    yield from per_node(scope, asked, lambda place: unchecked(place) or _unfit(place))
 
 
 def _unfit(place: Place) -> str:
-    if reason := why_unlistable(place):
-        return reason
-    if is_slice(place):
-        return "figures are those of whole devices, and it offers parts of them"
+    """Why units of a place have no figures of a whole device, or nothing."""
+    if reason := why_partial(place):
+        return f"figures are those of whole devices: {reason}"
     return "others may compute on the same device, so it has no figures of its own" if place.shared else ""
 
 
@@ -86,7 +109,15 @@ def _asked(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> Itera
         asked = {f"hw-10-{number}": place for number, place in batch}
         options = f"--seconds {seconds:.0f} --memory 4096 --patience 60"
         pods = [
-            listing_pod(scope, place.node, name, resources={place.resource: place.free}, options=options, limits=LIMITS_OF_ALL)
+            listing_pod(
+                scope,
+                place.node,
+                name,
+                resources={place.resource: place.free},
+                options=options,
+                limits=LIMITS_OF_ALL,
+                image=image_of(scope, place),
+            )
             for name, place in asked.items()
         ]
         most = max(place.free for place in asked.values())
@@ -109,6 +140,8 @@ def _devices(ran: ProbeResult) -> list[Device]:
 
 def _unmeasured(place: Place, ran: ProbeResult) -> Finding:
     """Why no device of a pod was measured."""
+    if brings_library(place) and not ran.trouble and not has_library(ran):
+        return not_judged(subject(place.node), message=NO_LIBRARY, source=SOURCE)
     sight = visible_to(ran)
     if isinstance(sight, str) or sight.computed is None:
         message = sight if isinstance(sight, str) else "the compute check did not run"
@@ -141,12 +174,12 @@ def judge_figures(node: Node, device: Device, usual: Mapping[tuple[str, str], fl
     peak = peak_of(device.name)
     if peak is None:
         return not_judged(place, message=f"no figures of {device.name or 'a device without a name'} are known", source=SOURCE)
-    figures = device.figures
+    figures, copies = device.figures, _copies(device.name)
     rates = {
         "FP32": (figures.fp32, peak.fp32 * 1e12, "fp32"),
         "memory": (figures.memory, peak.memory * 1e9, "memory"),
-        "copies to the device": (figures.to_device, (peak.copies or 0) * 1e9, "copies"),
-        "copies from the device": (figures.from_device, (peak.copies or 0) * 1e9, "copies"),
+        "copies to the device": (figures.to_device, copies, "copies"),
+        "copies from the device": (figures.from_device, copies, "copies"),
     }
     low, seen = [], []
     for words, (rate, most, name) in rates.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from conformance.probes.computing import COMPUTES, computing, fault_of, faulty, has_library, sample_fault, words_of
+from conformance.probes.computing import COMPUTES, NO_LIBRARY, computing, fault_of, faulty, has_library, sample_fault, words_of
 from conformance.probes.running import ProbeResult
 from conformance.probes.visible_devices import SOURCE, VisibleDevices, visible_to
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
@@ -96,8 +96,7 @@ def judge_computing(ran: ProbeResult, count: int, resource: str, *, shared: bool
     source = "gpu-conformance compute in the container"
     expected = f"{count} of {resource} given, and each {COMPUTES}"
     if not mounted and not ran.trouble and not has_library(ran):
-        message = "the image that probes.images names for it has no library of its vendor, or not this suite"
-        return not_judged(ran.subject, message=message, source=source)
+        return not_judged(ran.subject, message=NO_LIBRARY, source=source)
     sight = visible_to(ran)
     if isinstance(sight, str) or sight.computed is None:
         message = sight if isinstance(sight, str) else "the compute check did not run"

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from conformance.devices.free_devices import Place, listable_places, runtime_classes, usable_places, why_unlistable
 from conformance.iso.judging import judge_computing, judge_disjoint, judge_holder, judge_sample, judge_unasked
-from conformance.probes.computing import LIMITS_OF_ALL, SECONDS_PER_DEVICE, is_amd, is_slice, listing_pod, sample_pod, why_uncomputed
+from conformance.probes.computing import (
+    LIMITS_OF_ALL,
+    SECONDS_PER_DEVICE,
+    brings_library,
+    image_of,
+    is_slice,
+    listing_pod,
+    sample_pod,
+    why_uncomputed,
+)
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, LIST_SCRIPT, VisibleDevices, visible_to
@@ -55,28 +64,23 @@ def probe_computing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         raise NotApplicable("NoComputeImage", "the policy names no image that computes (probes.suiteImage, probes.sampleImage)")
 
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
-        asked = {f"iso-05-{number}": (place, _units(place) if _by_check(scope, place) else 1) for number, place in batch}
+        asked = {f"iso-05-{number}": (place, _units(place) if image_of(scope, place) else 1) for number, place in batch}
         pods = [_computing_pod(scope, name, place, count) for name, (place, count) in asked.items()]
         seconds = probes.start_seconds + SECONDS_PER_DEVICE * max(count for _, count in asked.values())
         for name, ran in run_pods(workspace, pods, seconds).items():
             place, count = asked[name]
-            if not _by_check(scope, place):
+            if not image_of(scope, place):
                 yield place, judge_sample(ran, place.resource, shared=place.shared)
             else:
-                yield place, judge_computing(ran, count, place.resource, shared=place.shared, mounted=not is_amd(place))
+                yield place, judge_computing(ran, count, place.resource, shared=place.shared, mounted=not brings_library(place))
 
     yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, places), 1, ask), reason)
 
 
-def _by_check(scope: Scope, place: Place) -> bool:
-    """Whether the suite's own check computes there, and no sample."""
-    return bool(scope.policy.probes.suite_image) or is_amd(place)
-
-
 def _computing_pod(scope: Scope, name: str, place: Place, count: int) -> Json:
-    if not _by_check(scope, place):
+    image = image_of(scope, place)
+    if not image:
         return sample_pod(scope, place.node, name, place.resource)
-    image = scope.policy.probes.image_for([place.resource]) if is_amd(place) else ""
     return listing_pod(scope, place.node, name, resources={place.resource: count}, limits=LIMITS_OF_ALL, image=image)
 
 

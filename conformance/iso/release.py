@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.probes.computing import SECONDS_PER_DEVICE, listing_pod
+from conformance.probes.computing import SECONDS_PER_DEVICE, has_library, image_of, listing_pod
 from conformance.probes.node_documents import SOURCE, NodeDocument, NodeDocuments, Unread, collect, device_subject, judged, units
 from conformance.probes.running import run_pods
 from conformance.scope.scope import Scope, subject
@@ -23,7 +23,7 @@ TOLERATED = 256 * MIB
 AT_REST = 2048 * MIB
 """More than any driver keeps for itself on a device that nobody has."""
 
-_COHERENT = ("GH200", "GB200", "GB300")
+_COHERENT = ("GH200", "GB200", "GB300", "MI300A")
 _REFUSAL = "requested number of devices unavailable"
 _EXPECTED = "the device is free again, and its memory as empty as before"
 
@@ -45,15 +45,16 @@ def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> set[str]:
     """Use the memory of the devices, where the policy names an image that can: names of the nodes on which that ran."""
     probes = scope.policy.probes
-    places = [place for one in read.by_node.values() for place in one.places if not _unfit(one)]
+    places = [place for one in read.by_node.values() for place in one.places if not _unfit(one) and image_of(scope, place)]
     used: set[str] = set()
-    if not probes.suite_image:
-        return used
     for start in range(0, len(places), probes.at_once):
         batch = dict(enumerate(places[start : start + probes.at_once]))
-        pods = [listing_pod(scope, place.node, f"iso-04-{n}", resources={place.resource: units(place)}) for n, place in batch.items()]
+        pods = [
+            listing_pod(scope, place.node, f"iso-04-{n}", resources={place.resource: units(place)}, image=image_of(scope, place))
+            for n, place in batch.items()
+        ]
         ran = run_pods(workspace, pods, probes.start_seconds + SECONDS_PER_DEVICE * max(map(units, batch.values())))
-        used |= {one.node for one in ran.values() if not one.trouble}
+        used |= {one.node for one in ran.values() if not one.trouble and has_library(one)}
         workspace.clear()
     return used
 
@@ -64,8 +65,8 @@ def compared(before: NodeDocument, after: NodeDocument, *, computed: bool) -> It
     if reason := _unfit(after):
         yield not_judged(node, message=reason, source=SOURCE)
         return
-    known = {device.uuid: device for _, device in before.devices() if device.uuid}
-    pairs = [(known[device.uuid], device) for _, device in after.devices() if device.uuid in known]
+    known = {name: device for _, device in before.devices() if (name := device.uuid or device.pci_address)}
+    pairs = [(known[name], device) for _, device in after.devices() if (name := device.uuid or device.pci_address) in known]
     found = [finding for old, new in pairs if (finding := _of_device(after, old, new))]
     yield from found
     if not pairs:
@@ -105,6 +106,6 @@ def _of_device(one: NodeDocument, old: Device, new: Device) -> Finding | None:
 
 
 def _unfit(one: NodeDocument) -> str:
-    if one.whole:
-        return "the kernel shows all devices of the node, and others may work on them"
+    if one.whole and len(list(one.devices())) != sum(map(units, one.places)):
+        return "the kernel shows all devices of the node, and others hold some of them or work on parts of them"
     return "its devices are shared, and others may work on their memory" if any(place.shared for place in one.places) else ""

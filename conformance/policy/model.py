@@ -396,7 +396,8 @@ class Probes(Section, frozen=True, kw_only=True):
     image: str = "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04"
     """Image of pods that hold a device; the nodes must be able to pull it."""
     images: dict[str, str] = {}
-    """Other images for pods that hold certain devices, by resource name (glob): ``amd.com/*: docker.io/rocm/rocm-terminal:6.4``."""
+    """Other images for pods that hold certain devices, by resource name (glob): ``amd.com/*: docker.io/rocm/rocm-terminal:6.4``. AMD's and
+    Intel's devices compute in the image for them, if it has this suite beside ROCm or Level Zero."""
     cpu_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
     """Image of pods that hold no device."""
     suite_image: str = ""

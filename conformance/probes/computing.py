@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from conformance.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, amd_units
 from conformance.devices.free_devices import Place, why_unlistable
 from conformance.outputs.job_log import parse_vector_add
 from conformance.outputs.unreadable import Unreadable
@@ -16,8 +17,9 @@ from conformance.probes.running import ProbeResult, pinned_pod
 from conformance.probes.visible_devices import LIST_SCRIPT, VisibleDevices, computing_script, visible_to
 from conformance.scope.scope import Scope
 from fixtures.compute.document import Device, Document, Status, Trouble
+from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.kubernetes.models import Json, Node
-from fixtures.text.sentences import cut
+from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import Finding, Outcome, Subject, bad, undecided
 
 COMPUTES = "computes, and gives the values that it must"
@@ -35,9 +37,14 @@ _QUICK = "--rows 8 --memory 256 --copy 8 --patience 45"
 """A few seconds on any device: small matrices, a quarter of a GiB of memory, and three repetitions."""
 
 _WORDS = 300
-_FABRIC, _UNKNOWN, _MISMATCH, _NO_MEMORY, _UNAVAILABLE = 802, 999, 803, 2, 46
+_LIBRARIES = {"amd": "ROCm", "intel": "Level Zero"}
+"""Libraries that come with an image, by vendor."""
+
+NO_LIBRARY = "the image that probes.images names for it has no library of its vendor, or not this suite"
+_FABRIC, _UNKNOWN, _MISMATCH, _UNAVAILABLE = 802, 999, 803, 46
+_NO_MEMORY = (2, OUT_OF_MEMORY)
 _OF_MPS = range(805, 810)
-_SAYS = {"system not yet initialized": _FABRIC, "unknown error": _UNKNOWN, "out of memory": _NO_MEMORY, "busy or unavailable": _UNAVAILABLE}
+_SAYS = {"system not yet initialized": _FABRIC, "unknown error": _UNKNOWN, "out of memory": 2, "busy or unavailable": _UNAVAILABLE}
 """Words of CUDA's runtime for errors, in logs of its samples."""
 
 
@@ -92,29 +99,61 @@ def sample_pod(scope: Scope, node: Node, name: str, resource: str) -> Json:
     return pinned_pod(scope, node, name, "", resources={resource: 1}, env=ENVIRONMENT, image=image, limits=LIMITS)
 
 
-def is_amd(place: Place) -> bool:
-    """Whether its devices are AMD's: their library comes with an image, and no runtime mounts it."""
-    return place.resource.startswith("amd.com/")
+def brings_library(place: Place) -> bool:
+    """Whether the library of its devices comes with an image, as AMD's and Intel's: no runtime mounts it."""
+    return place.vendor in _LIBRARIES
+
+
+def image_of(scope: Scope, place: Place) -> str:
+    """The image in which the suite's check computes on devices of a place; empty where the policy names none."""
+    probes = scope.policy.probes
+    if not brings_library(place):
+        return probes.suite_image
+    claimed = [f"{place.driver}/{place.device_class}"] if place.driver else []
+    named = probes.image_for([place.resource, *claimed])
+    return "" if named == probes.image else named
+
+
+def why_unchecked(scope: Scope) -> Callable[[Place], str]:
+    """Says why the suite's check cannot compute on the devices of a place, or nothing."""
+
+    def reason(place: Place) -> str:
+        if brings_library(place):
+            words = f"the library comes with an image, and probes.images names none for it with {_LIBRARIES[place.vendor]} and this suite"
+            return "" if image_of(scope, place) else words
+        unnamed = "the policy names no image of the suite (probes.suiteImage), in which devices compute"
+        return why_unlistable(place) or ("" if image_of(scope, place) else unnamed)
+
+    return reason
 
 
 def why_uncomputed(scope: Scope) -> Callable[[Place], str]:
-    """Says why no pod can compute on the devices of a place, or nothing."""
-    probes = scope.policy.probes
-
-    def reason(place: Place) -> str:
-        if is_amd(place):
-            named = probes.image_for([place.resource]) != probes.image
-            return "" if named else "AMD's library comes with an image, and probes.images names none for it with ROCm and this suite"
-        images = probes.suite_image or probes.sample_image
-        return why_unlistable(place) or ("" if images else "the policy names no image that computes (probes.suiteImage, sampleImage)")
-
-    return reason
+    """The same where CUDA's sample may stand for the check."""
+    unchecked = why_unchecked(scope)
+    sample = scope.policy.probes.sample_image
+    return lambda place: why_unlistable(place) if sample and not brings_library(place) else unchecked(place)
 
 
 def is_slice(place: Place) -> bool:
     """Whether its devices are MIG devices, of which CUDA enumerates one in a process."""
     published = any(device.body.attribute("profile") for device in place.devices)
     return published or "mig-" in place.resource or bool(place.view.gpu.product.mig_profile)
+
+
+def why_partial(place: Place) -> str:
+    """Why units of a place are parts of devices, or may be; empty where they are whole devices.
+
+    Facts: docs/facts/vendors-and-clouds.md#amd.
+    """
+    if is_slice(place) or any(device.is_part for device in place.devices):
+        return "it offers parts of devices"
+    if place.vendor != "amd" or place.driver:
+        return ""
+    labels, name = place.node.metadata.label, place.resource.partition("/")[2]
+    partition = name if "_nps" in name else next((labels[key] for key in AMD_PARTITION_LABELS if labels.get(key)), "")
+    if not partition:
+        return f"no label {AMD_PARTITION} says whether its units are whole devices"
+    return "it offers parts of devices" if amd_units(partition, "") > 1 else ""
 
 
 def computing(finding: Finding, sight: VisibleDevices, *, shared: bool = False) -> Finding:
@@ -156,7 +195,11 @@ def fault_of(document: Document, sight: VisibleDevices, *, shared: bool = False)
         return Fault(message="the compute check was stopped before it had ended", observed="stopped")
     if not document.present:
         message = f"the container lists {len(sight.uuids)} devices and has no library with which a program computes on them"
-        return Fault(cause="ComputeLibraryMissing", message=message, observed="libcuda.so.1 is not there")
+        return Fault(
+            cause="ComputeLibraryMissing",
+            message=message,
+            observed=f"{listed([library.file for library in document.libraries], 3)} is not there",
+        )
     for library in document.broken:
         words = cut(str(library.trouble), _WORDS)
         cause = _cause(library.trouble or Trouble(call=""), sight, shared)
@@ -190,9 +233,9 @@ def _cause(trouble: Trouble, sight: VisibleDevices | None, shared: bool) -> str:
     files = sight.device_files if sight is not None else ()
     if trouble.code == _UNKNOWN and files and "nvidia-uvm" not in files:
         return "UvmMissing"
-    if shared and (trouble.code is None or trouble.code == _NO_MEMORY or trouble.code in _OF_MPS):
+    if shared and (trouble.code is None or trouble.code in _NO_MEMORY or trouble.code in _OF_MPS):
         return ""  # others hold the memory, or the server of MPS, which serves one user after the other
-    taken = dict.fromkeys((_NO_MEMORY, _UNAVAILABLE), "DeviceTakenByOthers")
+    taken = dict.fromkeys((*_NO_MEMORY, _UNAVAILABLE), "DeviceTakenByOthers")
     known = {_FABRIC: "FabricNotReady", _MISMATCH: "DriverLibraryMismatch", **taken}
     return known.get(trouble.code or 0, "DeviceDoesNotCompute")
 

@@ -39,8 +39,6 @@ _SANDBOX = re.compile(r"kata|runsc|gvisor", re.I)
 """Handlers of runtimes that run a container on a kernel of its own, as their projects install them."""
 
 _WORDS = 300
-_VENDORS = {"amd.com": "amd", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
-"""Vendors by the domain of the resources that a node offers, or by its DRA driver."""
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +78,7 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def drivers(self) -> Sequence[Driver]:
         """Drivers of the vendors whose devices the node offers: one of another vendor says nothing of them."""
-        vendors = {_VENDORS.get(place.driver or place.resource.partition("/")[0], "nvidia") for place in self.places}
+        vendors = {place.vendor for place in self.places}
         return [self._offered(driver) for driver in self.document.drivers if driver.vendor in vendors]
 
     def _offered(self, driver: Driver) -> Driver:
@@ -137,11 +135,7 @@ def device_subject(node: Node, device: Device) -> Subject:
 
 def why_unreadable(place: Place) -> str:
     """Why no pod reads the devices of a place, or empty. The kernel shows AMD's to every pod, whatever its image."""
-    return "" if _is_amd(place) else why_unlistable(place)
-
-
-def _is_amd(place: Place) -> bool:
-    return place.resource.startswith("amd.com/") or place.driver == "gpu.amd.com"
+    return "" if place.vendor == "amd" else why_unlistable(place)
 
 
 def units(place: Place) -> int:
@@ -250,7 +244,7 @@ def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool, classes: Map
                     places=places,
                     document=document,
                     granted=frozenset() if whole else _granted(places, granted),
-                    whole=whole or any(map(_is_amd, places)),
+                    whole=whole or any(place.vendor == "amd" for place in places),
                     handler=classes.get(ran.runtime_class, ran.runtime_class),
                 )
             trouble = f"its document has the version {cut(document.schema_version, 20)}, and {SCHEMA_VERSION} is read here"

@@ -5,11 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from conformance.hw.figures import judge_figures, peak_of, peaks, usual_figures
-from conformance.policy.model import Hardware
-from fixtures.compute.document import Device, Figures, Status, Step, Trouble, WrongValues
-from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_node
+from conformance.devices.free_devices import places_of
+from conformance.health.product_links import links_of
+from conformance.hw import figures
+from conformance.hw.figures import judge_figures, peak_of, peaks, probe_figures, usual_figures
+from conformance.policy.model import Hardware, Policy, Probes
+from conformance.probes.computing import why_partial
+from conformance.probes.running import ProbeResult
+from fixtures.compute.document import Device, Document, Figures, Library, Status, Step, Trouble, WrongValues, encode
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject
+from tests.builders import a_node, a_scope
 from tests.nodeprobe.tables import MACHINES
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -25,6 +31,8 @@ def judged(one: Device, *peers: Device, policy: Hardware | None = None) -> Findi
     return judge_figures(a_node("gpu-0"), one, usual_figures([one, *peers]), policy or Hardware())
 
 
+MAX = "Intel(R) Data Center GPU Max 1550"
+LOST = Step(name="multiply", status=Status.ERROR, trouble=Trouble(call="zeCommandListAppendLaunchKernel", code=0x70000001))
 PEERS = [device(index) for index in range(1, 4)]
 WRONG = Step(name="multiply", status=Status.WRONG, compared=1 << 26, wrong=WrongValues(count=1, first=4_000_000))
 BROKEN = Step(name="copy", status=Status.ERROR, trouble=Trouble(call="cuMemcpyHtoD_v2", code=214))
@@ -42,6 +50,11 @@ CASES: dict[str, tuple[Device, list[Device], Outcome, str]] = {
     "no figure": (device(fp32=None), PEERS, Outcome.UNDECIDED, "NotUnderstood"),
     "no row": (device(name="NVIDIA X1000"), [], Outcome.NOT_JUDGED, ""),
     "its host is no PCIe neighbour": (device(name="NVIDIA GB200", to_device=1e9, memory=6e12), [], Outcome.OK, ""),
+    "AMD's": (device(name="AMD Instinct MI300X", memory=4.1e12), [], Outcome.OK, ""),
+    "AMD's at half its lanes": (device(name="AMD Instinct MI300X", memory=4.1e12, to_device=26e9), [], Outcome.BAD, "DeviceSlow"),
+    "a stack of Intel's": (device(name=MAX, fp32=15e12, memory=1.0e12), [], Outcome.OK, ""),
+    "a slow stack of Intel's": (device(name=MAX, fp32=4e12, memory=1.0e12), [], Outcome.BAD, "DeviceSlow"),
+    "a stack that was lost": (device(name=MAX, step=LOST), [], Outcome.UNDECIDED, "DeviceDoesNotCompute"),
 }
 
 
@@ -65,7 +78,80 @@ def test_a_device_that_fails_is_no_peer() -> None:
 
 def test_every_row_has_a_source_and_products_have_rows() -> None:
     assert all(row.source and row.date.year >= 2026 for row in peaks())
+    assert all(peak_of(f"AMD Instinct {name}") and links_of(f"AMD Instinct {name}") for name in ("MI300X", "MI325X", "MI250X", "MI210"))
+    assert all(links_of(row.product.strip("*").replace("[23]", "2")) for row in peaks() if row.copies)
     for table in MACHINES.values():
         assert peak_of(str(table["0.name"])) is not None
     assert peak_of("NVIDIA H100 PCIe") != peak_of(H100)
     assert peak_of("NVIDIA A100-SXM4-80GB") != peak_of("NVIDIA A100 80GB PCIe")
+
+
+SPX = "amd.com/gpu.compute-memory-partition"
+
+
+@pytest.mark.parametrize(
+    ("resource", "labels", "words"),
+    [
+        ("nvidia.com/gpu", {}, ""),
+        ("nvidia.com/mig-1g.10gb", {}, "parts"),
+        ("amd.com/gpu", {SPX: "spx_nps1"}, ""),
+        ("amd.com/gpu", {SPX: "CPX_NPS4"}, "parts"),
+        ("amd.com/dpx_nps1", {SPX: "spx_nps1"}, "parts"),
+        ("amd.com/spx_nps1", {}, ""),
+        ("amd.com/gpu", {}, "no label"),  # the labeller does not run, or may not write this label
+        ("gpu.intel.com/xe", {}, ""),
+    ],
+)
+def test_parts_of_devices_have_no_figures(resource: str, labels: dict[str, str], words: str) -> None:
+    [place] = places_of(scope := a_scope(nodes=[a_node(resource=resource, labels=labels)]), scope.snapshot.nodes[0])
+    reason = why_partial(place)
+    assert words in reason
+    assert bool(words) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("resource", "labels", "images", "code"),
+    [
+        ("nvidia.com/gpu", {}, {}, "NoSuiteImage"),
+        ("amd.com/gpu", {SPX: "spx_nps1"}, {}, "NoSuiteImage"),
+        ("gpu.intel.com/xe", {"gpu.intel.com/device.count": "8"}, {"amd.com/*": "x"}, "NoSuiteImage"),
+        ("gpu.intel.com/xe", {"gpu.intel.com/device.count": "4"}, {"gpu.intel.com/*": "x"}, "NoWholeDevice"),
+        ("gpu.intel.com/i915", {}, {"gpu.intel.com/*": "x"}, "NoWholeDevice"),
+        ("amd.com/gpu", {}, {"amd.com/*": "x"}, "NoWholeDevice"),
+    ],
+)
+def test_without_an_image_or_a_whole_device_nothing_is_measured(
+    resource: str, labels: dict[str, str], images: dict[str, str], code: str
+) -> None:
+    scope = a_scope(nodes=[a_node(resource=resource, labels=labels)], policy=Policy(probes=Probes(images=images)))
+    with pytest.raises(NotApplicable) as raised:
+        list(probe_figures(scope, None))  # type: ignore[arg-type]
+    assert raised.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("libraries", "outcome"),
+    [
+        ([Library(api="levelZero", file="libze_loader.so.1", devices=[device(name=MAX, fp32=15e12, memory=1.0e12)])], Outcome.OK),
+        ([Library(api="levelZero", file="libze_loader.so.1", devices=[device(name=MAX, step=WRONG)])], Outcome.BAD),
+        ([Library(api="levelZero", file="libze_loader.so.1", present=False)], Outcome.NOT_JUDGED),
+        ([Library(api="levelZero", file="libze_loader.so.1", trouble=Trouble(call="zeInit", code=0x78000001))], Outcome.BAD),
+    ],
+)
+def test_devices_of_intel_are_measured_in_the_image_for_them(
+    monkeypatch: pytest.MonkeyPatch, libraries: list[Library], outcome: Outcome
+) -> None:
+    node = a_node(resource="gpu.intel.com/xe", labels={"gpu.intel.com/device.count": "8"})
+    scope = a_scope(nodes=[node], policy=Policy(probes=Probes(images={"gpu.intel.com/*": "intel:1"})))
+    printed = encode(Document(suite="", taken_at="", libraries=libraries), indent=False).decode()
+
+    def run(workspace: object, pods: list[Json], seconds: float) -> dict[str, ProbeResult]:
+        [pod] = pods
+        [container] = pod["spec"]["containers"]
+        assert (container["image"], container["resources"]["limits"]["gpu.intel.com/xe"]) == ("intel:1", "8")
+        log = f"## uid\n1000\n## smi\nsh: nvidia-smi: not found\nexit=127\n## dev\ndri\n## compute\n{printed}\n## end\n"
+        return {pod["metadata"]["name"]: ProbeResult(subject=Subject("Pod", "p"), node="gpu-0", logs={"probe": log})}
+
+    monkeypatch.setattr(figures, "run_pods", run)
+    [finding] = probe_figures(scope, None)  # type: ignore[arg-type]
+    assert finding.outcome is outcome, finding

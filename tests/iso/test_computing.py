@@ -55,6 +55,16 @@ CASES = {
         BAD,
         "DeviceComputesWrong",
     ),
+    "memory of others, by Level Zero": (
+        ran(library(device(0, Step(name="allocate", status=Status.ERROR, trouble=error(0x70000003, "zeMemAllocDevice"))))),
+        BAD,
+        "DeviceTakenByOthers",
+    ),
+    "lost, intel/compute-runtime#944": (
+        ran(library(device(0, Step(name="kernel", status=Status.ERROR, trouble=error(0x70000001, "zeCommandListAppendLaunchKernel"))))),
+        BAD,
+        "DeviceDoesNotCompute",
+    ),
     "a hung call": (
         ran(library(device(0, Step(name="context", status=Status.HUNG, trouble=Trouble(call="cuCtxSetCurrent"))))),
         BAD,

@@ -8,8 +8,9 @@ import pytest
 from conformance.iso.release import MIB, compared, not_freed
 from conformance.probes.node_documents import NodeDocument, Unread
 from conformance.scope.scope import subject
+from fixtures.nodeprobe.document import Device, Driver, Way
 from fixtures.verdict.findings import undecided
-from tests.hw.documents import a_document
+from tests.hw.documents import a_document, of_driver
 from tests.nodeprobe.tables import Table
 
 USED = "1.memory.used"
@@ -44,6 +45,19 @@ def test_memory_is_compared_where_it_is_the_devices_alone(machine: str, before: 
 def test_devices_that_are_shared_are_not_judged() -> None:
     [finding] = compared(a_document(), shared(a_document("h100", {USED: 20 << 30})), computed=True)
     assert str(finding.outcome) == "not_judged"
+
+
+@pytest.mark.parametrize(("count", "after", "outcome"), [(8, 300, "ok"), (8, 20_480, "bad"), (7, 20_480, "not_judged")])
+def test_amds_devices_are_judged_where_the_pod_holds_all_that_the_kernel_shows(count: int, after: int, outcome: str) -> None:
+    """They have no UUID without the driver's library."""
+
+    def document(used: int) -> NodeDocument:
+        devices = [Device(index=at, name="AMD Instinct MI300X", pci_address=f"0000:{at}5:00.0", memory_used=used * MIB) for at in range(8)]
+        one = of_driver(Driver(vendor="amd", way=Way.SYSFS, devices=devices))
+        places = tuple(msgspec.structs.replace(place, free=count) for place in one.places)
+        return msgspec.structs.replace(one, whole=True, places=places)
+
+    assert {str(finding.outcome) for finding in compared(document(283), document(after), computed=False)} == {outcome}
 
 
 @pytest.mark.parametrize(
