@@ -11,6 +11,8 @@ import yaml
 from fixtures.kubernetes.models import Json
 from tests.platforms.objects import base, container, daemonset, definition, job, meta, namespace, node, pod, quota
 
+HERE = Path(__file__).parent
+DISCOVERED: dict[str, str] = yaml.safe_load((HERE / "discovered.yaml").read_text(encoding="utf-8"))
 H100 = "NVIDIA-H100-80GB-HBM3"
 NFD = "feature.node.kubernetes.io/pci-10de.present"
 PRESENT = "nvidia.com/gpu.present"
@@ -54,22 +56,7 @@ def gfd(product: str, count: int, *, replicas: int = 1, memory: int = 81559, mor
         "nvidia.com/gpu.count": str(count),
         "nvidia.com/gpu.replicas": str(replicas),
         "nvidia.com/gpu.memory": str(memory),
-        "nvidia.com/gpu.family": "hopper",
-        "nvidia.com/gpu.compute.major": "9",
-        "nvidia.com/gpu.compute.minor": "0",
-        "nvidia.com/gpu.machine": "server",
-        "nvidia.com/gpu.mode": "compute",
-        "nvidia.com/cuda.driver-version.major": "580",
-        "nvidia.com/cuda.driver-version.minor": "95",
-        "nvidia.com/cuda.driver-version.revision": "05",
-        "nvidia.com/cuda.driver-version.full": "580.95.05",
-        "nvidia.com/cuda.runtime-version.major": "13",
-        "nvidia.com/cuda.runtime-version.minor": "0",
-        "nvidia.com/cuda.runtime-version.full": "13.0",
-        "nvidia.com/gfd.timestamp": "1763700000",
-        "nvidia.com/mig.capable": "true",
-        "nvidia.com/mig.strategy": "none",
-        "nvidia.com/gpu.sharing-strategy": "none",
+        **DISCOVERED,
     }
     return {**labels, **(more or {})}
 
@@ -180,5 +167,4 @@ def cluster_of(path: Path, builders: Builders = BUILDERS) -> Cluster:
     return Cluster(objects=objects, **document)
 
 
-HERE = Path(__file__).parent
 CLUSTERS: dict[str, Callable[[], Cluster]] = {path.stem: partial(cluster_of, path) for path in sorted((HERE / "healthy").glob("*.yaml"))}

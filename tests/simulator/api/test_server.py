@@ -16,16 +16,6 @@ REVIEWS = "/apis/authorization.k8s.io/v1"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
-def test_legacy_discovery(web: Web) -> None:
-    assert web.get("/api").body["versions"] == ["v1"]
-    groups = {group["name"]: group for group in web.get("/apis").body["groups"]}
-    assert groups["apps"]["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
-    resources = {item["name"]: item for item in web.get("/api/v1").body["resources"]}
-    assert (resources["pods"]["kind"], resources["pods"]["shortNames"], resources["nodes"]["namespaced"]) == ("Pod", ["po"], False)
-    assert resources["pods/binding"]["kind"] == "Binding"
-    assert web.get("/apis/nothing").status == web.get("/apis/apps/v9").status == 404
-
-
 def test_aggregated_discovery(web: Web) -> None:
     answer = web.get("/apis", Accept=AGGREGATED)
     assert answer.headers["Content-Type"] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import urllib3
+import yaml
 
 from tests.watching import PATIENCE
 
@@ -86,28 +88,10 @@ def config_map(name: str, namespace: str = "default", data: dict[str, str] | Non
 
 
 def widget_definition(**version: Any) -> dict[str, Any]:
-    """A CustomResourceDefinition of widgets, which may hold anything, with a status subresource."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
-                    **version,
-                }
-            ],
-        },
-    }
+    """``widgets.yaml``, with changes of its one version."""
+    definition: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("widgets.yaml").read_text(encoding="utf-8"))
+    definition["spec"]["versions"][0] |= version
+    return definition
 
 
 def widget(name: str, **spec: Any) -> dict[str, Any]:

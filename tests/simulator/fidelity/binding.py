@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from conformance.outputs.events import parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
@@ -44,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
     postfilter: str = ""
 
 
-def node(name: str, gpus: int = 0, taints: tuple[Json, ...] = (), cordoned: bool = False, **labels: str) -> Json:
+def node(name: str, gpus: int = 0, taints: Sequence[Json] = (), cordoned: bool = False, **labels: str) -> Json:
     """A node with 4 CPUs, 16Gi and ``gpus`` devices."""
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "20", "ephemeral-storage": "50Gi", **({GPU: str(gpus)} if gpus else {})}
     return {
@@ -56,62 +57,13 @@ def node(name: str, gpus: int = 0, taints: tuple[Json, ...] = (), cordoned: bool
     }
 
 
-DEVICES = {"key": GPU, "value": "present", "effect": "NoSchedule"}
-NODES = (
-    node("cpu-a", zone="a"),
-    node("gpu-a", 8, (DEVICES,), zone="a", product="H100"),
-    node("gpu-b", 4, (DEVICES, {"key": "drain", "effect": "NoExecute"}), zone="b", product="A100"),
-    node("gpu-c", 2, (), zone="b", product="A100", memory="40"),
-    node("off", 8, (), True, zone="b", product="H100"),
-    node("soft", 1, ({"key": "slow", "effect": "PreferNoSchedule"},), zone="c"),
-)
-
-TOLERATIONS: tuple[list[Json], ...] = (
-    [],
-    [{"operator": "Exists"}],
-    [{"key": GPU, "operator": "Exists"}],
-    [{"key": GPU, "operator": "Equal", "value": "present", "effect": "NoSchedule"}],
-    [{"key": GPU, "operator": "Equal", "value": "absent"}],
-    [{"key": "drain", "operator": "Exists", "effect": "NoExecute"}, {"key": GPU, "operator": "Exists"}],
-)
-SELECTORS: tuple[Json, ...] = (
-    {},
-    {},
-    {"zone": "a"},
-    {"zone": "b"},
-    {"product": "H100"},
-    {"product": "none"},
-    {"kubernetes.io/hostname": "gpu-a"},
-)
+ASKED: dict[str, list[Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+NODES = [node(**one) for one in ASKED["nodes"]]
 
 
-def expression(key: str, operator: str, *values: str) -> Json:
+def affinity(expression: Json) -> Json:
     """A required node affinity of one expression."""
-    found: Json = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [found]}]}}}
-
-
-AFFINITIES: tuple[Json | None, ...] = (
-    None,
-    None,
-    None,
-    expression("product", "Exists"),
-    expression("product", "DoesNotExist"),
-    expression("product", "NotIn", "H100"),
-    expression("memory", "Gt", "30"),
-    expression("memory", "Lt", "30"),
-)
-AMOUNTS: tuple[Json, ...] = (
-    {},
-    {GPU: "1"},
-    {GPU: "2"},
-    {GPU: "16"},
-    {"cpu": "1"},
-    {"cpu": "64"},
-    {"cpu": "64", GPU: "16"},
-    {"amd.com/gpu": "1"},
-    {"memory": "1Ti"},
-)
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
 
 
 def pods(count: int, first: int = 1) -> list[Json]:
@@ -119,12 +71,12 @@ def pods(count: int, first: int = 1) -> list[Json]:
     draw = random.Random(first)
     found = []
     for number in range(count):
-        amounts, affinity = draw.choice(AMOUNTS), draw.choice(AFFINITIES)
+        amounts, expression = draw.choice(ASKED["amounts"]), draw.choice(ASKED["expressions"])
         spec: Json = {
             "containers": [{"name": "main", "image": "i:1", "resources": {"limits": amounts}}],
-            "tolerations": draw.choice(TOLERATIONS),
-            "nodeSelector": draw.choice(SELECTORS),
-            **({"affinity": affinity} if affinity else {}),
+            "tolerations": draw.choice(ASKED["tolerations"]),
+            "nodeSelector": draw.choice(ASKED["selectors"]),
+            **({"affinity": affinity(expression)} if expression else {}),
         }
         found.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}", "namespace": NAMESPACE}, "spec": spec})
     return found

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fixtures.localcluster.install.release import version_key
@@ -89,21 +90,5 @@ def _first(rules: Mapping[str, Rule], body: Json, real: View, simulated: View) -
 def page() -> str:
     """``docs/fidelity.md``."""
     rows = [f"- {what[:1].upper()}{what[1:]}: {why}." for what, _, why in (reason.partition(": ") for reason in (*RULES, *OLDER))]
-    return f"{HEAD}\n{chr(10).join(rows)}\n"
-
-
-HEAD = """# Where the simulated API server differs from a real one
-
-`make fidelity` sends the same 2,500 or more requests, valid and invalid, to a real API server (the local control plane) and to the
-simulated one. They create pods, ResourceSlices, ResourceClaims, their templates, DeviceClasses, DeviceTaintRules, PodGroups and
-Workloads. It compares status code, reason, the causes' field paths, Pod Security violations and warnings. It also compares what both
-servers say in discovery of the kinds that the simulated one serves, where both schedulers bind the same pods, and which devices,
-partitions and shares of devices they give to the same claims.
-It prints the agreement by kind of request and fails on a difference that is not in this list. `differences` in `out/fidelity.json` holds
-every request that was answered differently, and the known reason if there is one. The simulated cluster answers as Kubernetes 1.37.
-`LOCAL=1.36` and `LOCAL=1.35` compare it with an older server, with pods only: before 1.37, DeviceTaintRules have no version `v1` and the
-rules about devices are others.
-[fidelity-verdicts.md](fidelity-verdicts.md) compares the suite's verdicts on both clusters.
-
-Known differences, and why each changes no verdict (generated from `tests/simulator/fidelity/known.py`; a test keeps it up to date):
-"""
+    head = Path(__file__).with_suffix(".head.md").read_text(encoding="utf-8")
+    return f"{head}\n{chr(10).join(rows)}\n"

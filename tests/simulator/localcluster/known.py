@@ -36,8 +36,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """``known.yaml``: defects by name, and differences."""
+    """``known.yaml``: what the page says before its tables, defects by name, and differences."""
 
+    head: str
+    absent_head: str
+    known_head: str
     absent: dict[str, Absent]
     known: list[Known]
 
@@ -66,30 +69,4 @@ def page() -> str:
         f"| {one.real} | {one.why} | {one.hides_nothing} |"
         for one in KNOWN
     ]
-    return f"{HEAD}\n{chr(10).join([ABSENT_HEAD, *absent])}\n\n{chr(10).join([KNOWN_HEAD, *known])}\n"
-
-
-HEAD = """# Where verdicts on real Kubernetes differ from the embedded cluster's
-
-`make matrix-local` judges every healthy scenario and every defect twice, with the whole suite: on the embedded cluster, and on real
-etcd, kube-apiserver, kube-controller-manager and kube-scheduler with the same simulated nodes (`--local`). It compares the verdicts of
-each requirement and fails on a difference that is not on this page. It prints one line for each run, then how many rows and verdicts
-were compared and how many were equal, and writes `out/local-matrix.json`. To save time, defects of one scenario share a run if they turn
-different requirements red and the embedded cluster shows that none hides another. `ARGS=--single` gives each defect its own run,
-`ARGS="--only NAME"` picks some, `LOCAL=1.36` or `LOCAL=1.35` takes an older minor.
-
-Real controllers would repair many defects, so these are applied where the controllers keep them
-(`fixtures/localcluster/seed/derived.py`). If a defect changes pods, the template of their controller changes too. A Pod Security level
-that the pods violate is enforced once they exist. A template that admission refuses is changed after its pods were created. Defects of
-scheduler and admission go into the configuration of the real programs (`fixtures/localcluster/control_plane/faults.py`): a profile
-without a plugin, an exemption, a plugin turned off, a right taken away. This page is generated from
-`tests/simulator/localcluster/known.yaml`, and a test keeps it up to date.
-"""
-ABSENT_HEAD = """## Defects that cannot exist on the real control plane
-
-| defect | turns red | why it cannot exist | what shows that the requirement works there too |
-|---|---|---|---|"""
-KNOWN_HEAD = """## Verdicts that differ
-
-| row | requirement | embedded | real | why | why it hides no wrong verdict |
-|---|---|---|---|---|---|"""
+    return f"{_PAGE.head}\n\n{chr(10).join([_PAGE.absent_head, *absent])}\n\n{chr(10).join([_PAGE.known_head, *known])}\n"
