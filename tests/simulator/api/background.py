@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from fixtures.simulator.server.app import SimulatedServer
+from fixtures.simulator.server.store.store import Store
 from tests.watching import PATIENCE
 
 T = TypeVar("T")
@@ -20,6 +21,14 @@ def drop_watches(server: SimulatedServer, resource_key: str = "") -> int:
         if watcher.transport is not None:
             watcher.transport.abort()
     return len(chosen)
+
+
+def compact(store: Store) -> None:
+    """Forget all history, as etcd's compaction does: watches from before and pages under way get 410."""
+    store.compacted = store.version
+    store.unread.clear()
+    for collection in store._collections.values():
+        collection.history.clear()
 
 
 class BackgroundServer:

@@ -11,8 +11,7 @@ from fixtures.simulator.api.client import SYNCED, ApiClient
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store.store import Store
-from tests.simulator.api.background import drop_watches
-from tests.simulator.api.compaction import compact
+from tests.simulator.api.background import compact, drop_watches
 from tests.simulator.api.web import CONFIG_MAPS, config_map
 from tests.troubles import Trouble
 from tests.watching import PATIENCE

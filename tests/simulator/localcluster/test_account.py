@@ -15,7 +15,7 @@ from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof_record import PROOF
 from fixtures.probes.workspace import Workspace
 from fixtures.system.process import Process
-from tests.simulator.localcluster.unbinding import unbind
+from tests.simulator.localcluster.rights.targets import unbind
 from tests.watching import PATIENCE
 
 pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]

@@ -1,7 +1,10 @@
 """The suite against real Kubernetes with simulated nodes, held to what it says of the embedded cluster."""
 
+import os
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +20,10 @@ from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.verdict.record import TargetKind, Verdict
+from reports.cncf.statuses import CncfError, release_of
+from tests import readme
 from tests.endtoend.runs import Finished, run_suite
+from tests.kubectl import needs_kubectl
 
 pytestmark = pytest.mark.test_all
 
@@ -118,3 +124,47 @@ def test_nodes_have_their_own_addresses_and_no_port_is_open(healthy: LocalCluste
     socket = healthy.plane.folder / NODES_SOCKET
     assert socket.is_socket()
     assert socket.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.xdist_group("healthy")
+def test_a_control_plane_with_simulated_nodes_is_no_live_cluster(healthy: LocalCluster, tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--kubeconfig", str(healthy.kubeconfig), "--read-only", "--only", "FENCE-01")
+    target = done.record.target
+    assert (target.kind, target.simulated_nodes) == (TargetKind.SIMULATED_NODES, target.nodes)
+    assert "[cluster of simulated nodes]" in done.output.splitlines()[-1]
+    assert "*** SIMULATED NODES: " in done.output
+    for name in ("report.html", "report.md"):
+        assert "SIMULATED NODES" in (tmp_path / "report" / name).read_text()
+    with pytest.raises(CncfError, match="cluster of simulated nodes"):
+        release_of(done.record)
+
+
+# -- README ("Rights"): the commands that let an account list custom kinds do what they say ---------------
+
+NAME = "gpu-conformance-custom-kinds"
+
+
+@needs_kubectl
+@pytest.mark.xdist_group("healthy")
+def test_the_commands_of_the_readme_give_the_right_to_list_custom_kinds(healthy: LocalCluster) -> None:
+    mine = f"{NAME}-of-the-readme"
+    environment = {**os.environ, "KUBECONFIG": str(healthy.admin_kubeconfig)}
+    cluster = Cluster.from_kubeconfig(healthy.admin_kubeconfig)
+    try:
+        done = subprocess.run(
+            ["sh", "-euc", readme.GRANTING.replace(NAME, mine)], env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        definitions = cluster.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").json()["items"]
+        custom = {item["spec"]["names"]["plural"] for item in definitions if item["spec"]["scope"] == "Namespaced"}
+        rules = cluster.request("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{mine}").json()["rules"]
+        assert custom
+        assert {resource for rule in rules for resource in rule["resources"]} == custom
+        assert {verb for rule in rules for verb in rule["verbs"]} == {"list"}
+        binding = cluster.request("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{mine}").json()
+        assert [(one["kind"], one["namespace"], one["name"]) for one in binding["subjects"]] == [
+            ("ServiceAccount", "gpu-conformance", "gpu-conformance")
+        ]
+    finally:
+        for kind in ("clusterroles", "clusterrolebindings"):
+            cluster.request("DELETE", f"/apis/rbac.authorization.k8s.io/v1/{kind}/{mine}", body={})

@@ -2,9 +2,11 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.localcluster.control_plane.account import suite_kubeconfig
@@ -14,6 +16,7 @@ pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]
 
 OWN = "gpu-conformance-chaos-20261121-100000-test"
 CLASSES = "scheduling.k8s.io/priorityclasses"
+OBJECTS = yaml.safe_load(Path(__file__).with_name("account_objects.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,7 @@ def chaos(plane: ControlPlane) -> Cluster:
     """A session of the account, once the API server enforces the policy."""
     cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "chaos"))
     deadline = time.monotonic() + 60
-    while not is_bounded(cluster.create("batch/jobs", a_job(), namespace="default", dry_run=True)):
+    while not is_bounded(cluster.create("batch/jobs", OBJECTS["job"], namespace="default", dry_run=True)):
         assert time.monotonic() < deadline, "the policy was never enforced"
         threading.Event().wait(0.2)
     assert cluster.create("namespaces", a_namespace(OWN)).ok
@@ -32,25 +35,8 @@ def a_namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def a_pod() -> dict[str, Any]:
-    """What an injector pod is: root on the host."""
-    containers = [{"name": "c", "image": "registry.example/c:1", "securityContext": {"privileged": True}}]
-    spec = {"hostPID": True, "containers": containers, "automountServiceAccountToken": False}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
-
-
-def a_job() -> dict[str, Any]:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.example/c:1"}]}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
-
-
 def a_class(name: str) -> dict[str, Any]:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": -5}
-
-
-def a_budget() -> dict[str, Any]:
-    spec = {"maxUnavailable": 0, "selector": {}}
-    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "freeze"}, "spec": spec}
 
 
 def an_operand(kind: str, name: str, *owners: tuple[str, str]) -> dict[str, Any]:
@@ -62,11 +48,8 @@ def an_operand(kind: str, name: str, *owners: tuple[str, str]) -> dict[str, Any]
 
 def a_workload(kind: str) -> dict[str, Any]:
     """A Deployment, StatefulSet or ReplicaSet whose pods need not start."""
-    labels = {"app": "x"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "registry.example/c:1"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    spec |= {"serviceName": "x"} if kind == "StatefulSet" else {}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "operator", "labels": labels}, "spec": spec}
+    workload = {**OBJECTS["workload"], "kind": kind}
+    return {**workload, "spec": {**workload["spec"], "serviceName": "x"}} if kind == "StatefulSet" else workload
 
 
 def is_bounded(answer: Answer, why: str = "experiments create and delete in namespaces of their own") -> bool:
@@ -75,7 +58,7 @@ def is_bounded(answer: Answer, why: str = "experiments create and delete in name
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])
-@pytest.mark.parametrize(("key", "obj"), [("pods", a_pod()), ("batch/jobs", a_job())], ids=["pod", "job"])
+@pytest.mark.parametrize(("key", "obj"), [("pods", OBJECTS["pod"]), ("batch/jobs", OBJECTS["job"])], ids=["pod", "job"])
 def test_nothing_is_created_in_a_namespace_of_others(chaos: Cluster, key: str, obj: dict[str, Any], namespace: str) -> None:
     assert is_bounded(chaos.create(key, obj, namespace=namespace, dry_run=True))
     assert chaos.create(key, obj, namespace=OWN, dry_run=True).status == 201
@@ -100,7 +83,7 @@ def test_nobody_else_s_namespace_or_class_goes_or_is_written_to(plane: ControlPl
     admin = Cluster.from_kubeconfig(plane.kubeconfig)
     assert admin.create("namespaces", a_namespace("victim")).ok
     assert admin.create(CLASSES, a_class("important")).ok
-    assert admin.create("batch/jobs", a_job(), namespace="victim").ok
+    assert admin.create("batch/jobs", OBJECTS["job"], namespace="victim").ok
     assert is_bounded(chaos.delete("namespaces", "victim"))
     assert is_bounded(chaos.delete(CLASSES, "important"))
     assert is_bounded(chaos.patch(CLASSES, "important", {"metadata": {"annotations": {"a": "b"}}}))
@@ -112,7 +95,7 @@ def test_its_own_go_again(chaos: Cluster) -> None:
     assert chaos.create(CLASSES, a_class(OWN)).ok
     assert chaos.patch(CLASSES, OWN, {"metadata": {"annotations": {"a": "b"}}}).ok
     assert chaos.delete(CLASSES, OWN).ok
-    assert chaos.create("batch/jobs", a_job(), namespace=OWN).ok
+    assert chaos.create("batch/jobs", OBJECTS["job"], namespace=OWN).ok
     assert chaos.delete("batch/jobs", "j", OWN).ok
 
 
@@ -122,12 +105,12 @@ def test_agents_may_be_killed_wherever_they_are(chaos: Cluster) -> None:
 
 def test_no_budget_holds_and_no_eviction_ends_the_pods_of_others(plane: ControlPlane, chaos: Cluster) -> None:
     admin = Cluster.from_kubeconfig(plane.kubeconfig)
-    assert admin.create("policy/poddisruptionbudgets", a_budget(), namespace="default").ok
+    assert admin.create("policy/poddisruptionbudgets", OBJECTS["budget"], namespace="default").ok
     assert is_bounded(chaos.delete("policy/poddisruptionbudgets", "freeze", "default"))
-    assert is_bounded(chaos.create("policy/poddisruptionbudgets", a_budget(), namespace="kube-system", dry_run=True))
-    assert chaos.create("policy/poddisruptionbudgets", a_budget(), namespace=OWN).ok
+    assert is_bounded(chaos.create("policy/poddisruptionbudgets", OBJECTS["budget"], namespace="kube-system", dry_run=True))
+    assert chaos.create("policy/poddisruptionbudgets", OBJECTS["budget"], namespace=OWN).ok
     assert chaos.delete("policy/poddisruptionbudgets", "freeze", OWN).ok
-    pod = {**a_pod(), "spec": {**a_pod()["spec"], "nodeSelector": {"nowhere": "at-all"}}}
+    pod = {**OBJECTS["pod"], "spec": {**OBJECTS["pod"]["spec"], "nodeSelector": {"nowhere": "at-all"}}}
     assert admin.create("pods", pod, namespace="default").ok
     assert is_bounded(evict(chaos, "default"))
     assert admin.get("pods", "p", "default").ok

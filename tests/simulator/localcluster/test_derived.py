@@ -1,19 +1,30 @@
 """What real controllers are given so that they make the pods of a defect, and keep them."""
 
+import asyncio
 import copy
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fixtures.localcluster.control_plane.components import SUITE_USER
+from fixtures.localcluster.control_plane.faults import api_server_flags
 from fixtures.localcluster.local_cluster import LocalCluster
+from fixtures.localcluster.nodes import attach
 from fixtures.localcluster.nodes.attach import objects_of, parse
 from fixtures.localcluster.seed.derived import Derived, derive, identity
 from fixtures.localcluster.seed.seeded_pods import Owner, made_by
+from fixtures.localcluster.seed.seeding import Seeding
+from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
-from fixtures.simulator.config.scenario import ScenarioError, load_scenario, parse_simulate, scenario_names
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.config.scenario import Defect, ScenarioError, load_scenario, parse_simulate, scenario_names
+from fixtures.simulator.server.app import SimulatedServer
+from fixtures.simulator.server.store.store import Store
+from tests.watching import PATIENCE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY: Owner = ("Deployment", "team-vision", "gateway")
@@ -95,3 +106,61 @@ def test_a_scenario_that_is_too_large_for_real_processes_is_refused_in_one_line(
     with pytest.raises(ScenarioError, match=r"^scenario 'fleet' has 3,\d+ objects, and real processes are given 2,500 at most: take fewer"):
         LocalCluster.start(None, "fleet:nodes=250", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# -- defects that the configuration of real components can have --------------------------------------
+
+HEALTHY = Behaviour()
+
+
+@pytest.mark.parametrize("switch", ["evictionIgnoresBudget", "evictionIgnoresTolerationSeconds"])
+def test_what_no_configuration_breaks_is_refused(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Defect(name="made", description="", scenario="healthy", trips=["REQ-01"], behaviour={switch: True})
+    monkeypatch.setattr(attach, "parse_simulate", lambda spec: (load_scenario("healthy"), [made]))
+    with pytest.raises(ScenarioError, match=r"'made' is a fault of the (API server|scheduler|controller manager), which is real here"):
+        attach.parse("healthy,made")
+
+
+def test_the_api_server_is_told_by_flags_and_a_file(tmp_path: Path) -> None:
+    assert api_server_flags(HEALTHY, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    flags = api_server_flags(Behaviour(enforces_quota=False, enforces_pod_security=False), tmp_path)
+    assert flags[:2] == ["--disable-admission-plugins", "ResourceQuota"]
+    assert flags[2] == "--admission-control-config-file"
+    (plugin,) = msgspec.json.decode(Path(flags[3]).read_bytes())["plugins"]
+    assert plugin["name"] == "PodSecurity"
+    assert SUITE_USER in plugin["configuration"]["exemptions"]["usernames"]
+
+
+# -- objects on a server that gives UIDs of its own: what names an object names the one that is there -----
+
+LABEL = "resource.nvidia.com/computeDomain"
+KINDS = ("Namespace", "Node", "ComputeDomain", "DaemonSet")
+"""Without the pods: nobody is there to make them."""
+
+
+def test_nodes_and_daemons_of_a_compute_domain_name_the_domain_that_is_there() -> None:
+    async def scenario() -> None:
+        derived = objects_of(*parse("gb200"))
+        chosen = [item for item in derived.objects if item["kind"] in KINDS]
+        store = Store()
+        for item in derived.objects:
+            if item["kind"] == "CustomResourceDefinition":
+                store.put_initial(item)
+        server = SimulatedServer(store)
+        client = ApiClient(await server.start())
+        try:
+            await Seeding(client, msgspec.structs.replace(derived, objects=chosen), "v1.37.2", PATIENCE).run()
+            (domain,), _ = await client.list("/apis/resource.nvidia.com/v1beta1/computedomains")
+            nodes, _ = await client.list("/api/v1/nodes", {"labelSelector": LABEL})
+            daemons, _ = await client.list("/apis/apps/v1/daemonsets", {"labelSelector": LABEL})
+        finally:
+            await client.close()
+            await server.stop()
+        built = next(item for item in chosen if item["kind"] == "ComputeDomain")
+        assert domain["metadata"]["uid"] != built["metadata"]["uid"]
+        assert {item["metadata"]["labels"][LABEL] for item in [*nodes, *daemons]} == {domain["metadata"]["uid"]}
+        assert (len(nodes), len(daemons)) == (2, 1)
+        assert daemons[0]["metadata"]["name"].endswith(domain["metadata"]["uid"])
+
+    asyncio.run(scenario())

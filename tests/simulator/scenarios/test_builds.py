@@ -1,5 +1,6 @@
 """Every scenario builds, and what it builds agrees with itself."""
 
+import asyncio
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from functools import cache
@@ -14,6 +15,7 @@ from fixtures.simulator.config.hardware import Sharing
 from fixtures.simulator.config.scenario import ScenarioError, load_scenario, parse_simulate, scenario_names
 from fixtures.simulator.dra.claims import claim_names
 from fixtures.simulator.pods.amounts import thousandths
+from fixtures.simulator.simulated_cluster import SimulatedCluster
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -189,3 +191,36 @@ def test_claims_of_running_pods_hold_devices_of_their_nodes_each_once(name: str)
     assert given
     assert len(set(given)) == len(given)
     assert set(given) < published
+
+
+# -- a built cluster is settled: with every program running beside it, nothing in it changes ---------
+
+WINDOW = 0.8  # seconds in which programs list, adopt and would act
+RENEWED = {"coordination.k8s.io/leases"}
+
+
+async def changes(name: str) -> tuple[list[str], int]:
+    scenario, defects = parse_simulate(name)
+    cluster = SimulatedCluster(scenario, defects)
+    keys = sorted({resource.key for resource in cluster.store.registry if resource.key not in RENEWED})
+    before = {key: {id(entry): entry.name for entry in cluster.store.entries(key)} for key in keys}
+    await cluster.start()
+    try:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cluster.failure(), WINDOW)
+        changed = []
+        for key in keys:
+            after = {id(entry): entry.name for entry in cluster.store.entries(key)}
+            changed += [
+                f"{key} {name}" for entry, name in {**before[key], **after}.items() if entry not in before[key] or entry not in after
+            ]
+        return changed, sum(map(len, before.values()))
+    finally:
+        await cluster.stop()
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_programs_leave_a_settled_cluster_alone(name: str) -> None:
+    changed, total = asyncio.run(changes(name))
+    assert changed == []
+    assert total > 80

@@ -16,8 +16,9 @@ from deploy.rights import Right
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
-from fixtures.localcluster.control_plane.account import ROLES, grant, suite_kubeconfig
+from fixtures.localcluster.control_plane.account import ROLES, grant, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.components import AUDIT_LOG
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.config.defects import policy_of
 from fixtures.simulator.config.rights import SUITE_USER
@@ -25,7 +26,6 @@ from fixtures.simulator.config.scenario import parse_simulate
 from fixtures.simulator.process.kubeconfigs import new_tokens, write_kubeconfig
 from fixtures.simulator.simulated_cluster import SimulatedCluster
 from tests.simulator.localcluster.rights.roles import objects_of_role, rights_of_role, text_of
-from tests.simulator.localcluster.unbinding import unbind
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 EFFECT_SECONDS = 180.0
@@ -187,6 +187,13 @@ def embedded(scenario: str, folder: Path) -> Iterator[EmbeddedTarget]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+def unbind(plane: ControlPlane, role: str) -> None:
+    """Take a role of ``deploy/`` from the suite's account; one that it does not have is no trouble."""
+    name = next(item["metadata"]["name"] for item in shipped(role) if item["kind"] == "ClusterRoleBinding")
+    answer = Cluster.from_kubeconfig(plane.kubeconfig).delete("rbac.authorization.k8s.io/clusterrolebindings", name)
+    assert answer.ok or answer.status == 404, f"ClusterRoleBinding {name}: {answer.status} {answer.message}"
 
 
 def allowed(cluster: Cluster, right: Right) -> bool:
