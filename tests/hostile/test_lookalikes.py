@@ -26,17 +26,13 @@ from fixtures.verdict.findings import Inconclusive, Outcome
 from tests.builders import a_container, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_workload
 from tests.findings import by_name
 from tests.req.suffering import MINUTE, NOW, ago, an_event, scheduled
+from tests.tables import table
+
+TABLE = table(__file__)
 
 PLUGIN = "nvidia-device-plugin-daemonset"
 FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
-CLUSTER_POLICY: Json = {
-    "metadata": {
-        "name": "cluster-policy",
-        "uid": "uid-cluster-policy",
-        "annotations": {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"},
-    },
-    "status": {"state": "ready", "namespace": "gpu-operator"},
-}
+CLUSTER_POLICY: Json = TABLE["policy"]
 
 
 def copied(namespace: str = "aaa", **more: Any) -> DaemonSet:
@@ -228,26 +224,6 @@ def test_a_release_decides_nothing_where_a_tenant_may_have_written_it() -> None:
 # -- no tenant makes a namespace the platform's: not by its name, its labels, its annotations, nor by what is planted in it --
 
 
-CHOSEN = (
-    *("crypto-operator", "kube-team", "team-system", "nvidia-miners", "gke-team", "gmp-team", "openshift-team", "openshift"),
-    *("dra-driver-team", "gpu-conformance-20261121-105310-4f2a", "gpu-conformance-chaos-20261121-105310-4f2a-canaries"),
-    *("kube-system-2", "xkube-system", "Kube-System", "runai-team", "cw-team"),
-)
-"""Names that a tenant may choose and that sound like the platform's."""
-
-FORGED = {
-    "kubernetes.io/metadata.name": "kube-system",
-    "app.kubernetes.io/managed-by": "gpu-conformance",
-    "gpu-conformance.io/run": "20261121-105310-4f2a",
-    "openshift.io/cluster-monitoring": "true",
-    "olm.operatorgroup.uid/6f1f1a52-0a57-4f4c-8f2e-5d1f6c1f9b1e": "",
-    "name": "gpu-operator",
-    "control-plane": "controller-manager",
-    "addonmanager.kubernetes.io/mode": "Reconcile",
-}
-"""Labels that a tenant may put on a namespace of his own."""
-
-
 def cluster_policy(namespace: str = "", *, state: str = "ready", release: str = "", name: str = "cluster-policy") -> Json:
     annotations = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": release} if release else {}
     status: Json = {"state": state, **({"namespace": namespace} if namespace else {})}
@@ -259,10 +235,10 @@ def intruder(namespace: str) -> Scope:
     container = a_container(securityContext={"privileged": True})
     pod = a_pod("miner", namespace, node="gpu-0", tolerations=[":"], containers=[container], hostIPC=True)
     pod.metadata.owner_references = None
-    return a_scope(nodes=[a_node()], pods=[pod], namespaces=[a_namespace(namespace, FORGED)])
+    return a_scope(nodes=[a_node()], pods=[pod], namespaces=[a_namespace(namespace, TABLE["forged"])])
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", TABLE["chosen"])
 def test_a_name_that_sounds_like_the_platform_s_exempts_from_no_rule(name: str) -> None:
     scope = intruder(name)
     assert scope.is_tenant(name)

@@ -17,6 +17,7 @@ from fixtures.ownership.read_proofs import read_folder
 from fixtures.snapshot.files import SnapshotError, load_files
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, strip, world
 from tests.core.test_snapshot_files import NODE, POD, write
+from tests.tables import each_row
 
 LOST_AND_FOUND = "lost+found"
 
@@ -120,22 +121,7 @@ def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home / "out"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("gate", "{}", "{}"),
-        ("diff", "{}", "{}"),
-        ("merge", "{}"),
-        ("cncf", "{}"),
-        ("cleanup", "--kubeconfig", "k", "--folder", "{}"),
-        ("publish", "{}", "--kubeconfig", "{}"),
-        ("chaos", "recover", "--kubeconfig", "k", "--folder", "{}"),
-        ("chaos", "status", "--kubeconfig", "{}"),
-        ("chaos", "verdict", "{}"),
-        ("chaos", "list", "--chaos-folder", "{}"),
-    ],
-    ids=" ".join,
-)
+@each_row
 def test_a_path_that_may_not_be_looked_at_is_a_wrong_argument(
     hidden: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

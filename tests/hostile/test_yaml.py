@@ -16,6 +16,9 @@ from fixtures.text import limits, yaml_text
 from fixtures.text.yaml_text import NotYaml, RepeatedKey
 from fixtures.verdict.findings import Inconclusive
 from tests.steps import steps
+from tests.tables import table
+
+TABLE = table(__file__)
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + level)}: &{chr(98 + level)} [" + ",".join(f"*{chr(97 + level)}" for _ in range(9)) + "]\n" for level in range(8)
@@ -74,25 +77,13 @@ def test_times_are_text_as_in_kubernetes() -> None:
     assert yaml_text.load(text) == {"a": "2026-01-01T00:00:00Z", "b": "2026-01-01", "c": "2025-99-99", "2026-01-01": "d"}
 
 
-TWICE = {
-    "sections": "gate: {minimumJudged: 40}\nscope: {}\ngate: {areas: [NET]}\n",
-    "below": "gate:\n  areas: [NET]\n  areas: [GANG]\n",
-    "quoted": "gate: {}\n'gate': {areas: [NET]}\n",
-    "in a list": "- {a: 1, a: 2}\n",
-    "of one value": "1: a\n'1': b\n",
-    "by an alias": "a: &k gate\ngate: 1\n*k : 2\n",
-    "below a merge key": "base: &base {a: 1}\nother: {<<: *base, b: 1, b: 2}\n",
-    "in what is merged": "base: &base {a: 1, a: 2}\nother: {<<: *base}\n",
-}
-
-
-@pytest.mark.parametrize("name", TWICE)
+@pytest.mark.parametrize("name", TABLE["twice"])
 def test_a_key_that_stands_twice_in_a_file_of_the_user_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / "policy.yaml"
-    path.write_text(TWICE[name])
+    path.write_text(TABLE["twice"][name])
     with pytest.raises(RepeatedKey, match=r"^line \d+: the key '(gate|areas|a|b|1)' stands twice in one mapping$"):
         yaml_text.read(path)
-    yaml_text.load(TWICE[name])  # a cluster's own text is taken as Kubernetes takes it
+    yaml_text.load(TABLE["twice"][name])  # a cluster's own text is taken as Kubernetes takes it
 
 
 def test_a_key_that_stands_twice_ends_a_policy_waivers_a_kubeconfig_and_an_experiment(tmp_path: Path) -> None:
