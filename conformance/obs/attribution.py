@@ -41,17 +41,19 @@ def probe_attribution(scope: Scope, workspace: Workspace, scraper: Scraper) -> I
         ran, namespace = hold_pods(workspace, pods, END_MARKER, start), workspace.namespace()
         by_node = {place.node.name: name for name, place in asked.items() if not ran[name].trouble}
         owners = {node: Owner(namespace, name, "probe") for node, name in by_node.items()}
-        wait = partial(scraper.until, by_node, seconds=seconds, collections=COLLECTIONS)
-        named = {one.exporter.node: one for one in wait(lambda one: _named(one, owners[one.exporter.node]))}
-        workspace.clear()
-        later = {one.exporter.node: one for one in wait(lambda one: not _named(one, owners[one.exporter.node]))}
+        wait = partial(scraper.until, seconds=seconds, collections=COLLECTIONS)
+        named = {one.exporter.node: one for one in wait(by_node, lambda one: _named(one, owners[one.exporter.node]))}
+        staying = workspace.clear()
+        ended = [node for node, name in by_node.items() if name not in staying]
+        later = {one.exporter.node: one for one in wait(ended, lambda one: not _named(one, owners[one.exporter.node]))}
         for name, place in asked.items():
             node = place.node.name
             if node not in named:
                 message = f"the probe pod gave no answer: {ran[name].trouble}"
                 yield place, undecided(subject(place.node), cause="ProbeDidNotRun", message=message)
             else:
-                yield place, judge_attribution(place.node, ran[name], owners[node], named[node], later[node], seconds)
+                pages = named[node], later.get(node, named[node])
+                yield place, judge_attribution(place.node, ran[name], owners[node], *pages, seconds, staying=staying.get(name, ""))
 
     fit = [place for place in usable_places(scope) if not unfit(place)]
     if not fit:
@@ -59,8 +61,10 @@ def probe_attribution(scope: Scope, workspace: Workspace, scraper: Scraper) -> I
     yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, fit), 1, ask), unfit)
 
 
-def judge_attribution(node: Node, ran: ProbeResult, owner: Owner, named: Scrape, later: Scrape, seconds: float) -> Finding:
-    """What the page said while the pod held a device, and after its end."""
+def judge_attribution(
+    node: Node, ran: ProbeResult, owner: Owner, named: Scrape, later: Scrape, seconds: float, *, staying: str = ""
+) -> Finding:
+    """What the page said while the pod held a device, and after its end. ``staying``: why the pod could not be removed, if so."""
     source = f"metrics of {named.exporter.name}, within {seconds:g} s"
     if named.page is None or later.page is None:
         return undecided(subject(node), message=f"the exporter gave no page: {named.why or later.why}", source=source)
@@ -79,12 +83,15 @@ def judge_attribution(node: Node, ran: ProbeResult, owner: Owner, named: Scrape,
             found.append(Flaw("OwnerWrong", f"{part} names {owner}, which holds {listed(in_order(uuids))}"))
     if len({(part.uuid, part.instance) for part in mine}) > 1:
         found.append(Flaw("OwnerWrong", f"{listed(mine)} all name {owner}, which holds one device"))
-    if left := _of(later.page, owner):
+    if not staying and (left := _of(later.page, owner)):
         found.append(Flaw("OwnerStale", f"{listed(left)} still name {owner} after its end"))
     observed = f"{listed(mine) or 'no device'} named {owner}"
     if found:
         message = "; ".join(flaw.text for flaw in found)[:1000]
         return bad(subject(node), cause=found[0].cause, observed=observed, expected=_EXPECTED, source=source, message=message)
+    if staying:
+        message = f"the probe pod could not be removed, so it is not known whom the page names after its end: {staying}"
+        return undecided(subject(node), cause="ProbeDidNotRun", message=message, source=source)
     return ok(subject(node), observed=f"{observed}, and nobody after its end", expected=_EXPECTED, source=source)
 
 

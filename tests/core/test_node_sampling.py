@@ -22,8 +22,9 @@ class Emptied(Workspace):
     def __init__(self) -> None:
         self.cleared = 0
 
-    def clear(self, *, seconds: float = 0.0) -> None:
+    def clear(self, *, seconds: float = 0.0) -> dict[str, str]:
         self.cleared += 1
+        return {}
 
 
 def names(places: list[Place]) -> list[str]:

@@ -126,26 +126,29 @@ def test_a_kubelet_is_read_where_the_policy_lets_a_privileged_pod_look(way: str,
 
 
 @pytest.mark.parametrize(
-    ("named", "later", "causes"),
+    ("named", "later", "causes", "staying"),
     [
-        (labelled(page(), 0), page(), ""),
-        (labelled(page(SLICED), 0, more='[^}]*GPU_I_ID="2"'), page(SLICED), ""),
-        (page(), page(), "OwnerNotNamed"),
-        (labelled(page(), 1), page(), "OwnerWrong"),
-        (labelled(labelled(page(), 0), 1), page(), "OwnerWrong"),
-        (labelled(page(), 0), labelled(page(), 0), "OwnerStale"),
-        (labelled(page(), 0, container="other"), page(), "OwnerNotNamed"),
+        (labelled(page(), 0), page(), "", ""),
+        (labelled(page(), 0), labelled(page(), 0), "ProbeDidNotRun", "429 Too Many Requests"),
+        (labelled(page(), 1), labelled(page(), 1), "OwnerWrong", "429 Too Many Requests"),
+        (labelled(page(SLICED), 0, more='[^}]*GPU_I_ID="2"'), page(SLICED), "", ""),
+        (page(), page(), "OwnerNotNamed", ""),
+        (labelled(page(), 1), page(), "OwnerWrong", ""),
+        (labelled(labelled(page(), 0), 1), page(), "OwnerWrong", ""),
+        (labelled(page(), 0), labelled(page(), 0), "OwnerStale", ""),
+        (labelled(page(), 0, container="other"), page(), "OwnerNotNamed", ""),
     ],
     ids=map(str, count(1)),  # a page holds the time, which differs between workers
 )
-def test_a_probe_pod_is_named_while_it_runs_and_not_after(named: str, later: str, causes: str) -> None:
+def test_a_probe_pod_is_named_while_it_runs_and_not_after(named: str, later: str, causes: str, staying: str) -> None:
     def scraped(text: str) -> Scrape:
         return Scrape(exporter=Exporter(node=WHOLE, pod=a_pod("dcgm-1", "gpu-operator"), kind=kinds()[0]), at=0.0, page=read_page(text))
 
     listing = f"## uid\n1000\n## smi\nGPU 0: NVIDIA H100 80GB HBM3 (UUID: {uuid(0)})\n## dev\nnull\nnvidia0\n## end\n"
     ran = ProbeResult(subject=Subject("Pod", "train-0", "team-a"), node=WHOLE, logs={"probe": listing if WHOLE in named else ""})
-    finding = judge_attribution(a_node(WHOLE), ran, Owner("team-a", "train-0", "main"), scraped(named), scraped(later), 90.0)
-    assert (finding.outcome is Outcome.BAD, finding.cause) == (bool(causes), causes)
+    owner = Owner("team-a", "train-0", "main")
+    finding = judge_attribution(a_node(WHOLE), ran, owner, scraped(named), scraped(later), 90.0, staying=staying)
+    assert (finding.outcome is Outcome.BAD, finding.cause) == (causes.startswith("Owner"), causes)
 
 
 @pytest.mark.test_all

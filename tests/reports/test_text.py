@@ -1,13 +1,18 @@
 import html
+import io
 import json
 import re
 
 import pytest
+from _pytest._io import TerminalWriter
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.style import Style
 
+from fixtures.verdict.record import Verdict
 from reports import safe_text
 from reports.credentials import redact
+from reports.verdicts import DISPLAY, markup
 from tests.reports.sample_report import HOSTILE
 from tests.tables import each_row
 
@@ -95,3 +100,9 @@ def test_plain_text_in_markdown_forms_nothing(text: str) -> None:
     without = re.sub(r"&#\d+;", "", plain)
     assert not re.search(r"[\\`*_~\[\]|<>@!$&#]|://|www\.", without)
     assert html.unescape(plain) == text
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_pytest_and_rich_know_the_style_of_every_verdict(verdict: Verdict) -> None:
+    assert TerminalWriter(io.StringIO()).markup("x", **markup(verdict)) == "x"
+    assert Style.parse(DISPLAY[verdict].style)
