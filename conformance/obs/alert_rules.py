@@ -42,11 +42,9 @@ _ONCE_THERE = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
 def check_rules(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
     """One finding for each alert about devices, and one for each situation of the policy that an alert has to fire on."""
     rules = [*rules_of(scope.snapshot.listing(RULES).objects), *rules_of_files(scope.policy.metrics.rules)][:_MOST_RULES]
-    pages = [(one.exporter, one.page) for one in scraper.first().values() if one.page]
     if not rules and not scope.snapshot.listing(RULES).served:
         raise NotApplicable("NoRules", "the cluster serves no PrometheusRules, and the policy names no file of rules (metrics.rules)")
-    if not pages:
-        raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+    pages = [(one.exporter, one.page) for one in scraper.pages().values() if one.page]
     served = frozenset(name for _, page in pages for name in page.series)
     records = {rule.name: rule for rule in rules if rule.records}
     read = {rule: read_expression(_expanded(rule.expr, records)) for rule in rules if not rule.records}

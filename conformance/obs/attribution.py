@@ -28,12 +28,12 @@ _EXPECTED = "series of exactly the device that the pod holds name its namespace,
 
 def probe_attribution(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterator[Finding]:
     """OBS-02: one device is held on each place, named while it is, and no longer after. One finding per accelerator node."""
-    seconds, start = scope.policy.metrics.attribution_seconds, scope.policy.probes.start_seconds
+    pages, seconds, start = scraper.pages(), scope.policy.metrics.attribution_seconds, scope.policy.probes.start_seconds
 
     def unfit(place: Place) -> str:
         if place.shared:
             return "an exporter names one pod of a shared device at most"
-        return "" if (one := scraper.first().get(place.node.name)) and one.page else "its exporter gives no page (OBS-01 says why)"
+        return "" if place.node.name in pages else "its exporter gives no page (OBS-01 says why)"
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
         asked = {f"obs-02-{number}": place for number, place in batch}
@@ -109,9 +109,7 @@ def _named(one: Scrape, owner: Owner) -> bool:
 
 def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterator[Finding]:
     """OBS-09: one finding per accelerator node with a page; on some a pod of the run says itself what it holds."""
-    pages = {name: one for name, one in scraper.first().items() if one.page}
-    if not pages:
-        raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+    pages = scraper.pages()
     nodes = {node.name: node for node in scope.accelerator_nodes if node.name in pages}
     places = _free_places(scope, nodes)
     sights, silent = _held_by_probes(scope, workspace, places)

@@ -90,7 +90,7 @@ def check_idle(scope: Scope, scraper: Scraper, ask: Query | None) -> Iterator[Fi
     nodes = {node.name: node for node in scope.accelerator_nodes}
     held: dict[tuple[str, str], list[Part]] = {}
     left_out: set[tuple[str, str]] = set()
-    for name, one in scraper.first().items():
+    for name, one in scraper.pages().items():
         for part in parts_of(one.page) if one.page and name in nodes else ():
             for owner in part.owners:
                 held.setdefault((owner.namespace, owner.pod), []).append(part)

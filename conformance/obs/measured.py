@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from conformance.obs.driver_values import Bracket, against_driver
 from conformance.obs.flaws import Flaw, Movement, dead_activity, flaws, movement
 from conformance.obs.node_facts import exporter_of, facts_of
-from conformance.obs.scraping import AT_ONCE, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
+from conformance.obs.scraping import AT_ONCE, NOT_REACHED, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
 from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.agents import agents, full_name
 from conformance.scope.node_changes import change_under_way
@@ -16,13 +16,13 @@ from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
 
 SOURCE = "metrics of {} by the API server's proxy"
 SETTLING = 120.0
 """Seconds for which a new exporter may serve nothing: DCGM starts, and the first collection comes after that."""
 
-_CAUSES = {Silence.REFUSED: "MetricsNotServed", Silence.UNREADABLE: "MetricsUnreadable"}
+_CAUSES = {Silence.REFUSED: "MetricsNotServed", Silence.UNREADABLE: "MetricsUnreadable", Silence.OTHER: "MetricsUnreadable"}
 
 
 Reads = Callable[[Collection[str]], NodeDocuments]
@@ -104,7 +104,7 @@ def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | N
         return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=source)
     if one.silence is Silence.LOCKED:
         return undecided(subject(node), message=f"{exporter.name} gives no page: {one.why}", source=source)
-    if one.silence is Silence.UNREACHED and all(other.silence is Silence.UNREACHED for other in pages.values()):
+    if one.silence in NOT_REACHED and all(other.silence in NOT_REACHED for other in pages.values()):
         message = f"the API server reaches no exporter, so a network policy or its own network may be in the way: {one.why}"
         return undecided(subject(node), cause="ExportersNotReached", message=message, source=source)
     return bad(
@@ -142,9 +142,7 @@ def _judged(node: Node, one: Scrape, found: list[Flaw], shown: str, expected: st
 
 def check_moving(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
     """OBS-03: one finding per accelerator node whose exporter gives a page. Raises :class:`NotApplicable` where none does."""
-    before = {name: one for name, one in scraper.first().items() if one.page}
-    if not before:
-        raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+    before = scraper.pages()
     by_name = {node.name: node for node in scope.accelerator_nodes}
     seconds = scope.policy.metrics.fresh_seconds
     again = scraper.until(before, lambda one: _settled(before[one.exporter.node], one), seconds)

@@ -24,7 +24,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.platform.components import base_name
 from fixtures.model.platform.exporters import metrics_page, metrics_port
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.findings import Inconclusive, NotApplicable
 
 AT_ONCE = 8
 SECONDS = 15.0
@@ -34,6 +34,8 @@ COLLECTIONS = 3
 """So often an exporter has to have collected before what it still names, or does not name, is held against it."""
 _REFUSED = ("connection refused", "EOF", "connection reset", "no endpoints available", "malformed HTTP")
 """Words of an API server for a pod that it reached and that does not serve."""
+_NO_PAGE = ("{", "[", "<")
+"""How JSON and HTML begin, and no page of metrics: a proxy or a page to sign in answered."""
 _WANTS_TLS = b"HTTP request to an HTTPS server"
 """What a server in Go answers to whoever asks it without TLS."""
 
@@ -44,9 +46,14 @@ class Silence(StrEnum):
     NONE = ""
     REFUSED = "refused"  # the pod's machine answered, and nothing serves there
     UNREACHED = "unreached"  # the API server got no answer: the pod or the network between them
+    OTHER = "other"  # something else answered in its place
     LOCKED = "locked"  # the exporter wants credentials of its own
     GONE = "gone"  # the pod was replaced since the cluster was read
     UNREADABLE = "unreadable"  # what was served is no page of metrics
+
+
+NOT_REACHED = frozenset({Silence.UNREACHED, Silence.OTHER})
+"""Where all exporters are like that, the reason is between them and the API server."""
 
 
 class Exporter(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +145,7 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
             answer = _page(cluster, exporter.path(tls=True))
     except ApiTrouble as trouble:
         if trouble.code == UNREADABLE:
-            return replaced(made, silence=Silence.UNREADABLE, why=trouble.message.partition(": ")[2] or trouble.message)
+            return replaced(made, silence=Silence.OTHER, why=trouble.message.partition(": ")[2] or trouble.message)
         refused = any(word in trouble.message for word in _REFUSED)
         return replaced(made, silence=Silence.REFUSED if refused else Silence.UNREACHED, why=trouble.message)
     if answer.status == 403 and answer.said_status:
@@ -152,6 +159,8 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
     if len(answer.body) >= PAGE_BYTES:
         return replaced(made, silence=Silence.UNREADABLE, why=f"the page is larger than {PAGE_BYTES >> 20} MiB")
     text = answer.body.decode(errors="replace")
+    if text.lstrip()[:1] in _NO_PAGE:
+        return replaced(made, silence=Silence.OTHER, why=f"something else answers in its place: {answer.quoted(120)}")
     try:
         return replaced(made, page=read_page(text), text=text)
     except Unreadable as error:
@@ -171,6 +180,21 @@ class Scraper:
         if self._first is None:
             self._first = {node: msgspec.structs.replace(one, text="") for node, one in self.now(self.exporters).items()}
         return self._first
+
+    def pages(self) -> dict[str, Scrape]:
+        """The first answer of each exporter that gave a page, by node.
+
+        Raises:
+            Inconclusive: the API server reached none of them.
+            NotApplicable: none gives a page for another reason, which OBS-01 judges.
+        """
+        first = self.first()
+        found = {node: one for node, one in first.items() if one.page}
+        if first and all(one.silence in NOT_REACHED for one in first.values()):
+            raise Inconclusive("ExportersNotReached", f"the API server reaches no exporter: {next(iter(first.values())).why}")
+        if not found:
+            raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
+        return found
 
     def now(self, nodes: Iterable[str]) -> dict[str, Scrape]:
         """A new page of the exporters of these nodes that have one. At most :data:`AT_ONCE` at a time."""

@@ -122,7 +122,7 @@ def test_each_situation_needs_an_alert_that_fires(tmp_path: Path, rules: list[di
     objects = [{"metadata": {"name": "r", "namespace": "monitoring"}, "spec": {"groups": [{"name": "g", "rules": rules}]}}]
     scope = a_scope(a_policy(), nodes=[a_node(WHOLE, gpus=4)], prometheusrules=objects)
     one = Scrape(exporter=exporter, at=0.0, page=read_page(labelled(page(), 0)))
-    findings = check_rules(scope, SimpleNamespace(first=lambda: {WHOLE: one}))  # type: ignore[arg-type]
+    findings = check_rules(scope, SimpleNamespace(pages=lambda: {WHOLE: one}))  # type: ignore[arg-type]
     assert {found.subject.name: found.cause for found in findings if found.outcome is Outcome.BAD} == causes
 
 

@@ -28,7 +28,7 @@ def judged(*, hours: float, activity: float = 0.0, used: int = 4, ask: Any = Non
     pod = a_pod("train-0", devices=1, node="gpu-0", status={"startTime": started})
     scope = a_scope(a_policy(metrics={"idleHours": 24}), nodes=[a_node("gpu-0")], pods=[pod])
     one = Scrape(exporter=Exporter(node="gpu-0", pod=a_pod("dcgm", "gpu-operator"), kind=kinds()[0]), at=0.0, page=read_page(text))
-    (finding,) = check_idle(scope, SimpleNamespace(first=lambda: {"gpu-0": one}), ask)  # type: ignore[arg-type]
+    (finding,) = check_idle(scope, SimpleNamespace(pages=lambda: {"gpu-0": one}), ask)  # type: ignore[arg-type]
     return finding
 
 

@@ -66,6 +66,7 @@ WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS 
         (GOOD[:-30], GOOD, {}, Outcome.BAD, "MetricsUnreadable"),
         (TIMEOUT, GOOD, {}, Outcome.BAD, "MetricsNotServed"),  # dcgm-exporter#607: this one is too slow
         (TIMEOUT, TIMEOUT, {}, Outcome.UNDECIDED, "ExportersNotReached"),  # a network policy that lets Prometheus in alone
+        (SIGN_IN, "[[]]", {}, Outcome.UNDECIDED, "ExportersNotReached"),  # a proxy before the API server
         (Answer(status=401, body=b"Unauthorized"), GOOD, {}, Outcome.UNDECIDED, "NotUnderstood"),
         (GONE, GOOD, {}, Outcome.UNDECIDED, "ChangeUnderWay"),
         (GOOD, GOOD, {"node": {"cordoned": True}}, Outcome.BAD, "DeviceOfOtherNode"),  # the same page twice: two nodes, one host engine
