@@ -123,12 +123,7 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
         others = f"{counts[shared]} nodes of {product} are fenced by {shared}"
         message = f"fenced by {hard[0].key} while {others}: one toleration does not reach the whole pool"
         return bad(subject(node), cause="FenceKeyMissing", observed=observed, expected=expected, source="node.spec.taints", message=message)
-    return ok(
-        subject(node),
-        observed=", ".join(str(taint) for taint in hard),
-        expected=expected,
-        source="node.spec.taints",
-    )
+    return ok(subject(node), observed=", ".join(str(taint) for taint in hard), expected=expected, source="node.spec.taints")
 
 
 # -- FENCE-02 ------------------------------------------------------------------------------------------
@@ -267,9 +262,7 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
                 yield undecided(template.place, message=message, source=source)
             elif static:
                 yield not_judged(
-                    template.place,
-                    message="a static pod: the kubelet adds tolerations to it, and no scheduler places it",
-                    source=source,
+                    template.place, message="a static pod: the kubelet adds tolerations to it, and no scheduler places it", source=source
                 )
             elif blanket:
                 which = f"every taint of effect {blanket[0].effect}" if blanket[0].effect else "every taint"
@@ -319,11 +312,7 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
                 message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there"
                 cause = "TaintNotTolerated"
             elif scope.why_not_judged(node) == "NotReady":
-                yield not_judged(
-                    pair,
-                    message=f"{node.name} is NotReady and {name} has no pod there",
-                    source=source,
-                )
+                yield not_judged(pair, message=f"{node.name} is NotReady and {name} has no pod there", source=source)
                 continue
             elif doing := roll_out_under_way(agent, [node], scope.policy, scope.snapshot.taken_at):
                 yield undecided(pair, message=f"{name} has no pod on {node.name}; {doing}", source=source, cause=CHANGE_UNDER_WAY)
@@ -344,11 +333,7 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
     if not pods and not unclear:
         raise NotApplicable("NoDevicePods", "no tenant pod asks for a device")
     for pod, demand in unclear:
-        yield undecided(
-            subject(pod),
-            message=f"whether it asks for a device is not known: {demand.unknown}",
-            source="pod spec and claims",
-        )
+        yield undecided(subject(pod), message=f"whether it asks for a device is not known: {demand.unknown}", source="pod spec and claims")
     accelerators = {node.name for node in scope.accelerator_nodes}
     verdicts: dict[str, tuple[int, list[str]]] = {}
     for pod in pods:

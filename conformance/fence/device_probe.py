@@ -146,12 +146,7 @@ def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
     if pod.spec.node_name not in {node.name for node in scope.accelerator_nodes}:
         message = f"a pod with affinity for {plan.product} was placed on {pod.spec.node_name}, which no source calls an accelerator node"
         return bad(
-            place,
-            cause="PlacedElsewhere",
-            observed=f"ran on {pod.spec.node_name}",
-            expected=_EXPECTED,
-            source=_SOURCE,
-            message=message,
+            place, cause="PlacedElsewhere", observed=f"ran on {pod.spec.node_name}", expected=_EXPECTED, source=_SOURCE, message=message
         )
     where = f"{pod.name} ran on {pod.spec.node_name} with 1 {plan.resource}"
     if not plan.listed:
@@ -167,11 +162,7 @@ def _counted(place: Subject, where: str, log: str) -> Finding:
     except Unreadable as error:
         return undecided(place, message=f"{where}; what it saw could not be counted: {error}", source=_SOURCE)
     if listing.failures and not listing.gpus:
-        return undecided(
-            place,
-            message=f"{where}; what it saw could not be counted: {listing.failures[0]}",
-            source=_SOURCE,
-        )
+        return undecided(place, message=f"{where}; what it saw could not be counted: {listing.failures[0]}", source=_SOURCE)
     count = len(listing.uuids)
     return ok(place, observed=f"{where}; devices seen: {count}", expected=_EXPECTED, source=_SOURCE)
 
@@ -181,17 +172,11 @@ def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
     said = unschedulable(pod) if pod is not None else None
     if said is not None and plan.resource in said.insufficient:
         return undecided(
-            place,
-            message=f"the free {plan.resource} was taken by another pod meanwhile: {why}",
-            source=_SOURCE,
-            cause="NoFreeDevice",
+            place, message=f"the free {plan.resource} was taken by another pod meanwhile: {why}", source=_SOURCE, cause="NoFreeDevice"
         )
     if image_trouble(pod):
         return undecided(
-            place,
-            message=f"the probe's image cannot be pulled (policy probes.image): {why}",
-            source=_SOURCE,
-            cause="ProbeDidNotRun",
+            place, message=f"the probe's image cannot be pulled (policy probes.image): {why}", source=_SOURCE, cause="ProbeDidNotRun"
         )
     if pod is None:
         return undecided(place, message="another program deleted the probe pod", source=_SOURCE, cause="ProbeDisturbed")

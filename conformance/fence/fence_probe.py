@@ -168,10 +168,7 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
             )
         elif victim is None:
             yield undecided(
-                place,
-                message="another program deleted the probe pod while it was watched",
-                source=_SOURCE,
-                cause="ProbeDisturbed",
+                place, message="another program deleted the probe pod while it was watched", source=_SOURCE, cause="ProbeDisturbed"
             )
         else:
             yield _pending(attempt, victim)

@@ -85,12 +85,7 @@ def check_agreement(scope: Scope) -> Iterator[Finding]:
         found = sum(name in scope.snapshot.node_by_name for name in table)
         subject = Subject("Cluster", "accelerator nodes")
         if found == expected:
-            yield ok(
-                subject,
-                observed=str(found),
-                expected=str(expected),
-                source="policy accelerators.expectedCount",
-            )
+            yield ok(subject, observed=str(found), expected=str(expected), source="policy accelerators.expectedCount")
         else:
             message = f"the policy expects {expected} accelerator nodes and the sources name {found}"
             yield bad(
@@ -143,17 +138,10 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     if len(row) < 2:
         only = next(iter(row))
         return not_judged(
-            subject,
-            message=f"one source only ({only}): there is nothing to compare it with",
-            source="node labels and status.capacity",
+            subject, message=f"one source only ({only}): there is nothing to compare it with", source="node labels and status.capacity"
         )
     if all(row.values()):
-        return ok(
-            subject,
-            observed=observed,
-            expected="all sources agree",
-            source="node labels, status.capacity, ResourceSlices",
-        )
+        return ok(subject, observed=observed, expected="all sources agree", source="node labels, status.capacity, ResourceSlices")
     yes, no = ([source for source, value in sorted(row.items()) if value is wanted] for wanted in (True, False))
     if no == [ADVERTISED]:
         zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
@@ -184,9 +172,7 @@ def _marked(subject: Subject, marks: tuple[str, ...], consequence: str) -> Findi
     observed, source = ", ".join(marks[:5]), "node labels, taints and status.capacity"
     if is_faint(marks):
         return not_judged(
-            subject,
-            message=f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare",
-            source=source,
+            subject, message=f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare", source=source
         )
     message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device of its own: {consequence}"
     return bad(

@@ -32,11 +32,7 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
         finding = _left_out(scope, node, probing, held.get(node.name, []))
         if finding is not None and matches(node.name, scope.policy.accelerators.allow_not_judged):
             reason = finding.observed or finding.message
-            finding = allowed(
-                finding.subject,
-                message=f"{reason}; the policy allows it",
-                source="policy accelerators.allowNotJudged",
-            )
+            finding = allowed(finding.subject, message=f"{reason}; the policy allows it", source="policy accelerators.allowNotJudged")
         yield finding or _reached(scope, node, probing)
     yield from _lost(scope)
     yield from _unclear(scope)
@@ -102,11 +98,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
         return undecided(place, message=f"{state}: no probe could run there", source=_STATE, cause="NodeHeld")
     if reason := without_devices(scope, node):
         if scope.vm_devices(node):
-            return allowed(
-                place,
-                message=f"{reason}; containers cannot ask for them",
-                source="node.status.capacity",
-            )
+            return allowed(place, message=f"{reason}; containers cannot ask for them", source="node.status.capacity")
         return undecided(
             place,
             message=f"{reason}; if that is intended, name the node in accelerators.allowNotJudged",
@@ -140,20 +132,12 @@ def _reached(scope: Scope, node: Node, probing: bool) -> Finding:
     if not held:
         how = "Ready and schedulable" if probing else "Ready; judged by reading, because this run may create no pods"
         return ok(
-            place,
-            observed=how,
-            expected=_EXPECTED if probing else "Ready, not cordoned, devices that pods can ask for",
-            source=_STATE,
+            place, observed=how, expected=_EXPECTED if probing else "Ready, not cordoned, devices that pods can ask for", source=_STATE
         )
     if scope.policy.accelerators.allow_busy:
         message = f"all its devices are in use ({held}), so no probe ran; accelerators.allowBusy of the policy allows that"
         return allowed(place, message=message, source="requests of bound pods")
     message = f"all its devices are in use ({held}), so no probe ran and the run's verdict does not cover it"
     return missed(
-        place,
-        cause="NoFreeDevice",
-        observed=f"busy: {held}",
-        expected="a free device",
-        source="requests of bound pods",
-        message=message,
+        place, cause="NoFreeDevice", observed=f"busy: {held}", expected="a free device", source="requests of bound pods", message=message
     )

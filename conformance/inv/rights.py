@@ -143,8 +143,5 @@ def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:
         else:
             why = f" ({review.reason})" if review.reason else ""
             yield undecided(
-                subject,
-                message=f"the caller may not {right}{why}, so {needed} cannot be judged",
-                source=_SOURCE,
-                cause="RightMissing",
+                subject, message=f"the caller may not {right}{why}, so {needed} cannot be judged", source=_SOURCE, cause="RightMissing"
             )

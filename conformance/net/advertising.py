@@ -147,37 +147,22 @@ def _idle_agents(scope: Scope) -> str:
 def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list[FabricNode]) -> Finding:
     node, subject_ = entry.node, subject(entry.node)
     if entry.left_out:
-        return not_judged(
-            subject_,
-            message=f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})",
-            source="node.status",
-        )
+        return not_judged(subject_, message=f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})", source="node.status")
     wanted = _wanted(scope, node, promised, nodes)
     observed = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted)
     if not wanted:
         return not_judged(
-            subject_,
-            message="it has fabric devices, and nothing says under which resource they are offered",
-            source=entry.reasons[0],
+            subject_, message="it has fabric devices, and nothing says under which resource they are offered", source=entry.reasons[0]
         )
     missing = [name for name in wanted if allocatable(node, name) < 1]
     advertises_nothing = missing == wanted and not any(whole(node.status.capacity.get(name)) for name in missing)
     if advertises_nothing and node.name not in scope.sources:
-        return not_judged(
-            subject_,
-            message="it has no accelerator and advertises no fabric resource",
-            source=entry.reasons[0],
-        )
+        return not_judged(subject_, message="it has no accelerator and advertises no fabric resource", source=entry.reasons[0])
     expected = ", ".join(f"{name} > 0" for name in wanted)
     if missing:
         message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
         return bad(
-            subject_,
-            cause="FabricResourceMissing",
-            observed=observed,
-            expected=expected,
-            source="node.status.allocatable",
-            message=message,
+            subject_, cause="FabricResourceMissing", observed=observed, expected=expected, source="node.status.allocatable", message=message
         )
     if not promised.names:
         message = f"{observed}, like machines of its kind: no NicClusterPolicy says what it must advertise"
@@ -220,12 +205,7 @@ def check_attachments(scope: Scope) -> Iterator[Finding]:
         if not resource:
             yield not_judged(subject_, message="it names no resource: pods that use it need none", source=source)
         elif count := offered.get(resource, 0):
-            yield ok(
-                subject_,
-                observed=f"{resource} on {count} nodes",
-                expected="a resource that some node advertises",
-                source=source,
-            )
+            yield ok(subject_, observed=f"{resource} on {count} nodes", expected="a resource that some node advertises", source=source)
         else:
             message = f"it names {resource}, which no node advertises: pods that use the network stay Pending"
             yield bad(

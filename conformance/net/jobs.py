@@ -66,23 +66,15 @@ def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str])
     members = _members(job)
     placed = {pod.spec.node_name for pod in members if pod.spec.node_name}
     if placed and not placed & offering:
-        return not_judged(
-            job.subject,
-            message=f"{spans}, none of which offers an RDMA resource",
-            source="pod.spec.nodeName",
-        )
+        return not_judged(job.subject, message=f"{spans}, none of which offers an RDMA resource", source="pod.spec.nodeName")
     without = [pod for pod in members if not asks_fabric(pod, names)]
     if without and all(pod.spec.host_network for pod in without):
         return not_judged(
-            job.subject,
-            message=f"{spans} in the hosts' network: they need no resource to reach the fabric",
-            source="pod.spec.hostNetwork",
+            job.subject, message=f"{spans} in the hosts' network: they need no resource to reach the fabric", source="pod.spec.hostNetwork"
         )
     if without and all(pod.spec.resource_claims for pod in without):
         return not_judged(
-            job.subject,
-            message=f"{spans} with resource claims, which may bring fabric devices",
-            source="pod.spec.resourceClaims",
+            job.subject, message=f"{spans} with resource claims, which may bring fabric devices", source="pod.spec.resourceClaims"
         )
     observed = f"{len(members) - len(without)} of {len(members)} pods ask for it"
     expected = f"every pod asks for one of {', '.join(names)}"

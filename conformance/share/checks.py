@@ -132,11 +132,7 @@ def _limit(scope: Scope, item: Shared) -> Finding:
     expected, source = f"at most {limit} (policy advertisement.maxReplicas)", item.source
     factor = item.factor if item.factor is not None else _counted(scope, item.node, item)
     if factor is None:
-        return undecided(
-            _part(item),
-            message="it is shared and nothing tells how often each device is given out",
-            source=source,
-        )
+        return undecided(_part(item), message="it is shared and nothing tells how often each device is given out", source=source)
     if factor > limit:
         message = f"each device is given to {factor} pods and the policy allows {limit}: each gets too little memory and time"
         return bad(_part(item), cause="TooManyShares", observed=f"{factor} replicas", expected=expected, source=source, message=message)
