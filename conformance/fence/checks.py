@@ -23,7 +23,7 @@ from conformance.scope.template import is_static, unread
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, Taint, Toleration
 from fixtures.kubernetes.times import unix
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad, not_judged, undecided
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -102,12 +102,13 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
     hard = hard_taints(scope, node)
     expected = f"a taint {' or '.join([shared] if shared else scope.policy.fence.taint_keys)} with NoSchedule or NoExecute"
     observed = ", ".join(str(taint) for taint in node.spec.taints) or "no taints"
+    about = About(subject(node), "node.spec.taints", expected, observed)
     if not hard and scope.unfenced_box:
-        return not_judged(subject(node), message=scope.unfenced_box, source="node.spec.taints")
+        return about.not_judged(scope.unfenced_box)
     unknown = [taint for taint in node.spec.taints if taint.effect in HARD and not taint.key.startswith(_OF_KUBERNETES)]
     if not hard and unknown and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether its taints ({observed}) are their fence is not known"
-        return undecided(subject(node), message=message, source="node.spec.taints, node.status.capacity")
+        return about.undecided(message, source="node.spec.taints, node.status.capacity")
     if not hard:
         soft = [str(taint) for taint in scope.fence_taints(node)]
         if soft:
@@ -118,12 +119,12 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
             message = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods"
         usual = shared == _USUAL_KEY or (not shared and scope.policy.fence.taint_keys[0] == _USUAL_KEY and not unknown)
         cause = "NodeNotFenced" if usual and vendors_of(node, scope) <= {_USUAL_VENDOR} else "FenceKeyMissing"
-        return bad(subject(node), cause=cause, observed=observed, expected=expected, source="node.spec.taints", message=message)
+        return about.bad(message, cause=cause)
     if shared not in {taint.key for taint in hard}:
         others = f"{counts[shared]} nodes of {product} are fenced by {shared}"
         message = f"fenced by {hard[0].key} while {others}: one toleration does not reach the whole pool"
-        return bad(subject(node), cause="FenceKeyMissing", observed=observed, expected=expected, source="node.spec.taints", message=message)
-    return ok(subject(node), observed=", ".join(str(taint) for taint in hard), expected=expected, source="node.spec.taints")
+        return about.bad(message, cause="FenceKeyMissing")
+    return about.ok(", ".join(str(taint) for taint in hard))
 
 
 # -- FENCE-02 ------------------------------------------------------------------------------------------
@@ -145,43 +146,37 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     ungiven = doubt_of_shares(scope, pod, node, asked) if only_shares else ""
     watches = scope.device_demand_of(pod).devices and not demand.devices
     asks = "asks for a device" if demand.devices else f"asks for {listed(asked)}" if asked else ""
+    about = About(subject(pod), source, "a device or an exception")
     if reason := ("" if absent or ungiven else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
-        return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
+        return about.ok(f"on {node.name}: {reason}")
     daemon = daemons.of(pod)
     if daemon.agent:
-        return ok(subject(pod), observed=f"on {node.name}: {daemon.agent}", expected="a device or an exception", source=source)
+        return about.ok(f"on {node.name}: {daemon.agent}")
     if scope.unfenced_box:
-        return not_judged(subject(pod), message=scope.unfenced_box, source=source)
+        return about.not_judged(scope.unfenced_box)
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
-        return undecided(subject(pod), message=message, source="pod spec and claims")
+        return about.undecided(message, source="pod spec and claims")
     if absent and absent.never:
         message = f"{absent.why}: no scheduler sends it there, so spec.nodeName was written by hand, and it holds no device"
         expected = "a device that the node has"
-        return bad(
-            subject(pod),
-            cause="BoundByHand",
-            observed=f"on {node.name}",
-            expected=expected,
-            source="pod spec, node.status.capacity",
-            message=message,
+        return about.bad(
+            message, cause="BoundByHand", observed=f"on {node.name}", expected=expected, source="pod spec, node.status.capacity"
         )
     if absent:
-        return undecided(subject(pod), message=absent.why, source="pod spec, node.status.capacity")
+        return about.undecided(absent.why, source="pod spec, node.status.capacity")
     if ungiven:
         message = f"it asks for {listed(asked)}, and whether its scheduler gave it a device is not known: {ungiven}"
-        return undecided(subject(pod), message=message, source="pod spec, annotations of pods, node.status.allocatable")
+        return about.undecided(message, source="pod spec, annotations of pods, node.status.allocatable")
     if unclear := daemon.unclear or unsure:
-        return undecided(subject(pod), message=f"it asks for no device and runs on accelerator node {node.name}: {unclear}", source=source)
+        return about.undecided(f"it asks for no device and runs on accelerator node {node.name}: {unclear}")
     advice = scope.platform.advice(pod.namespace)
     without = "its claims have admin access only, which holds no device, and it" if watches else "it asks for no device and"
-    return bad(
-        subject(pod),
+    return about.bad(
+        f"{without} runs on accelerator node {node.name}: {daemon.word}{way_in(scope, pod, node)}{advice}",
         cause="PodWithoutDevice",
         observed=f"on {node.name} without a device",
         expected="a device, an agent of the platform, a static pod or an allowed namespace",
-        source=source,
-        message=f"{without} runs on accelerator node {node.name}: {daemon.word}{way_in(scope, pod, node)}{advice}",
     )
 
 
@@ -257,32 +252,21 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
             source = f"{template.path}.tolerations"
             blanket = [item for item in template.spec.tolerations or () if is_blanket(item)]
             static = is_static(scope, template.pod) if template.pod is not None else False
+            about = About(template.place, source, "named keys")
             if static is None:
                 message = "it says that it is a static pod, and whether its node owns it is not known: nodes were not read"
-                yield undecided(template.place, message=message, source=source)
+                yield about.undecided(message)
             elif static:
-                yield not_judged(
-                    template.place, message="a static pod: the kubelet adds tolerations to it, and no scheduler places it", source=source
-                )
+                yield about.not_judged("a static pod: the kubelet adds tolerations to it, and no scheduler places it")
             elif blanket:
                 which = f"every taint of effect {blanket[0].effect}" if blanket[0].effect else "every taint"
                 message = f"its toleration {blanket[0]} matches {which}, so its pods may land on every node that these taints fence"
                 message += scope.platform.advice(template.namespace)
-                yield bad(
-                    template.place,
-                    cause="BlanketToleration",
-                    observed=f"operator Exists without key (effect {blanket[0].effect or 'any'})",
-                    expected="named keys",
-                    source=source,
-                    message=message,
+                yield about.bad(
+                    message, cause="BlanketToleration", observed=f"operator Exists without key (effect {blanket[0].effect or 'any'})"
                 )
             else:
-                yield ok(
-                    template.place,
-                    observed=f"{len(template.spec.tolerations or ())} tolerations with keys",
-                    expected="named keys",
-                    source=source,
-                )
+                yield about.ok(f"{len(template.spec.tolerations or ())} tolerations with keys")
 
 
 # -- FENCE-04 ------------------------------------------------------------------------------------------
@@ -304,22 +288,23 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
         name = agent.daemonset.name
         for node in agent.accelerator_nodes:
             pair = Subject("Agent", f"{name} on {node.name}", agent.daemonset.namespace)
+            about = About(pair, source, "a pod of the agent")
             if node.name in agent.pods:
-                yield ok(pair, observed=agent.pods[node.name].name, expected="a pod of the agent", source=source)
+                yield about.ok(agent.pods[node.name].name)
                 continue
             taints = [str(taint) for taint in agent.untolerated(node)]
             if taints:
                 message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there"
                 cause = "TaintNotTolerated"
             elif scope.why_not_judged(node) == "NotReady":
-                yield not_judged(pair, message=f"{node.name} is NotReady and {name} has no pod there", source=source)
+                yield about.not_judged(f"{node.name} is NotReady and {name} has no pod there")
                 continue
             elif doing := roll_out_under_way(agent, [node], scope.policy, scope.snapshot.taken_at):
-                yield undecided(pair, message=f"{name} has no pod on {node.name}; {doing}", source=source, cause=CHANGE_UNDER_WAY)
+                yield about.undecided(f"{name} has no pod on {node.name}; {doing}", cause=CHANGE_UNDER_WAY)
                 continue
             else:
                 message, cause = f"{name} tolerates every taint of {node.name} and has no pod there", "AgentPodMissing"
-            yield bad(pair, cause=cause, observed="no pod", expected="a pod of the agent", source=source, message=message)
+            yield about.bad(message, cause=cause, observed="no pod")
 
 
 # -- FENCE-08 ------------------------------------------------------------------------------------------
@@ -339,19 +324,13 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
     for pod in pods:
         place, source = subject(pod), "spec.nodeSelector, spec.affinity.nodeAffinity"
         expected = "a selector or required affinity that admits accelerator nodes only"
+        about = About(place, source, expected)
         if not selects(pod.spec):
             message = "it has neither selector nor required node affinity: only the device request keeps it off other nodes"
-            yield bad(
-                place,
-                cause="SelectorMissing",
-                observed="no selector, no required node affinity",
-                expected=expected,
-                source=source,
-                message=message,
-            )
+            yield about.bad(message, cause="SelectorMissing", observed="no selector, no required node affinity")
             continue
         if long := too_long(pod.spec):
-            yield undecided(place, message=long, source=source)
+            yield about.undecided(long)
             continue
         form = repr((pod.spec.node_selector, (pod.spec.affinity or {}).get("nodeAffinity")))
         if form not in verdicts:
@@ -361,22 +340,8 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
         count, strangers = verdicts[form]
         if strangers:
             message = f"its selector also admits nodes without accelerators ({listed(strangers)})"
-            yield bad(
-                place,
-                cause="SelectorTooWide",
-                observed=f"admits {count} nodes, {len(strangers)} without accelerators",
-                expected=expected,
-                source=source,
-                message=message,
-            )
+            yield about.bad(message, cause="SelectorTooWide", observed=f"admits {count} nodes, {len(strangers)} without accelerators")
         elif not count:
-            yield bad(
-                place,
-                cause="SelectorMatchesNothing",
-                observed="admits no node",
-                expected=expected,
-                source=source,
-                message="its selector admits no node of the cluster",
-            )
+            yield about.bad("its selector admits no node of the cluster", cause="SelectorMatchesNothing", observed="admits no node")
         else:
-            yield ok(place, observed=f"admits {count} accelerator nodes", expected=expected, source=source)
+            yield about.ok(f"admits {count} accelerator nodes")

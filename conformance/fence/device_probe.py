@@ -19,7 +19,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad, ok, undecided
 
 _SOURCE = "pod status and log"
 _EXPECTED = "runs on an accelerator node and sees a device"
@@ -143,16 +143,15 @@ def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
     place = subject(plan.node)
     if pod is None or not pod.spec.node_name or pod.status.phase not in ("Running", "Succeeded"):
         return _not_running(place, plan, pod)
+    about = About(place, _SOURCE, _EXPECTED)
     if pod.spec.node_name not in {node.name for node in scope.accelerator_nodes}:
         message = f"a pod with affinity for {plan.product} was placed on {pod.spec.node_name}, which no source calls an accelerator node"
-        return bad(
-            place, cause="PlacedElsewhere", observed=f"ran on {pod.spec.node_name}", expected=_EXPECTED, source=_SOURCE, message=message
-        )
+        return about.bad(message, cause="PlacedElsewhere", observed=f"ran on {pod.spec.node_name}")
     where = f"{pod.name} ran on {pod.spec.node_name} with 1 {plan.resource}"
     if not plan.listed:
-        return ok(place, observed=where, expected=_EXPECTED, source=_SOURCE)
+        return about.ok(where)
     if outcome.log_trouble:
-        return undecided(place, message=f"{where}; its log could not be read: {outcome.log_trouble}", source=_SOURCE, cause="ApiTrouble")
+        return about.undecided(f"{where}; its log could not be read: {outcome.log_trouble}", cause="ApiTrouble")
     return _counted(place, where, outcome.log)
 
 
@@ -170,17 +169,14 @@ def _counted(place: Subject, where: str, log: str) -> Finding:
 def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
     why = why_not_running(pod)
     said = unschedulable(pod) if pod is not None else None
+    about = About(place, _SOURCE)
     if said is not None and plan.resource in said.insufficient:
-        return undecided(
-            place, message=f"the free {plan.resource} was taken by another pod meanwhile: {why}", source=_SOURCE, cause="NoFreeDevice"
-        )
+        return about.undecided(f"the free {plan.resource} was taken by another pod meanwhile: {why}", cause="NoFreeDevice")
     if image_trouble(pod):
-        return undecided(
-            place, message=f"the probe's image cannot be pulled (policy probes.image): {why}", source=_SOURCE, cause="ProbeDidNotRun"
-        )
+        return about.undecided(f"the probe's image cannot be pulled (policy probes.image): {why}", cause="ProbeDidNotRun")
     if pod is None:
-        return undecided(place, message="another program deleted the probe pod", source=_SOURCE, cause="ProbeDisturbed")
+        return about.undecided("another program deleted the probe pod", cause="ProbeDisturbed")
     if reason := disturbance(pod):
-        return undecided(place, message=f"{pod.name} did not run, and {reason}", source=_SOURCE, cause="ProbeDidNotRun")
+        return about.undecided(f"{pod.name} did not run, and {reason}", cause="ProbeDidNotRun")
     message = f"a pod with toleration, affinity and one {plan.resource} does not run on {plan.product}: {why}"
-    return bad(place, cause="DevicePodDoesNotStart", observed=why, expected=_EXPECTED, source=_SOURCE, message=message)
+    return about.bad(message, cause="DevicePodDoesNotStart", observed=why, expected=_EXPECTED)

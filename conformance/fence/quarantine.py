@@ -20,7 +20,7 @@ from fixtures.model.nodes.work import own_keys
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok, undecided
 
 _EXPECTED = "a node with a fault is cordoned or has a quarantine taint; a healthy one is in service"
 _SOURCE = "node.status.conditions, node labels, node.spec"
@@ -80,12 +80,13 @@ def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone:
 def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
     """A node that was taken out for a fault, and nothing tells of a fault any more."""
     state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels reports a fault"
+    about = About(subject(node), _SOURCE)
     if hold.doubt:
         message = f"{state}: its owner is not known, {hold.doubt}"
-        return undecided(subject(node), message=message, source=_SOURCE, cause="OwnerUnknown")
+        return about.undecided(message, cause="OwnerUnknown")
     if hold.since.age(scope.snapshot.taken_at) is None:
-        return undecided(subject(node), message=state, source=_SOURCE, cause="AgeUnknown")
+        return about.undecided(state, cause="AgeUnknown")
     if is_young(scope, hold.since):
-        return undecided(subject(node), message=f"{state}: {again(scope, hold.since)}", source=_SOURCE, cause=CHANGE_UNDER_WAY)
+        return about.undecided(f"{state}: {again(scope, hold.since)}", cause=CHANGE_UNDER_WAY)
     message = f"{state}: it was not put back into service"
-    return bad(subject(node), cause="HeldTooLong", observed=str(hold), expected=_EXPECTED, source=_SOURCE, message=message)
+    return about.bad(message, cause="HeldTooLong", observed=str(hold), expected=_EXPECTED)

@@ -11,7 +11,7 @@ from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
 
 ADVERTISED = "advertised"
 """Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""
@@ -114,34 +114,32 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     subject = Subject("Node", name)
     node = scope.snapshot.node_by_name.get(name)
     observed = ", ".join(f"{source}: {'yes' if yes else 'no'}" for source, yes in sorted(row.items()))
+    about = About(subject, "node labels", "all sources agree", observed)
     if node is None:
-        return bad(
-            subject,
+        return about.bad(
+            "the policy expects this node and it is gone",
             cause="ExpectedNodeGone",
             observed="no such node",
             expected="a node of this name",
             source="policy accelerators.expectedNodes",
-            message="the policy expects this node and it is gone",
         )
     if virtual := scope.virtual(node):
-        return not_judged(subject, message=f"{virtual}: no agent of this cluster labels it", source="node labels")
+        return about.not_judged(f"{virtual}: no agent of this cluster labels it")
     owned = name in scope.policy.accelerators.expected_nodes and not scope.vm_devices(
         node
     )  # a label is no excuse for what the owner expects
     if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
-        return not_judged(subject, message=reason, source="node labels")
+        return about.not_judged(reason)
     if not row[ADVERTISED] and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether these are its devices is not known"
-        return undecided(subject, message=message, source="node labels and status.capacity")
+        return about.undecided(message, source="node labels and status.capacity")
     if not any(row.values()):
         return _marked(subject, scope.marks[name], _consequence(scope, node))
     if len(row) < 2:
         only = next(iter(row))
-        return not_judged(
-            subject, message=f"one source only ({only}): there is nothing to compare it with", source="node labels and status.capacity"
-        )
+        return about.not_judged(f"one source only ({only}): there is nothing to compare it with", source="node labels and status.capacity")
     if all(row.values()):
-        return ok(subject, observed=observed, expected="all sources agree", source="node labels, status.capacity, ResourceSlices")
+        return about.ok(source="node labels, status.capacity, ResourceSlices")
     yes, no = ([source for source, value in sorted(row.items()) if value is wanted] for wanted in (True, False))
     if no == [ADVERTISED]:
         zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
@@ -150,13 +148,10 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     else:
         verb = "does" if len(no) == 1 else "do"
         message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: programs treat it differently"
-    return bad(
-        subject,
+    return about.bad(
+        message,
         cause="DevicesNotOffered" if no == [ADVERTISED] else "NodeMarksDisagree",
-        observed=observed,
-        expected="all sources agree",
         source="node labels, status.capacity, ResourceSlices",
-        message=message,
     )
 
 

@@ -14,7 +14,7 @@ from fixtures.kubernetes.models import Node
 from fixtures.model.nodes.holds import Hold
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, allowed, missed, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, allowed, missed, ok, undecided
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
 _ALLOW = "accelerators.allowNotJudged"
@@ -77,40 +77,36 @@ def _unless_allowed(scope: Scope, node: str, what: str, found: Finding) -> Findi
 def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Finding | None:
     """Why a node was left out although its devices may be free; None when it was not."""
     place, state = subject(node), scope.why_not_judged(node)
+    about = About(place, _STATE)
     if virtual := scope.virtual(node):
         message = (
             f"{virtual}: its devices are those of another cluster or service; name the node in accelerators.allowNotJudged to accept that"
         )
-        return undecided(place, message=message, source="node labels")
+        return about.undecided(message, source="node labels")
     if state == "NotReady":
         if moving := rebooting(node, scope.policy, scope.snapshot.taken_at):
-            return undecided(place, message=moving, source=_STATE, cause=CHANGE_UNDER_WAY)
+            return about.undecided(moving, cause=CHANGE_UNDER_WAY)
         message = "NotReady: its status is outdated and nothing runs on it, so the run's verdict does not cover it"
         return missed(place, cause="NodeNotReady", observed=state, expected=_EXPECTED, source=_STATE, message=message)
     cordon = next((hold for hold in held if hold.of_cordon), None)
     if state and probing and cordon is not None:
         if moving := _in_motion(scope, cordon):
-            return undecided(place, message=f"{state}: {moving}", source=_STATE, cause=CHANGE_UNDER_WAY)
+            return about.undecided(f"{state}: {moving}", cause=CHANGE_UNDER_WAY)
         state += f" {age_words(scope, cordon.since)}, owner {cordon.owner or 'not known'}"
         message = f"{state}: no probe ran on this node, so the run's verdict does not cover it"
         return missed(place, cause="NodeHeld", observed=state, expected=_EXPECTED, source=_STATE, message=message)
     if state:
-        return undecided(place, message=f"{state}: no probe could run there", source=_STATE, cause="NodeHeld")
+        return about.undecided(f"{state}: no probe could run there", cause="NodeHeld")
     if reason := without_devices(scope, node):
         if scope.vm_devices(node):
             return allowed(place, message=f"{reason}; containers cannot ask for them", source="node.status.capacity")
-        return undecided(
-            place,
-            message=f"{reason}; if that is intended, name the node in accelerators.allowNotJudged",
-            source=_STATE,
-            cause="DevicesNotOffered",
-        )
+        return about.undecided(f"{reason}; if that is intended, name the node in accelerators.allowNotJudged", cause="DevicesNotOffered")
     if probing and (taints := foreign_taints(scope, node)):
         reason = f"has the taint {', '.join(taints)}, which probes do not tolerate"
         by_taint = {hold.name.removeprefix("taint "): hold for hold in held}
         changes = [_in_motion(scope, by_taint[taint]) if taint in by_taint else "" for taint in taints]
         if all(changes):
-            return undecided(place, message=f"{reason}: {changes[0]}", source="node.spec.taints", cause=CHANGE_UNDER_WAY)
+            return about.undecided(f"{reason}: {changes[0]}", cause=CHANGE_UNDER_WAY, source="node.spec.taints")
         message = f"{reason}: no probe ran on this node, so the run's verdict does not cover it"
         return missed(place, cause="TaintKeepsProbesAway", observed=reason, expected=_EXPECTED, source="node.spec.taints", message=message)
     return None

@@ -15,7 +15,7 @@ from conformance.scope.agents import agents
 from conformance.scope.scope import Scope, matches, subject, whole
 from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok
+from fixtures.verdict.findings import About, Finding, not_judged
 
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version", "amd.com/gpu.driver-src-version")
 _DRIVER_PARTS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
@@ -45,14 +45,15 @@ def check_peers(scope: Scope) -> Iterator[Finding]:
 
 def _judge(scope: Scope, node: Node, size: int, counts: Sequence[str], versions: Sequence[str]) -> Finding:
     place, expected = subject(node), f"what most of the {size} nodes of its pool have"
+    about = About(place, _SOURCE, expected)
     if not counts and not versions:
-        return ok(place, observed="as its pool", expected=expected, source=_SOURCE)
+        return about.ok("as its pool")
     observed = "; ".join([*counts, *versions])
     if counts:
         message = f"{node.name} {observed}: devices or fabric were lost, or the nodes are set up differently ({_POLICY})"
-        return bad(place, cause="CountsDifferFromPool", observed=observed, expected=expected, source=_SOURCE, message=message)
+        return about.bad(message, cause="CountsDifferFromPool", observed=observed)
     message = f"{node.name} {observed}: jobs that span the pool run on both ({_POLICY})"
-    return advised(place, cause="VersionsDifferInPool", observed=observed, expected=expected, source=_SOURCE, message=message)
+    return about.advised(message, cause="VersionsDifferInPool", observed=observed)
 
 
 def _refused(scope: Scope, found: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from conformance.scope.kubernetes_version import least_server_minor, minor_of, s
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 
 _OLDER_BY = 3
 _DRA_MINOR = 34
@@ -31,8 +31,9 @@ def check_skew(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, node: Node) -> Finding:
+    about = About(subject(node))
     if virtual := scope.virtual(node):
-        return not_judged(subject(node), message=f"{virtual}: it has no kubelet of Kubernetes", source="node labels")
+        return about.not_judged(f"{virtual}: it has no kubelet of Kubernetes", source="node labels")
     text = node.status.node_info.kubelet_version
     kubelet, server, least = minor_of(text), server_minor(scope), least_server_minor(scope)
     drivers = scope.dra_inventory.get(node.name, [])
@@ -41,7 +42,7 @@ def _judge(scope: Scope, node: Node) -> Finding:
     )
     observed = f"kubelet {text[:60] or 'unknown'}, API server {scope.snapshot.version[:60] or 'unknown'}"
     if kubelet is None:
-        return undecided(subject(node), message=f"its kubelet's version is not known: {text[:60] or 'none'}", source="status.nodeInfo")
+        return about.undecided(f"its kubelet's version is not known: {text[:60] or 'none'}", source="status.nodeInfo")
     problems = []
     if server is not None and kubelet > server:
         problems.append(f"its kubelet 1.{kubelet} is newer than the API server 1.{server}")
@@ -67,16 +68,14 @@ def _judge(scope: Scope, node: Node) -> Finding:
     if broken and not problems:
         runtime = f"{text[:60]}, {node.status.node_info.container_runtime_version[:60]}"
         expected, source = "a kubelet and a container runtime that do CDI", "status.nodeInfo, DaemonSets, ClusterPolicies, ResourceSlices"
-        return bad(subject(node), cause="RuntimeWithoutCdi", observed=runtime, expected=expected, source=source, message=broken)
+        return about.bad(broken, cause="RuntimeWithoutCdi", observed=runtime, expected=expected, source=source)
     problems += [broken] if broken else []
     unknown = unknown or doubt
     if problems:
-        return bad(
-            subject(node), cause="VersionsDoNotGoTogether", observed=observed, expected=expected, source=source, message=listed(problems, 4)
-        )
+        return about.bad(listed(problems, 4), cause="VersionsDoNotGoTogether", observed=observed, expected=expected, source=source)
     if unknown:
-        return undecided(subject(node), message=unknown, source=source)
-    return ok(subject(node), observed=observed, expected=expected, source=source)
+        return about.undecided(unknown, source=source)
+    return about.ok(observed, expected=expected, source=source)
 
 
 def driver_version(scope: Scope, node: Node) -> str:

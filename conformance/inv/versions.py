@@ -14,7 +14,7 @@ from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import cut
-from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok
+from fixtures.verdict.findings import About, Finding, advised, bad
 
 _SOURCE = "node labels, ResourceSlices, status.nodeInfo, node probe"
 _EXPECTED = "the versions of its pool, and sources that agree"
@@ -54,20 +54,21 @@ def _judge(node: Node, size: int, told: Told, unlike: Mapping[str, str]) -> Find
     place = subject(node)
     observed = ", ".join(f"{what} {cut(next(iter(row.values())), 60)}" for what, row in told.items())
     contradictions = {what: said for what, row in told.items() if (said := _contradiction(row))}
+    about = About(place, _SOURCE, _EXPECTED)
     if contradictions:
         words = "; ".join(f"{what}: {said}" for what, said in contradictions.items())
         message = f"{words}: one of them is old, and programs go by either"
-        return bad(place, cause="VersionsContradict", observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
+        return about.bad(message, cause="VersionsContradict", observed=words)
     if unlike:
         words = "; ".join(unlike.values())
         say, message = (bad if "driver" in unlike else advised), f"{node.name} {words}: jobs that span the pool run on both"
         return say(place, cause="VersionsDifferInPool", observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
     if size == 1 and all(len(row) < 2 for row in told.values()):
         message = "it is the only node of its pool, and one source tells each version: there is nothing to compare"
-        return not_judged(place, message=message, source=_SOURCE)
+        return about.not_judged(message)
     if "driver" not in told:
-        return not_judged(place, message=f"no source tells its driver; {observed or 'nothing else is known'}", source=_SOURCE)
-    return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+        return about.not_judged(f"no source tells its driver; {observed or 'nothing else is known'}")
+    return about.ok(observed)
 
 
 def _told(scope: Scope, node: Node, documents: NodeDocuments) -> dict[str, dict[str, str]]:

@@ -14,7 +14,7 @@ from conformance.scope.scope import Scope, subject, whole
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.text.sentences import natural
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok
 
 MACHINE_TYPE = "node.kubernetes.io/instance-type"
 KIND_LABELS = (MACHINE_TYPE, "nvidia.com/gpu.product", "amd.com/gpu.product-name")
@@ -159,15 +159,14 @@ def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list
     if advertises_nothing and node.name not in scope.sources:
         return not_judged(subject_, message="it has no accelerator and advertises no fabric resource", source=entry.reasons[0])
     expected = ", ".join(f"{name} > 0" for name in wanted)
+    about = About(subject_, "node.status.allocatable", expected, observed)
     if missing:
         message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
-        return bad(
-            subject_, cause="FabricResourceMissing", observed=observed, expected=expected, source="node.status.allocatable", message=message
-        )
+        return about.bad(message, cause="FabricResourceMissing")
     if not promised.names:
         message = f"{observed}, like machines of its kind: no NicClusterPolicy says what it must advertise"
-        return not_judged(subject_, message=message, source=entry.reasons[0])
-    return ok(subject_, observed=observed, expected=expected, source="node.status.allocatable")
+        return about.not_judged(message, source=entry.reasons[0])
+    return about.ok()
 
 
 def _wanted(scope: Scope, node: Node, promised: Promises, nodes: list[FabricNode]) -> list[str]:
@@ -202,17 +201,11 @@ def check_attachments(scope: Scope) -> Iterator[Finding]:
         subject_ = Subject("NetworkAttachmentDefinition", name, namespace)
         source = f"annotation {NAD_RESOURCE}"
         resource = text(mapping(item, "metadata", "annotations").get(NAD_RESOURCE))
+        about = About(subject_, source, "a resource that some node advertises")
         if not resource:
-            yield not_judged(subject_, message="it names no resource: pods that use it need none", source=source)
+            yield about.not_judged("it names no resource: pods that use it need none")
         elif count := offered.get(resource, 0):
-            yield ok(subject_, observed=f"{resource} on {count} nodes", expected="a resource that some node advertises", source=source)
+            yield about.ok(f"{resource} on {count} nodes")
         else:
             message = f"it names {resource}, which no node advertises: pods that use the network stay Pending"
-            yield bad(
-                subject_,
-                cause="AttachmentDangling",
-                observed=resource,
-                expected="a resource that some node advertises",
-                source=source,
-                message=message,
-            )
+            yield about.bad(message, cause="AttachmentDangling", observed=resource)

@@ -12,7 +12,7 @@ from conformance.scope.gang_job import GangJob
 from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Pod
-from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok
+from fixtures.verdict.findings import About, Finding, NotApplicable
 
 SOURCE = "pod.spec.containers[].resources"
 
@@ -65,25 +65,22 @@ def _members(job: GangJob) -> list[Pod]:
 def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str]) -> Finding:
     members = _members(job)
     placed = {pod.spec.node_name for pod in members if pod.spec.node_name}
+    about = About(job.subject, SOURCE)
     if placed and not placed & offering:
-        return not_judged(job.subject, message=f"{spans}, none of which offers an RDMA resource", source="pod.spec.nodeName")
+        return about.not_judged(f"{spans}, none of which offers an RDMA resource", source="pod.spec.nodeName")
     without = [pod for pod in members if not asks_fabric(pod, names)]
     if without and all(pod.spec.host_network for pod in without):
-        return not_judged(
-            job.subject, message=f"{spans} in the hosts' network: they need no resource to reach the fabric", source="pod.spec.hostNetwork"
-        )
+        return about.not_judged(f"{spans} in the hosts' network: they need no resource to reach the fabric", source="pod.spec.hostNetwork")
     if without and all(pod.spec.resource_claims for pod in without):
-        return not_judged(
-            job.subject, message=f"{spans} with resource claims, which may bring fabric devices", source="pod.spec.resourceClaims"
-        )
+        return about.not_judged(f"{spans} with resource claims, which may bring fabric devices", source="pod.spec.resourceClaims")
     observed = f"{len(members) - len(without)} of {len(members)} pods ask for it"
     expected = f"every pod asks for one of {', '.join(names)}"
     if without and job.unsure:
-        return not_judged(job.subject, message=f"{spans}, and whether these talk to each other is not known: {job.unsure}", source=SOURCE)
+        return about.not_judged(f"{spans}, and whether these talk to each other is not known: {job.unsure}")
     if without:
         message = f"{spans}, and pod {without[0].name} asks for none of {', '.join(names)}: NCCL falls back to TCP without a warning"
-        return bad(job.subject, cause="JobWithoutFabric", observed=observed, expected=expected, source=SOURCE, message=message)
-    return ok(job.subject, observed=f"{observed}; {spans}", expected=expected, source=SOURCE)
+        return about.bad(message, cause="JobWithoutFabric", observed=observed, expected=expected)
+    return about.ok(f"{observed}; {spans}", expected=expected)
 
 
 def asks_fabric(pod: Pod, names: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
 from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
 from conformance.outputs.unreadable import Unreadable
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
 _BANDWIDTH = "bus bandwidth"
 TABLE = "all-reduce table of the run"
@@ -158,27 +158,21 @@ def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Fin
     networks = ", ".join(log.networks) or "unknown"
     observed = f"{verdict.code.value}: {verdict.message} (network {networks}; {len(log.net_channels)} network channels)"
     expected = f"{' or '.join(accepted)} and no failure warning"
+    about = About(run.subject, LOG, expected, observed)
     if verdict.failures:
-        return bad(
-            run.subject,
-            cause="NcclWarns",
-            observed=observed,
-            expected=expected,
-            source="NCCL WARN",
-            message=f"NCCL warns: {verdict.failures[0][:300]}",
-        )
+        return about.bad(f"NCCL warns: {verdict.failures[0][:300]}", cause="NcclWarns", source="NCCL WARN")
     if verdict.code in nccl_log.UNDECIDABLE_CODES:
-        return undecided(run.subject, cause="LogIncomplete", message=f"{verdict.code.value}: {verdict.message}", source=LOG)
+        return about.undecided(f"{verdict.code.value}: {verdict.message}", cause="LogIncomplete")
     if verdict.code.value not in accepted:
         message = (
             f"{verdict.message}, so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
         )
         cause = _INDIRECT.get(verdict.code, "TrafficNotDirect")
-        return bad(run.subject, cause=cause, observed=observed, expected=expected, source=LOG, message=message)
+        return about.bad(message, cause=cause)
     if verdict.doubts:
         message = f"NCCL warns of an error that is not known to this suite: {verdict.doubts[0][:300]}"
-        return undecided(run.subject, message=message, source="NCCL WARN")
-    return ok(run.subject, observed=observed, expected=expected, source=LOG)
+        return about.undecided(message, source="NCCL WARN")
+    return about.ok()
 
 
 def _judge_pair(
@@ -192,14 +186,15 @@ def _judge_ways(subject: Subject, lines: list[Channel], missing: list[nccl_log.U
     ways = Counter(f"{line.via}{f' [{line.direction}]' if line.direction else ''}" for line in lines)
     observed = ", ".join(f"{count} via {way}" for way, count in ways.most_common(4)) + (" …" if len(ways) > 4 else "")
     expected = "every channel via NET/…/GDRDMA, sent and received"
+    about = About(subject, LOG, expected, observed)
     if wrong := next(((line, problem) for line in lines if (problem := _problem(line, accepted))), None):
         cause = _SOCKETS if wrong[0].network in SOCKET_NETWORKS else "TrafficNotDirect"
-        return bad(subject, cause=cause, observed=observed, expected=expected, source=LOG, message=wrong[1])
+        return about.bad(wrong[1], cause=cause)
     if missing:
         first = missing[0]
         message = f"{len(missing)} channels were logged by one side only (channel {first.channel:02d} has no [{first.missing}] line)"
-        return bad(subject, cause="TrafficNotDirect", observed=observed, expected=expected, source=LOG, message=message)
-    return ok(subject, observed=observed, expected=expected, source=LOG)
+        return about.bad(message, cause="TrafficNotDirect")
+    return about.ok()
 
 
 def _problem(line: Channel, accepted: Sequence[str]) -> str:
@@ -281,17 +276,18 @@ def _judge_largest(run: FabricRun, table: NcclTests, figure: Figure, expected: s
     measured = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes" if row else "no row"
     problem = nccl_tests.measurement(table, run.ranks)
     why = f"{problem[1]}: {run.outcome()}" if problem else f"the run failed: {table.failures[0]}" if table.failures else ""
+    about = About(subject, TABLE, expected, f"{measured}{average}")
     if row is None or why:
         observed = f"{measured}{average}"
-        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=why)
+        return about.bad(why, cause="BandwidthNotMeasured", observed=observed)
     if figure.minimum is None or row.out_of_place.busbw >= figure.minimum:
-        return ok(subject, observed=f"{measured}{average}", expected=expected, source=TABLE)
+        return about.ok()
     if row.size < figure.bytes:
         message = f"{measured}: the figure is one of {figure.bytes} bytes, and smaller sizes are slower ({figure.words})"
-        return not_judged(subject, message=message, source=TABLE)
+        return about.not_judged(message)
     cause, how = _why_low(run)
     message = f"{measured} is less than {figure.minimum:g} ({figure.words}), so training steps wait for gradients: {how}"
-    return bad(subject, cause=cause, observed=f"{measured}{average}", expected=expected, source=TABLE, message=message)
+    return about.bad(message, cause=cause)
 
 
 def _why_low(run: FabricRun) -> tuple[str, str]:
@@ -313,21 +309,23 @@ def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
         message = "the output lists no ranks: how many took part is not known"
         return undecided(subject, cause="LogIncomplete", message=message, source=TABLE)
     observed = f"{len({rank for rank, _, _ in table.rank_lines})} ranks in {len(table.rank_lines)} lines"
+    about = About(subject, TABLE, expected, observed)
     if problem := nccl_tests.participation(table, run.ranks):
         message = f"{problem[1]}: this is not the run that was asked for"
-        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=message)
-    return ok(subject, observed=observed, expected=expected, source=TABLE)
+        return about.bad(message, cause="BandwidthNotMeasured")
+    return about.ok()
 
 
 def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
     subject, expected = run.part("measurement", "values"), "0 wrong values"
     code, why = nccl_tests.values(table) or (NcclTestsCode.OK, "")
+    about = About(subject, TABLE, expected)
     if code in nccl_tests.UNDECIDABLE_CODES:
-        return undecided(subject, cause="LogIncomplete", message=f"{why}: {run.outcome()}", source=TABLE)
+        return about.undecided(f"{why}: {run.outcome()}", cause="LogIncomplete")
     if why:
         message = f"{why} in the result: memory, fabric or driver corrupts data, and training goes on with it"
-        return bad(subject, cause="ValuesWrong", observed=why, expected=expected, source=TABLE, message=message)
-    return ok(subject, observed=expected, expected=expected, source=TABLE)
+        return about.bad(message, cause="ValuesWrong", observed=why)
+    return about.ok(expected)
 
 
 def _tail(log: str, lines: int = 3) -> str:

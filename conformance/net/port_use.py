@@ -13,7 +13,7 @@ from conformance.outputs import nccl_log
 from conformance.outputs.nccl_log import NcclCode
 from conformance.outputs.unreadable import Unreadable
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, not_judged, undecided
 
 _SOURCE = "counters of ports in sysfs, before and after the run"
 _EXPECTED = "ports that carry the payload and count no errors"
@@ -51,16 +51,17 @@ def _judge(place: Subject, run: FabricRun, pod: RankPod) -> Finding:
         return undecided(place, message=f"{pod.name} read no port twice: sysfs has none, or the run ended early", source=_SOURCE)
     sent, received = _moved(ports, _SENT), _moved(ports, _RECEIVED)
     observed = f"{_bytes(sent)} out, {_bytes(received)} in over {len(ports)} ports"
+    about = About(place, _SOURCE, _EXPECTED, observed)
     if errors := [words for port in ports if (words := _errors(port))]:
         words = listed(errors, 3)
         message = f"{words} during one run: a cable, a transceiver or a port loses packets, and every collective over it waits"
-        return bad(place, cause="PortErrors", observed=f"{observed}; {words}", expected=_EXPECTED, source=_SOURCE, message=message)
+        return about.bad(message, cause="PortErrors", observed=f"{observed}; {words}")
     if least is None:
-        return undecided(place, message=f"how much the run sent is not known: it printed no table; {observed}", source=_SOURCE)
+        return about.undecided(f"how much the run sent is not known: it printed no table; {observed}")
     if min(sent, received) < least:
         message = f"{observed}, and the run sent {_bytes(least)} at least: its payload took another way"
-        return bad(place, cause="PayloadElsewhere", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
-    return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+        return about.bad(message, cause="PayloadElsewhere")
+    return about.ok()
 
 
 def _payload(run: FabricRun) -> int | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.running import ProbeResult
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, undecided
 
 LIST_SCRIPT = (
     'echo "## dev"; ls -1 /dev/infiniband 2>&1 || echo "exit=$?"; '
@@ -79,29 +79,31 @@ def judge_visible_fabric(asked: ProbeResult, unasked: ProbeResult, resource: str
     else:
         works = bool(seen.uverbs and seen.active)
         observed = f"{seen.text}, on node {asked.node}"
+        about = About(asked.subject, SOURCE, expected, observed)
         if not seen.uverbs:
             message = f"it holds one {resource} and has no /dev/infiniband/uverbs*, so NCCL finds no HCA and falls back to TCP"
-            yield bad(asked.subject, cause="FabricNotVisible", observed=observed, expected=expected, source=SOURCE, message=message)
+            yield about.bad(message, cause="FabricNotVisible")
         elif not seen.active:
             message = f"it holds one {resource} and no port 1 of its HCAs is ACTIVE, so nothing can be sent over the fabric"
-            yield bad(asked.subject, cause="FabricPortDown", observed=observed, expected=expected, source=SOURCE, message=message)
+            yield about.bad(message, cause="FabricPortDown")
         else:
-            yield ok(asked.subject, observed=observed, expected=expected, source=SOURCE)
+            yield about.ok()
     yield _judge_unasked(unasked, works, resource)
 
 
 def _judge_unasked(ran: ProbeResult, works: bool, resource: str) -> Finding:
     seen = _visible_to(ran)
+    about = About(ran.subject, SOURCE, "no uverbs device")
     if isinstance(seen, str):
-        return undecided(ran.subject, cause="ProbeDidNotRun", message=seen, source=SOURCE)
+        return about.undecided(seen, cause="ProbeDidNotRun")
     observed = f"{seen.text}, on node {ran.node}"
     if seen.uverbs:
         message = f"it did not ask for {resource} and sees /dev/infiniband/{seen.uverbs[0]}: any pod here can use the fabric uncounted"
-        return bad(ran.subject, cause="FabricVisibleToAll", observed=observed, expected="no uverbs device", source=SOURCE, message=message)
+        return about.bad(message, cause="FabricVisibleToAll", observed=observed)
     if not works:
         message = f"PositiveControlFailed: the pod on {ran.node} that asked for {resource} sees no working device either"
-        return undecided(ran.subject, cause="PositiveControlFailed", message=message, source=SOURCE)
-    return ok(ran.subject, observed=observed, expected="no uverbs device", source=SOURCE)
+        return about.undecided(message, cause="PositiveControlFailed")
+    return about.ok(observed)
 
 
 def _visible_to(ran: ProbeResult) -> VisibleFabric | str:

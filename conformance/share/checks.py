@@ -12,7 +12,7 @@ from conformance.scope.scope import Scope, matches, subject
 from conformance.share.claimed_shares import held_share
 from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, not_judged
 
 _STATUS = "node.status.allocatable"
 
@@ -43,13 +43,14 @@ def _replicas(scope: Scope, item: Shared) -> Finding:
     expected = f"{item.units} = {formula}, labels that agree"
     observed = f"{allocatable} allocatable, {_told(item)}"
     contradiction = _contradiction(scope, item)
+    about = About(_part(item), source, expected, observed)
     if allocatable != item.units:
         message = f"it offers {allocatable} {item.resource} and {formula} is {item.units}: the labels describe another sharing"
-        return bad(_part(item), cause="SharingCountsDisagree", observed=observed, expected=expected, source=source, message=message)
+        return about.bad(message, cause="SharingCountsDisagree")
     if contradiction:
         message = f"{contradiction}: jobs that select by label get shared devices when they want exclusive ones, or the reverse"
-        return bad(_part(item), cause="SharingLabelsDisagree", observed=observed, expected=expected, source=source, message=message)
-    return ok(_part(item), observed=observed, expected=expected, source=source)
+        return about.bad(message, cause="SharingLabelsDisagree")
+    return about.ok()
 
 
 def _told(item: Shared) -> str:
@@ -98,25 +99,19 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
         on_shared = [item for item in shared.get(pod.spec.node_name, ()) if held.get(item.resource)]
         observed = f"{', '.join(f'{name} {count}' for name, count in sorted(held.items())) or 'claims'} on {pod.spec.node_name}"
         expected, source = "no device that others can share (policy tenants.isolated)", "pod spec, node labels"
+        about = About(subject(pod), source, expected, observed)
         if on_shared:
             item = on_shared[0]
             message = (
                 f"the policy isolates {pod.namespace}, and the pod holds {item.resource} on {item.node.name}, "
                 f"where {item.factor or 'several'} pods get each device: they share memory and faults with strangers"
             )
-            yield bad(subject(pod), cause="IsolatedTenantShares", observed=observed, expected=expected, source=source, message=message)
+            yield about.bad(message, cause="IsolatedTenantShares")
         elif share := held_share(scope, pod):
             message = f"the policy isolates {pod.namespace}, and a claim of the pod has a share of {share}, and strangers may have others"
-            yield bad(
-                subject(pod),
-                cause="IsolatedTenantShares",
-                observed=observed,
-                expected=expected,
-                source="ResourceClaim.status.allocation",
-                message=message,
-            )
+            yield about.bad(message, cause="IsolatedTenantShares", source="ResourceClaim.status.allocation")
         else:
-            yield ok(subject(pod), observed=observed, expected=expected, source=source)
+            yield about.ok()
 
 
 def _split(node: Node) -> Iterator[Shared]:
@@ -131,12 +126,13 @@ def _limit(scope: Scope, item: Shared) -> Finding:
     limit = scope.policy.advertisement.max_replicas
     expected, source = f"at most {limit} (policy advertisement.maxReplicas)", item.source
     factor = item.factor if item.factor is not None else _counted(scope, item.node, item)
+    about = About(_part(item), source, expected, f"{factor} replicas")
     if factor is None:
-        return undecided(_part(item), message="it is shared and nothing tells how often each device is given out", source=source)
+        return about.undecided("it is shared and nothing tells how often each device is given out")
     if factor > limit:
         message = f"each device is given to {factor} pods and the policy allows {limit}: each gets too little memory and time"
-        return bad(_part(item), cause="TooManyShares", observed=f"{factor} replicas", expected=expected, source=source, message=message)
-    return ok(_part(item), observed=f"{factor} replicas", expected=expected, source=source)
+        return about.bad(message, cause="TooManyShares")
+    return about.ok()
 
 
 def _counted(scope: Scope, node: Node, item: Shared) -> int | None:

@@ -20,7 +20,7 @@ from conformance.share.claimed_shares import claimed_shares
 from conformance.share.units import Shared, shared_resources
 from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, ok, undecided
 
 MAX_PODS = 64
 """Most pods that one node is filled with."""
@@ -197,16 +197,17 @@ def _shares(target: FillableNode, holders: Mapping[str, Sequence[str]], blind: b
     pods, (uuid, most) = sum(counts.values()), counts.most_common(1)[0]
     observed = f"{pods} pods on {len(counts)} devices, up to {most} on one ({uuid})"
     expected = f"{target.factor} pods on one UUID, {target.devices} devices"
+    about = About(place, SOURCE, expected, observed)
     if most > target.factor:
         message = f"{uuid} is given to {most} pods and its replicas are {target.factor}: shares are smaller than promised"
-        return bad(place, cause="SharesNotAsPromised", observed=observed, expected=expected, source=SOURCE, message=message)
+        return about.bad(message, cause="SharesNotAsPromised")
     if len(counts) > target.devices:
         message = f"{pods} pods see {len(counts)} devices on a node that has {target.devices}: the replicas do not share devices"
-        return bad(place, cause="SharesNotAsPromised", observed=observed, expected=expected, source=SOURCE, message=message)
+        return about.bad(message, cause="SharesNotAsPromised")
     if most == target.factor:
-        return ok(place, observed=observed, expected=expected, source=SOURCE)
+        return about.ok()
     if target.decides and not blind:
         message = f"all free units are held and no device is shared by {target.factor} pods, only by {most}: its replicas are not shared"
-        return bad(place, cause="SharesNotAsPromised", observed=observed, expected=expected, source=SOURCE, message=message)
+        return about.bad(message, cause="SharesNotAsPromised")
     message = f"{observed}; other pods hold the remaining units, so {target.factor} on one device could not be seen"
-    return undecided(place, cause="NoFreeDevice", message=message, source=SOURCE)
+    return about.undecided(message, cause="NoFreeDevice")
