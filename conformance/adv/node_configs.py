@@ -14,7 +14,7 @@ from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, workload_of
 from conformance.scope.components import workload_names
 from conformance.scope.node_affinity import admits
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -55,9 +55,7 @@ def config_reference(scope: Scope) -> ConfigReference:
 
 
 def _heeded(scope: Scope) -> list[Json]:
-    """ClusterPolicies that their operator acts upon."""
-    policies = scope.snapshot.listing(CLUSTER_POLICIES).objects
-    return [item for item in policies if text_of(mapping(item, "status").get("state")) not in IGNORED]
+    return list(filter(is_heeded, scope.snapshot.listing(CLUSTER_POLICIES).objects))
 
 
 def installs_plugin(policy: Json) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from conformance.scope.agents import full_name, is_agent
 from conformance.scope.kubernetes_version import minor_of
 from conformance.scope.node_affinity import admits
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import DaemonSet, Node
@@ -76,7 +76,7 @@ def _asked(scope: Scope, node: Node) -> str:
     """The ClusterPolicy that asks for CDI on a node of NVIDIA's, as a clause, or empty."""
     if any(name.startswith("nvidia.com/") for name in node.status.capacity):
         for item in scope.snapshot.listing(CLUSTER_POLICIES).objects:
-            if mapping(item, "spec", "cdi").get("enabled") is True and text_of(mapping(item, "status").get("state")) not in IGNORED:
+            if mapping(item, "spec", "cdi").get("enabled") is True and is_heeded(item):
                 return f"ClusterPolicy {text_of(mapping(item, 'metadata').get('name'))} has cdi.enabled: true"
     return ""
 

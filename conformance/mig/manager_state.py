@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.mig.mig_nodes import CONFIG, STATE
+from conformance.scope.agents import DEPLOY, paused_agents
 from conformance.scope.scope import Scope, subject
-from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 from fixtures.model.nodes.field_writes import label, last_write
 from fixtures.snapshot.managed_fields import FieldsByNode
@@ -18,7 +18,6 @@ from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 
 CHANGING = ("pending", "rebooting")
 PAUSED = "paused-for-mig-change"
-_DEPLOY = "nvidia.com/gpu.deploy."
 _SOURCE = f"label {STATE}"
 
 
@@ -39,7 +38,7 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         config, state = labels.get(CONFIG, ""), labels.get(STATE, "")
-        paused = sorted(key.removeprefix(_DEPLOY) for key in keys_with(labels, _DEPLOY) if labels[key] == PAUSED)
+        paused = paused_agents(node, PAUSED)
         if not config and not paused:
             continue
         observed = f"{config or 'no mig.config'}: {state or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
@@ -54,7 +53,7 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
             yield about.bad(message, cause="LayoutChangeFailed")
         elif paused:
             message = f"{PAUSED} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the label"
-            yield about.bad(message, cause="AgentsLeftPaused", source=f"labels {_DEPLOY}*")
+            yield about.bad(message, cause="AgentsLeftPaused", source=f"labels {DEPLOY}*")
         elif state == "success":
             yield about.ok()
         elif not state and labels.get("nvidia.com/mig.capable") != "true":

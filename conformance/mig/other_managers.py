@@ -11,16 +11,14 @@ import msgspec
 
 from conformance.devices.arithmetic import AMD_PARTITION
 from conformance.mig.partitions import PROFILE, unapplied
+from conformance.scope.agents import DEPLOY, paused_agents
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 from fixtures.model.nodes.field_writes import label, last_write
 from fixtures.model.since import said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject
-
-_DEPLOY = "nvidia.com/gpu.deploy."
 
 
 class _Manager(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +79,7 @@ def check_others(scope: Scope, now: float, fields: FieldsByNode) -> Iterator[Fin
 
 
 def _paused(node: Node, manager: _Manager) -> list[str]:
-    labels = node.metadata.label
-    return sorted(key.removeprefix(_DEPLOY) for key in keys_with(labels, _DEPLOY) if manager.paused and labels[key] == manager.paused)
+    return paused_agents(node, manager.paused) if manager.paused else []
 
 
 def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: object) -> Finding:
@@ -107,7 +104,7 @@ def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: obje
         return about.bad(message, cause="LayoutChangeStuck", observed=f"{observed} for {duration(age)}")
     if paused:
         message = f"{manager.paused} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the labels"
-        return about.bad(message, cause="AgentsLeftPaused", source=f"labels {_DEPLOY}*")
+        return about.bad(message, cause="AgentsLeftPaused", source=f"labels {DEPLOY}*")
     if state == "success" and manager.config == PROFILE and config and (problem := unapplied(scope, node, config)):
         message = f"the state says that {wanted} is applied, but {problem}: jobs find other devices than they ask for"
         source = f"label {manager.state}, capacity, label {AMD_PARTITION}"

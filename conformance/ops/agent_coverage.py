@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.peers import pools_of_peers
 from conformance.ops.device_config_parts import parts_of_device_configs
-from conformance.scope.agents import Agent, agents
+from conformance.scope.agents import DEPLOY, Agent, agents
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.models import DaemonSet, Json, Node
@@ -24,7 +24,6 @@ from fixtures.text.ages import so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, ok, undecided
 
-_DEPLOY = "nvidia.com/gpu.deploy."
 _COMPONENTS = {
     "driver": ("driver", True),
     "toolkit": ("container-toolkit", True),
@@ -82,16 +81,12 @@ def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
 
     Where several claim the nodes (OPS-01), the operator heeds one of them: a part counts that all of them enable.
     """
-    heeded = [item for item in scope.snapshot.listing(CLUSTER_POLICIES).objects if _state(item) not in IGNORED]
+    heeded = [item for item in scope.snapshot.listing(CLUSTER_POLICIES).objects if is_heeded(item)]
     for item in heeded:
         name = str(mapping(item.get("metadata")).get("name"))
         for part, (word, default) in _COMPONENTS.items():
             if all(_enables(one, part, default) for one in heeded) and (nodes := _labelled(pools, word)):
                 yield _selected(scope, Subject("ClusterPolicy", f"{name} {part}"), word, nodes)
-
-
-def _state(policy: Json) -> str:
-    return str(mapping(policy.get("status")).get("state"))
 
 
 def _enables(policy: Json, part: str, default: bool) -> bool:
@@ -103,7 +98,7 @@ def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
     """Nodes on which the operator wants an agent: labelled so, or without the label while peers have it (somebody removed it)."""
     found = []
     for pool in pools:
-        values = {node.name: node.metadata.label.get(f"{_DEPLOY}{word}") for node in pool}
+        values = {node.name: node.metadata.label.get(f"{DEPLOY}{word}") for node in pool}
         wanted = ("true", None) if "true" in values.values() else ("true",)
         found += [node for node in pool if values[node.name] in wanted]
     return found
@@ -111,10 +106,10 @@ def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
 
 def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Finding:
     known = [item for item in scope.snapshot.daemonsets if scope.platform_workloads.admits(item.namespace)]
-    sets = [item for item in known if f"{_DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
+    sets = [item for item in known if f"{DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
     left = [node for node in nodes if not any(admits(item.spec.template.spec, node) for item in sets)]
-    expected = f"a DaemonSet that selects {_DEPLOY}{word}=true and each of {len(nodes)} nodes"
-    return _judge(scope, place, left, sets, expected, f"spec.*.enabled, labels {_DEPLOY}*")
+    expected = f"a DaemonSet that selects {DEPLOY}{word}=true and each of {len(nodes)} nodes"
+    return _judge(scope, place, left, sets, expected, f"spec.*.enabled, labels {DEPLOY}*")
 
 
 def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet], expected: str, source: str) -> Finding:
@@ -160,7 +155,7 @@ def _on_pool(scope: Scope, pool: list[Node], have: set[str], kind: str, alike: l
 
 def _selected_or_declined(scope: Scope, node: Node, alike: list[Agent]) -> bool:
     """Whether a DaemonSet selects the node, or the node's labels keep the agent away on purpose or during a change."""
-    words = {key for agent in alike for key in agent.spec.node_selector or {} if key.startswith(_DEPLOY)}
+    words = {key for agent in alike for key in agent.spec.node_selector or {} if key.startswith(DEPLOY)}
     declined = any(node.metadata.label.get(word, "true") != "true" for word in words)
     return declined or bool(withheld(scope, node)) or any(admits(agent.spec, node) for agent in alike)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.scope.kueue_objects import conditions_of
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.scope import Scope
 from conformance.scope.settling import reconciling
 from fixtures.cluster.kinds import KINDS
@@ -38,7 +38,7 @@ def check_ready(scope: Scope) -> Iterator[Finding]:
     if not found:
         raise NotApplicable("NoOperator", "no ClusterPolicy, GPUCluster, NVIDIADriver, NicClusterPolicy or DeviceConfig is in the cluster")
     for key, objects in found.items():
-        active = [item for item in objects if _state(item) not in IGNORED]
+        active = [item for item in objects if is_heeded(item)]
         if key in _SINGLETONS:
             yield _exactly_one(key, objects, active)
         for item in objects:

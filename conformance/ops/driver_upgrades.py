@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
+from conformance.scope.agents import DEPLOY, paused_agents
 from conformance.scope.scope import Scope, matches, subject
-from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.nodes.cordons import is_cordoned
@@ -20,7 +20,7 @@ from fixtures.model.nodes.holds import Hold
 from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad
 
 _STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
@@ -29,8 +29,8 @@ _FAILED = re.compile(r"(?i)\S*(?:failed|timed-out)")
 _WAITING = re.compile(r"(?i)upgrade-(?:required|not-started)")
 _STEP = re.compile(r"(?i)[a-z]{2,20}(?:-[a-z]{2,20}){0,4}-(?:required|not-started|started|in-progress)")
 _PAUSED = "paused-for-driver-upgrade"
-_DEPLOY = "nvidia.com/gpu.deploy."
 _BY_UPGRADE = re.compile(r"(?i)gpu-operator|driver-manager|network-operator|driver-upgrade|amd-gpu")
+_LEFT = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade(?:\.node-initial-state\.unschedulable|\.driver-wait-for-safe-load)")
 _GENERATION = "pod-template-generation"
 _SOURCE = "node labels and annotations, node.spec, metadata.managedFields"
 _EXPECTED = "the driver's upgrade is done, the node in service and no agent paused"
@@ -63,9 +63,13 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     moving = any(is_young(scope, ages.since(node, key)) for node, key in steps)
     for node, key, value in upgrades:
         yield _judge(scope, node, key, value, ages, held.get(node.name, []), moving)
-    paused = [node for node in scope.accelerator_nodes if _paused(node) and all(_DONE.fullmatch(value) for _, value in states(node))]
-    for node in paused:
-        words = listed(in_order(_paused(node)))
+    paused = [
+        (node, names)
+        for node in scope.accelerator_nodes
+        if (names := paused_agents(node, _PAUSED)) and all(_DONE.fullmatch(value) for _, value in states(node))
+    ]
+    for node, names in paused:
+        words = listed(names)
         message = f"{words} are {_PAUSED} although no upgrade is under way: they stay away until somebody resets the labels"
         place = Subject("Node", f"{node.name} paused agents")
         yield bad(
@@ -73,15 +77,11 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
             cause="AgentsLeftPaused",
             observed=f"{_PAUSED}: {words}",
             expected=_EXPECTED,
-            source=f"labels {_DEPLOY}*",
+            source=f"labels {DEPLOY}*",
             message=message,
         )
     if not upgrades and not paused:
         raise NotApplicable("NoUpgradeStates", "no node has the state of a driver upgrade: no operator manages the drivers")
-
-
-def _paused(node: Node) -> list[str]:
-    return [key.removeprefix(_DEPLOY) for key in keys_with(node.metadata.label, _DEPLOY) if node.metadata.label[key] == _PAUSED]
 
 
 def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: list[Hold], moving: bool) -> Finding:
@@ -133,8 +133,7 @@ def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]
 
 def _left_annotation(node: Node) -> str:
     """An annotation of an upgrade that its end takes away, or empty."""
-    suffix = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade(?:\.node-initial-state\.unschedulable|\.driver-wait-for-safe-load)")
-    return next((key for key in sorted(node.metadata.annotation) if suffix.fullmatch(key)), "")
+    return next((key for key in sorted(node.metadata.annotation) if _LEFT.fullmatch(key)), "")
 
 
 class _Ages:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from conformance.scope.node_marks import adapter_labels
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.scope import Scope, matches
 from fixtures.cluster.kinds import KINDS
@@ -69,7 +69,7 @@ def check_configured(scope: Scope) -> Iterator[Finding]:
         observed = ", ".join([*operators, *(f"DaemonSet {name}" for name in owned)][:6])
         expected = f"a {' or '.join(stack.owners)} that is not ignored"
         about = About(place, source, expected)
-        if active := [item for item in objects if str(mapping(item.get("status")).get("state")) not in IGNORED]:
+        if active := [item for item in objects if is_heeded(item)]:
             names = listed(str(mapping(item.get("metadata")).get("name")) for item in active)
             yield about.ok(names)
         elif not owned and (young := _young(scope, operators)):

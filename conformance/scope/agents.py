@@ -10,8 +10,10 @@ from conformance.scope.components import Workload
 from conformance.scope.node_affinity import admits, terms
 from conformance.scope.platform_namespaces import RELEASE, RELEASE_NAMESPACE
 from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, PodSpec, Taint, Toleration
 from fixtures.model.platform.components import mounts_plugin_folder
+from fixtures.text.sentences import in_order
 
 OWNERS = frozenset(("ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy", "DeviceConfig"))
 NAMES = (
@@ -36,9 +38,11 @@ NAMES = (
 MONITORS = ("*health-monitor*", "*node-problem-detector*", "*node-monitoring-agent*", "*nvsentinel*monitor*")
 """Names of programs that watch the health of nodes and devices. Charts install variants of them, of which one runs on a node."""
 
-_DEPLOY = "nvidia.com/gpu.deploy."
+DEPLOY = "nvidia.com/gpu.deploy."
+"""What the labels begin with by which the operator has agents on a node."""
+
 _ON_EVERY_GPU_NODE = frozenset(
-    f"{_DEPLOY}{name}" for name in ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "operator-validator")
+    f"{DEPLOY}{name}" for name in ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "operator-validator")
 )
 _AUTOMATIC = tuple(
     Toleration(key=f"node.kubernetes.io/{key}", operator="Exists", effect=effect)
@@ -82,6 +86,12 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
             for taint in node.spec.taints
             if taint.effect in ("NoSchedule", "NoExecute") and not any(toleration.tolerates(taint) for toleration in tolerations)
         ]
+
+
+def paused_agents(node: Node, word: str) -> list[str]:
+    """Agents that a program keeps off a node by this word in their label."""
+    labels = node.metadata.label
+    return in_order(key.removeprefix(DEPLOY) for key in keys_with(labels, DEPLOY) if labels[key] == word)
 
 
 def full_name(daemonset: DaemonSet) -> str:

@@ -62,6 +62,11 @@ _NEWEST = "~"
 """Later than every timestamp."""
 
 
+def is_heeded(item: Json) -> bool:
+    """Whether the operator of a resource acts upon it."""
+    return str(mapping(item, "status").get("state")) not in IGNORED
+
+
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's own cluster-scoped resource, and where it says that the operator runs. Empty is what it does not say.
 
