@@ -1,10 +1,8 @@
 """Nodes that lost all their devices and of which only a cloud's or vendor's own mark is left, beside nodes that are well."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
-import yaml
 
 from conformance.catalogue import load_catalogue
 from conformance.coverage.run import coverage_of_run
@@ -18,9 +16,9 @@ from tests.platforms.clusters import CLUSTERS
 from tests.platforms.judged import snapshot_as_served
 from tests.platforms.objects import SECURE, container, node, pod
 from tests.requirements_offline import policy_over
+from tests.tables import each_row
 
 TYPE = "node.kubernetes.io/instance-type"
-MARKED: dict[str, list[dict[str, str]]] = yaml.safe_load(Path(__file__).with_name("lost_nodes.yaml").read_text(encoding="utf-8"))
 
 
 def judged(
@@ -30,12 +28,12 @@ def judged(
     return judge(snapshot, policy_over(snapshot, dict(policy or {})), ids)
 
 
-@pytest.mark.parametrize("labels", MARKED["accelerators"])
+@each_row
 def test_a_node_that_its_cloud_calls_an_accelerator_node_and_that_offers_nothing_is_named(labels: dict[str, str]) -> None:
     _is_lost(judged(node("lost-0", None, labels)))
 
 
-@pytest.mark.parametrize("labels", MARKED["none"])
+@each_row
 def test_a_node_without_accelerators_is_left_alone(labels: dict[str, str]) -> None:
     assert {one.verdict for one in judged(node("cpu-1", None, labels)).values()} == {Verdict.PASSED}
 

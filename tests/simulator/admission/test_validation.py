@@ -1,10 +1,8 @@
 """Refusals of what the comparison with a real API server leaves out, and that wild objects never get past admission as a crash."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +25,7 @@ from tests.simulator.admission.cluster import (
     refusal,
     request,
 )
+from tests.tables import each_row
 
 
 def test_selector_must_match_the_template() -> None:
@@ -181,10 +180,8 @@ Json = dict[str, Any]
 
 # -- answers of a real kube-apiserver v1.37.2, read off it by the comparison in tests/simulator/fidelity --
 
-ANSWERS = yaml.safe_load(Path(__file__).with_name("real_answers.yaml").read_text(encoding="utf-8"))
 
-
-@pytest.mark.parametrize(("spec", "causes"), ANSWERS)
+@each_row
 def test_bad_specs_get_the_causes_of_the_real_server(spec: Json, causes: list[str]) -> None:
     error = refusal(pod(**spec))
     assert (error.code, error.reason) == (422, "Invalid")

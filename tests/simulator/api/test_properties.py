@@ -1,11 +1,8 @@
 """What holds for every input: patches, field sets, selectors and pages."""
 
 import contextlib
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +13,8 @@ from fixtures.simulator.api.registry import Registry
 from fixtures.simulator.api.selectors import field_matcher, parse_labels
 from fixtures.simulator.server.write import managedfields
 from tests.simulator.api.web import config_map
+from tests.tables import each_row
 
-PATCHES = yaml.safe_load(Path(__file__).with_name("patches.yaml").read_text(encoding="utf-8"))
 REGISTRY = Registry()
 CONFIG_MAP, PODS = REGISTRY.by_key("configmaps"), REGISTRY.by_key("pods")
 
@@ -27,12 +24,12 @@ DATA = st.dictionaries(NAMES, VALUES, max_size=4)
 MANAGERS = st.sampled_from(["one", "two", "three"])
 
 
-@pytest.mark.parametrize(("target", "patch", "result"), PATCHES["merge"])
+@each_row
 def test_merge_patch_does_what_its_rfc_says(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(target, patch) == result
 
 
-@pytest.mark.parametrize(("target", "operations", "result"), PATCHES["json"])
+@each_row
 def test_json_patch_does_what_its_rfc_says(target: Any, operations: Any, result: Any) -> None:
     assert json_patch(target, operations) == result
 

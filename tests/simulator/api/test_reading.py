@@ -1,12 +1,8 @@
-from pathlib import Path
-
 import pytest
-import yaml
 
 from tests.simulator.api.background import BackgroundServer, compact
 from tests.simulator.api.web import PODS, Web, pod
-
-SELECTORS = yaml.safe_load(Path(__file__).with_name("selectors.yaml").read_text(encoding="utf-8"))
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -32,9 +28,9 @@ def test_list_carries_kind_and_version_and_its_items_do_not(web: Web, seeded: Ba
     assert web.get(f"{PODS}/p0").body["kind"] == "Pod"
 
 
-@pytest.mark.parametrize(("kind", "selector", "count"), [(kind, *row) for kind, rows in SELECTORS.items() for row in rows])
+@each_row
 def test_selectors(web: Web, seeded: BackgroundServer, kind: str, selector: str, count: int) -> None:
-    assert len(web.get(f"{PODS}?{kind[:-1]}Selector={selector}").names) == count
+    assert len(web.get(f"{PODS}?{kind}Selector={selector}").names) == count
 
 
 def test_pages_show_one_state_whatever_happens_between_them(web: Web, seeded: BackgroundServer) -> None:

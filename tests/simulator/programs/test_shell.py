@@ -1,8 +1,5 @@
 import asyncio
-from pathlib import Path
 
-import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +10,7 @@ from fixtures.simulator.nodes.machine.files import Files
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.programs.posix import posix_programs
 from fixtures.simulator.nodes.shell.interpreter import Shell, Streams
-
-TABLES = yaml.safe_load(Path(__file__).with_name("scripts.yaml").read_text(encoding="utf-8"))
+from tests.tables import each_row
 
 
 def view() -> ContainerView:
@@ -44,12 +40,12 @@ def sh(script: str, **env: str) -> tuple[str, int]:
     return out.decode(), code
 
 
-@pytest.mark.parametrize(("script", "output", "code"), TABLES["scripts"])
+@each_row
 def test_scripts(script: str, output: str, code: int) -> None:
     assert sh(script) == (output, code)
 
 
-@pytest.mark.parametrize("script", TABLES["wrong"])
+@each_row
 def test_what_is_not_shell_is_a_syntax_error(script: str) -> None:
     output, code = sh(script)
     assert code == 2

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +16,7 @@ from fixtures.simulator.config.scenario import (
     load_scenario,
     parse_simulate,
 )
-
-REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def test_pods_of_any_scenario_may_take_long_to_start() -> None:
 
 
 @pytest.mark.usefixtures("defects")
-@pytest.mark.parametrize(("spec", "words"), REFUSED["specs"])
+@each_row
 def test_wrong_names_give_one_line(spec: str, words: str) -> None:
     with pytest.raises(ScenarioError) as raised:
         parse_simulate(spec)
@@ -68,7 +66,7 @@ def test_a_malformed_file_is_one_line_with_its_path(tmp_path: Path, monkeypatch:
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("changes", "words"), REFUSED["scenarios"])
+@each_row
 def test_a_scenario_that_does_not_work_out_says_why(changes: dict[str, Any], words: str) -> None:
     pools = [{"name": "h100", "product": "H100", "gpus": 8}, {"name": "cpu"}]
     made = msgspec.convert({"name": "s", "description": "d", "pools": pools, **changes}, Scenario)
