@@ -35,31 +35,9 @@ def rolled_out(*, status: dict[str, int] | None = None, pods: list[Pod] | None =
 # -- who is an agent
 
 
-@pytest.mark.parametrize(
-    ("daemonset", "expected"),
-    [
-        (a_daemonset("anything", "nvidia-network-operator", owner="NicClusterPolicy/n"), True),
-        (a_daemonset("anything", "team-a", owner="NicClusterPolicy/n"), False),
-        (
-            a_daemonset("my-plugin", "kube-system", owner="", volumes=FOLDER),
-            True,
-        ),
-        (
-            a_daemonset("my-plugin", "team-a", owner="", volumes=FOLDER),
-            False,
-        ),
-        (a_daemonset("nvidia-gpu-device-plugin-small-cos", "kube-system", owner=""), True),
-        (
-            a_daemonset(
-                "my-device-plugin", "team-a", owner="", volumes=[{"name": "d", "hostPath": None}, {"name": "e", "hostPath": {"path": 3}}]
-            ),
-            False,
-        ),
-        (a_daemonset("cilium", "kube-system", owner=""), False),
-    ],
-)
-def test_agents_are_known_by_owner_by_mount_or_by_name(daemonset: Any, expected: bool) -> None:
-    assert bool(agents(a_scope(nodes=[a_node()], daemonsets=[daemonset]))) is expected
+@each_row
+def test_agents_are_known_by_owner_by_mount_or_by_name(daemonset: dict[str, Any], expected: bool) -> None:
+    assert bool(agents(a_scope(nodes=[a_node()], daemonsets=[a_daemonset(**daemonset)]))) is expected
 
 
 # -- OPS-02

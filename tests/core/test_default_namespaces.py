@@ -18,6 +18,7 @@ from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.hostile.test_lookalikes import cluster_policy
+from tests.tables import each_row
 
 NODES = [a_node(), a_cpu_node()]
 SERVED = ("clusterpolicies.nvidia.com", "servicemonitors.monitoring.coreos.com", "nodefeatures.nfd.k8s-sigs.io")
@@ -52,20 +53,11 @@ def test_a_tenant_gains_nothing_by_the_usual_name_of_a_product_that_is_not_insta
     assert f"if {name} is the platform's, name it" in next(iter(check_intruders(scope))).message
 
 
-@pytest.mark.parametrize(
-    ("pod", "judged"),
-    [
-        (a_pod("web", "monitoring", node="cpu-0"), False),
-        (a_pod("web", "monitoring", node="gpu-0", phase="Succeeded"), False),
-        (a_pod("web", "monitoring", node="gpu-0"), True),
-        (a_pod("train", "monitoring", devices=1), True),
-        (a_pod("web", "monitoring", node="cpu-0", volumes=[{"name": "r", "hostPath": {"path": "/"}}]), True),
-    ],
-    ids=["harmless", "finished", "on an accelerator node", "devices", "its host"],
-)
-def test_a_free_name_is_a_tenants_where_its_pods_are_what_rules_are_for(pod: Pod, judged: bool) -> None:
-    assert cluster(pod).is_tenant("monitoring") is judged
-    assert not cluster(pod, policy=a_policy(tenants={"moreInfrastructure": ["monitoring"]})).is_tenant("monitoring")
+@each_row
+def test_a_free_name_is_a_tenants_where_its_pods_are_what_rules_are_for(pod: dict[str, Any], judged: bool) -> None:
+    made = a_pod(**pod)
+    assert cluster(made).is_tenant("monitoring") is judged
+    assert not cluster(made, policy=a_policy(tenants={"moreInfrastructure": ["monitoring"]})).is_tenant("monitoring")
 
 
 def test_a_template_there_is_judged_before_it_has_pods() -> None:

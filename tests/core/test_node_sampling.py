@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence, Finding, Inconclusive, Outcome, Subject, bad, ok
 from fixtures.verdict.record import Level, Verdict
 from tests.builders import FENCE, a_cpu_node, a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 L4, T4 = "NVIDIA-L4", "Tesla-T4"
 
@@ -49,25 +51,9 @@ def _type(node: Node, resource: str) -> tuple[str, ...]:
     return device_type(node, advertisement(node.metadata.label), resource)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (a_node(product=L4), a_node(product=T4)),
-        (a_node(labels={"nvidia.com/gpu.product": "", "gpu.nvidia.com/model": "H100"}), a_node(labels={"nvidia.com/gpu.product": ""})),
-        (
-            a_node(labels={"cloud.google.com/gke-accelerator": "nvidia-l4"}),
-            a_node(labels={"cloud.google.com/gke-accelerator": "nvidia-b200"}),
-        ),
-        (a_node(labels={"example.com/gpu-class": "small"}), a_node(labels={"example.com/gpu-class": "large"})),
-        (a_node(labels={"node.kubernetes.io/instance-type": "a"}), a_node(labels={"node.kubernetes.io/instance-type": "b"})),
-        (a_node(labels={"nvidia.com/gpu.replicas": "4"}), a_node()),
-        (a_node(labels={"nvidia.com/gpu.sharing-strategy": "mps"}), a_node(labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"})),
-        (a_node(labels={"nvidia.com/device-plugin.config": "shared"}), a_node()),
-        (a_node(gpus=4, labels={"nvidia.com/gpu.product": ""}), a_node(gpus=8, labels={"nvidia.com/gpu.product": ""})),
-    ],
-)
-def test_nodes_of_two_sorts(one: Node, other: Node) -> None:
-    assert _type(one, "nvidia.com/gpu") != _type(other, "nvidia.com/gpu")
+@each_row
+def test_nodes_of_two_sorts(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert _type(a_node(**one), "nvidia.com/gpu") != _type(a_node(**other), "nvidia.com/gpu")
 
 
 # -- choice --------------------------------------------------------------------------------------------

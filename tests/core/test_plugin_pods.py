@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from conformance.adv.checks import check_allocatable
 from conformance.req.checks import check_not_overcommitted
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_scope
+from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
 FOLDER = [{"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
@@ -28,19 +27,11 @@ def said(*pods: Pod, **more: Any) -> str:
     return finding.message
 
 
-@pytest.mark.parametrize(
-    ("pod", "words"),
-    [
-        (a_plugin("gpu-1"), "its device plugin is not registered with the kubelet: no pod of it is on the node"),
-        (a_plugin(status=CRASHES), "not registered with the kubelet: its pod gpu-operator/plugin-gpu-0 is not Ready (CrashLoopBackOff)"),
-        (a_plugin(status=READY), "or calls every device unhealthy, although its pod gpu-operator/plugin-gpu-0 is Ready"),
-        (a_plugin(image="nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:1"), "not registered with the kubelet, or calls every"),
-    ],
-    ids=["elsewhere only", "crashes", "ready", "another plugin"],
-)
-def test_a_plugin_that_is_away_is_named_with_its_pod(pod: Pod, words: str) -> None:
-    assert words in said(pod)
-    assert "none of 8 nvidia.com/gpu is allocatable" in said(pod)
+@each_row
+def test_a_plugin_that_is_away_is_named_with_its_pod(pod: dict[str, Any], words: str) -> None:
+    made = a_plugin(**pod)
+    assert words in said(made)
+    assert "none of 8 nvidia.com/gpu is allocatable" in said(made)
 
 
 def test_pods_that_were_not_read_or_are_of_an_unknown_vendor_claim_nothing() -> None:

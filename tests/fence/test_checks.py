@@ -127,18 +127,11 @@ def test_a_pod_that_only_says_that_it_is_static_is_none(forged: dict[str, Any]) 
     assert finding.outcome is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    ("node", "tolerations", "word"),
-    [
-        (a_node(), ["nvidia.com/gpu:NoSchedule"], "toleration nvidia.com/gpu:NoSchedule let it in"),
-        (a_node(), ["*"], "toleration *:* let it in"),
-        (a_node(taints=[]), [], "carries no fencing taint"),
-        (a_node(taints=["nvidia.com/gpu:PreferNoSchedule"]), [], "carries no fencing taint"),
-        (a_node(), [], "bound before the taint or by spec.nodeName"),
-    ],
-)
-def test_an_intruder_s_way_in_is_named(node: object, tolerations: list[str], word: str) -> None:
-    (finding,) = check_intruders(a_scope(nodes=[node], pods=[a_pod("web", node="gpu-0", owner="ReplicaSet/web", tolerations=tolerations)]))
+@each_row
+def test_an_intruder_s_way_in_is_named(node: dict[str, Any], tolerations: list[str], word: str) -> None:
+    (finding,) = check_intruders(
+        a_scope(nodes=[a_node(**node)], pods=[a_pod("web", node="gpu-0", owner="ReplicaSet/web", tolerations=tolerations)])
+    )
     assert finding.outcome is Outcome.BAD
     assert word in finding.message
 

@@ -1,4 +1,4 @@
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +9,7 @@ from fixtures.probes.pods import probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import H100, a_cpu_node, a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 PLAN = Plan(product=H100, node=a_node(), resource="nvidia.com/gpu", labels={"nvidia.com/gpu.product": H100})
 ONE = "## devices\nGPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a1b2c3d-1111-2222-3333-444455556666)\n"
@@ -95,28 +96,11 @@ def test_nodes_without_device_resources_are_not_judged() -> None:
         list(probe_devices(a_scope(nodes=[a_cpu_node()]), NO_WORKSPACE))
 
 
-DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a pod of more priority"}
-GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty gates"}
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        a_pod(node="gpu-0", phase="Failed", status={"conditions": [DISRUPTED]}),
-        a_pod(node="gpu-0", phase="Failed", status={"reason": "Evicted", "message": "The node was low on resource: memory"}),
-        a_pod(node="gpu-0", phase="Failed", status={"reason": "DeadlineExceeded"}),
-        a_pod(status={"conditions": [GATED]}),
-        a_pod(node="gpu-0", phase="Pending"),
-        a_pod(
-            node="gpu-0",
-            phase="Pending",
-            status={"containerStatuses": [{"name": "probe", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
-        ),
-    ],
-    ids=["preempted", "evicted", "deadline", "gated", "accepted", "pulling"],
-)
-def test_a_pod_that_others_hold_back_or_end_is_no_failure_of_the_fence(pod: Pod) -> None:
-    finding = only(PodOutcome(plan=PLAN, pod=pod))
+@each_row
+def test_a_pod_that_others_hold_back_or_end_is_no_failure_of_the_fence(pod: dict[str, Any]) -> None:
+    finding = only(PodOutcome(plan=PLAN, pod=a_pod(**pod)))
     assert finding.outcome is Outcome.UNDECIDED
     assert finding.message
 

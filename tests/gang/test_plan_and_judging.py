@@ -125,18 +125,9 @@ def test_a_gang_that_fits_is_judged_beside_the_load_without_it(seen: Attempt, co
     assert judge_fit(SUBJECT, PLAN, seen, control).outcome is outcome
 
 
-@pytest.mark.parametrize(
-    ("misfit", "lowered", "outcome"),
-    [
-        (attempt(0, 3), attempt(2), Outcome.OK),
-        (attempt(2, 3), attempt(2), Outcome.BAD),
-        (attempt(0, 3, most=1), attempt(2), Outcome.BAD),  # a transient bind counts
-        (attempt(3, 3), attempt(2), Outcome.UNDECIDED),
-        (attempt(0, 3), attempt(0), Outcome.UNDECIDED),
-    ],
-)
-def test_a_gang_that_does_not_fit_binds_nothing_ever(misfit: Attempt, lowered: Attempt, outcome: Outcome) -> None:
-    assert judge_misfit(SUBJECT, PLAN, misfit, lowered, 30.0, "promise").outcome is outcome
+@each_row
+def test_a_gang_that_does_not_fit_binds_nothing_ever(misfit: dict[str, Any], lowered: dict[str, Any], outcome: Outcome) -> None:
+    assert judge_misfit(SUBJECT, PLAN, attempt(**misfit), attempt(**lowered), 30.0, "promise").outcome is outcome
 
 
 @each_row

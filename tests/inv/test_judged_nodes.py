@@ -27,18 +27,9 @@ def only(**kwargs: Any) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize(
-    ("node", "word"),
-    [
-        (a_node(cordoned=True), "cordoned"),
-        (a_node(ready=False), "NotReady"),
-        (a_node(taints=[FENCE, "node.kubernetes.io/unschedulable:NoSchedule"]), "cordoned (taint"),
-        (a_node(taints=[FENCE, "maintenance=disk:NoSchedule"]), "has the taint maintenance=disk:NoSchedule, which probes"),
-        (a_node(taints=[FENCE, "amd-gpu-unhealthy:NoExecute"]), "has the taint"),
-    ],
-)
-def test_nodes_out_of_reach_make_the_run_incomplete(node: object, word: str) -> None:
-    finding = only(nodes=[node])
+@each_row
+def test_nodes_out_of_reach_make_the_run_incomplete(node: dict[str, Any], word: str) -> None:
+    finding = only(nodes=[a_node(**node)])
     assert finding.outcome is Outcome.MISSED
     assert word in finding.message
 

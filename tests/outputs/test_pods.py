@@ -1,10 +1,13 @@
 """Tables of pods, and refusals of the API server."""
 
+from typing import Any
+
 import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import api_refusal, pod_table
 from conformance.outputs.unreadable import Unreadable
+from tests.tables import each_row
 
 HEAD = "NAME              READY   STATUS    RESTARTS        AGE\n"
 
@@ -18,27 +21,11 @@ def judged(kind: str, text: str) -> tuple[str, str]:
     return result.verdict.value, result.reason_code
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (row("Running"), ("good", "ALL_WELL")),
-        (row("Completed", "0/1"), ("good", "ALL_WELL")),
-        (row("Running", restarts="269 (2d ago)"), ("good", "ALL_WELL")),
-        (row("Running", "1/2"), ("undecidable", "NOT_YET")),
-        (row("Init:0/2", "0/1"), ("undecidable", "NOT_YET")),
-        (row("ContainerCreating", "0/1"), ("undecidable", "NOT_YET")),
-        (row("Terminating"), ("undecidable", "NOT_YET")),
-        (row("CrashLoopBackOff", "0/1", "9 (12s ago)"), ("bad", "POD_FAILED")),
-        (row("Init:CrashLoopBackOff", "0/1"), ("bad", "POD_FAILED")),
-        (row("Init:Error", "0/1"), ("bad", "POD_FAILED")),
-        (row("UnexpectedAdmissionError", "0/1"), ("bad", "POD_FAILED")),
-        (row("OutOfnvidia.com/gpu", "0/1"), ("bad", "POD_FAILED")),
-        (row("SomethingNew", "0/1"), ("bad", "POD_FAILED")),
-    ],
-)
-def test_states(line: str, expected: tuple[str, str]) -> None:
-    assert judged("pods", HEAD + row("Running") + line) == expected
-    assert judged("pods", "$ kubectl get pods -A\nNAMESPACE  " + HEAD + "gpu-operator  " + line) == expected
+@each_row
+def test_states(line: dict[str, Any], expected: tuple[str, str]) -> None:
+    made = row(**line)
+    assert judged("pods", HEAD + row("Running") + made) == expected
+    assert judged("pods", "$ kubectl get pods -A\nNAMESPACE  " + HEAD + "gpu-operator  " + made) == expected
 
 
 def test_a_table_inside_other_text_ends_with_it() -> None:

@@ -39,129 +39,31 @@ def mounted(path: str) -> Any:
     return a_pod(containers=[a_container(volumeMounts=[{"name": "v", "mountPath": path}])])
 
 
-ROOTS = (
-    *("/proc", "/proc/sys", "/proc/1/rootfs", "/sys", "/sys/fs/cgroup", "/sys/kernel/debug"),
-    *("/etc/cron.d", "/etc/systemd/system", "/etc/ld.so.preload", "/usr", "/usr/bin", "/usr/local"),
-    *("/opt/cni/bin", "/root", "/root/.ssh", "/lib/modules", "/run/systemd", "/var/run/systemd/system"),
-    *(
-        "/run/dbus",
-        "/var/spool",
-        "/var/lib/kubelet/pods",
-        "/var/lib/kubelet/pods/uid/volumes",
-        "/var/lib/containerd",
-        "/var/lib/docker/overlay2",
-    ),
-    *("/var/lib/rancher/k3s/agent/containerd", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/local/bin"),
-)
-KEYS = ("/var/lib/etcd", "/etc/kubernetes/pki", "/etc/kubernetes/admin.conf", "/var/lib/kubelet/pki", "/var/lib/rancher/k3s/server/tls")
+WAYS = {"mounting": mounting, "reading": reading, "mounted": mounted}
 
 
-@pytest.mark.parametrize(
-    ("pod", "words"),
-    [
-        (a_pod(containers=[a_container("c", securityContext={"privileged": True})]), "container c is privileged"),
-        (a_pod(initContainers=[a_container("i", securityContext={"privileged": True})]), "container i is privileged"),
-        (a_pod(ephemeralContainers=[a_container("e", securityContext={"privileged": True})]), "container e is privileged"),
-        (mounting("/dev"), "all device files"),
-        (mounting("/dev/nvidia0"), "device files of accelerators"),
-        (mounting("/dev/nvidiactl"), "device files of accelerators"),
-        (mounting("/dev/dri"), "device files of accelerators"),
-        (mounting("/dev/dri/renderD128"), "device files of accelerators"),
-        (mounting("/dev/kfd"), "device files of accelerators"),
-        (mounting("/dev/infiniband/uverbs0"), "device files of accelerators"),
-        (mounting("/dev/../dev//nvidia0/"), "device files of accelerators"),
-        (mounting("/var/lib/kubelet/device-plugins"), "sockets of the device plugins"),
-        (mounting("/var/lib/kubelet"), "sockets of the device plugins"),
-        (mounting("/var/lib/kubelet/device-plugins/kubelet.sock"), "sockets of the device plugins"),
-        (mounting("/var/run/containerd/containerd.sock"), "container runtime's socket"),
-        (mounting("/run/containerd"), "container runtime's socket"),
-        (mounting("/var/run/docker.sock"), "container runtime's socket"),
-        (mounting("/var/run"), "container runtime's socket"),
-        (mounting("/run/crio/crio.sock"), "container runtime's socket"),
-        (mounting("/run/nvidia/driver"), "driver's root"),
-        (mounting("/"), "whole host"),
-        (mounting("/proc/1/root"), "whole host"),
-        (mounting("/proc/self/root/"), "whole host"),
-        (mounting("/proc/1/cwd"), "whole host"),
-        (mounting("/proc/1/root/proc/thread-self/root"), "whole host"),
-        (mounting("/proc/1/task/1/root/dev"), "all device files"),
-        (mounting("/proc/1/root/var/run/docker.sock"), "container runtime's socket"),
-        (mounting("/dev/char/195:0"), "device files of accelerators"),
-        (mounting("/dev/hl0"), "device files of accelerators"),
-        (mounting("/dev/davinci0"), "device files of accelerators"),
-        (mounting("/dev/mem"), "device files of accelerators"),
-        (mounting("/run/k0s/containerd.sock"), "container runtime's socket"),
-        (mounting("/run/k0s"), "container runtime's socket"),
-        (mounting("/var/snap/microk8s/common/run/containerd.sock"), "container runtime's socket"),
-        (mounting("/var/snap"), "container runtime's socket"),
-        (mounting("/opt/own/run/containerd.sock"), "container runtime's socket"),
-        (mounting("/data/kubelet/device-plugins"), "sockets of the device plugins"),
-        (mounting("/var/lib/k0s/kubelet"), "sockets of the device plugins"),
-        (mounting("/etc/kubernetes/manifests"), "manifests that the node runs"),
-        (reading("/etc/kubernetes"), "keys by which"),
-        (mounting("/etc/kubernetes"), "manifests that the node runs"),
-        (mounting("/var/lib/rancher/rke2/agent/pod-manifests"), "manifests that the node runs"),
-        (setting(name="NVIDIA_VISIBLE_DEVICES", value="all"), "sets NVIDIA_VISIBLE_DEVICES=all"),
-        (setting(name="NVIDIA_VISIBLE_DEVICES", value="GPU-8a0cb40d"), "sets NVIDIA_VISIBLE_DEVICES=GPU-8a0cb40d"),
-        (setting(name="NVIDIA_VISIBLE_DEVICES", valueFrom={"configMapKeyRef": {"name": "x"}}), "from elsewhere"),
-        (mounted("/var/run/nvidia-container-devices/all"), "mounts a volume at /var/run/nvidia-container-devices/all"),
-        (mounted("/run/nvidia-container-devices/GPU-8a0cb40d/"), "nvidia-container-devices/GPU-8a0cb40d"),
-        (mounted("/var/run/../run//nvidia-container-devices/cdi/nvidia.com/gpu/all"), "cdi/nvidia.com/gpu/all"),
-        *((mounting(path), "root of the host") for path in ROOTS),
-        *((mount(path), "keys by which") for path in KEYS for mount in (mounting, reading)),
-        (reading("/run/systemd/private"), "root of the host"),
-        *((setting(name=name, value="0"), f"sets {name}=0") for name in DEVICES),
-        *((setting(name=name, value="enabled"), f"sets {name}=enabled") for name in FEATURES),
-        (a_pod(hostPID=True), "hostPID=true"),
-        (a_pod(hostIPC=True), "hostIPC=true"),
-        (a_pod(runtimeClassName="nvidia"), "runtimeClassName nvidia without a device"),
-        (a_pod(annotations={"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}), "annotation cdi.k8s.io/gpu"),
-    ],
-)
-def test_each_bypass_is_found_in_words_of_its_own(pod: Any, words: str) -> None:
-    finding = judged(pod)
+def taking_a(way: dict[str, Any]) -> Any:
+    """The pod of a row: by one of these, ``setting`` a variable, or as a whole ``pod``."""
+    [(how, what)] = way.items()
+    return WAYS[how](what) if how in WAYS else setting(**what) if how == "setting" else a_pod(**what)
+
+
+@each_row
+def test_each_bypass_is_found_in_words_of_its_own(way: dict[str, Any], words: str) -> None:
+    finding = judged(taking_a(way))
     assert finding.outcome is Outcome.BAD
     assert words in finding.observed
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        a_pod(devices=1, runtimeClassName="nvidia"),
-        a_pod(runtimeClassName="gvisor"),
-        setting(name="NVIDIA_VISIBLE_DEVICES", value="void"),
-        setting(name="NVIDIA_DRIVER_CAPABILITIES", value="all"),
-        mounting("/dev/shm"),
-        mounted("/var/run/nvidia-container-devices"),
-        mounted("/data/var/run/nvidia-container-devices/all"),
-        mounted("/var/run/nvidia-container-devices-of-mine/all"),
-        a_pod(containers=[a_container(volumeMounts=[{"name": "v"}, {"mountPath": 7}, {"mountPath": None}])]),
-        mounting("/dev/hugepages-1Gi"),
-        mounting("/dev/net/tun"),
-        mounting("/dev/nvme1n1"),
-        mounting("/data/dev/nvidia0"),
-        mounting("/var/log"),
-        reading("/proc"),
-        reading("/sys"),
-        reading("/var/lib/kubelet/pods"),
-        mounting("/var/lib/kubelet/pod-resources"),
-        mounting("/etc/localtime"),
-        mounting("/run/systemd/journal"),
-        mounting("/usr/local/Ascend/driver"),
-        setting(name="CUDA_VISIBLE_DEVICES", value="0"),
-        setting(name="ASCEND_RT_VISIBLE_DEVICES", value="0"),
-        setting(name="RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", value="1"),
-        setting(name="NVIDIA_MOFED", value="disabled"),
-        setting(name="MTHREADS_VISIBLE_DEVICES", value="void"),
-        mounting("/etc/kubernetes/node-feature-discovery/features.d"),
-        mounting("/var/lib/rancher/k3s/storage/pvc-1"),
-        reading("/etc/kubernetes/manifests"),
-        a_pod(volumes=[{"name": "v", "hostPath": None}, {"name": "w", "hostPath": {"path": 7}}]),
-        a_pod(containers=[a_container(securityContext={"privileged": False})]),
-    ],
-)
-def test_what_opens_nothing_is_no_bypass(pod: Any) -> None:
-    assert judged(pod).outcome is Outcome.OK
+@pytest.mark.parametrize(("name", "value"), [*((name, "0") for name in DEVICES), *((name, "enabled") for name in FEATURES)])
+def test_every_variable_that_a_runtime_obeys_is_found(name: str, value: str) -> None:
+    finding = judged(setting(name=name, value=value))
+    assert (finding.outcome, f"sets {name}={value}" in finding.observed) == (Outcome.BAD, True)
+
+
+@each_row
+def test_what_opens_nothing_is_no_bypass(way: dict[str, Any]) -> None:
+    assert judged(taking_a(way)).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize("path", ["/dev/drivers", "/dev/ttyUSB0", "/proc/1/root/dev/video0"])
@@ -406,26 +308,9 @@ def test_all_keys_of_a_secret_leave_a_pod_undecided() -> None:
     assert judged(taking(SECRET, securityContext={"privileged": True})).outcome is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    ("pod", "outcome"),
-    [
-        (placed(SECRET, node="cpu-0"), Outcome.OK),
-        (placed(SECRET), Outcome.OK),
-        (placed(SECRET, tolerations=["nvidia.com/gpu:NoSchedule"]), Outcome.UNDECIDED),
-        (placed(SECRET, tolerations=["nvidia.com/gpu:NoSchedule"], nodeSelector={"kubernetes.io/hostname": "cpu-0"}), Outcome.OK),
-        (placed(SECRET, node="gpu-0"), Outcome.UNDECIDED),
-        (placed({**SECRET, "prefix": "DB_"}, node="gpu-0"), Outcome.OK),
-        (placed({**SECRET, "prefix": "NVIDIA_"}, node="gpu-0"), Outcome.UNDECIDED),
-        (placed({"secretRef": None}, node="gpu-0"), Outcome.OK),
-        (placed(SECRET, node="gone-0"), Outcome.UNDECIDED),
-    ],
-    ids=[
-        *("on a CPU node", "cannot get there", "may get there", "selects another", "is there", "prefix", "its prefix", "no reference"),
-        "its node is not known",
-    ],
-)
-def test_a_secret_matters_where_its_pod_may_meet_devices(pod: Any, outcome: Outcome) -> None:
-    assert judged(pod, nodes=[a_node(), a_cpu_node()]).outcome is outcome
+@each_row
+def test_a_secret_matters_where_its_pod_may_meet_devices(pod: dict[str, Any], outcome: Outcome) -> None:
+    assert judged(placed(**pod), nodes=[a_node(), a_cpu_node()]).outcome is outcome
 
 
 def test_a_pod_that_asks_for_a_device_may_be_given_the_toleration() -> None:

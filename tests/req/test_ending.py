@@ -13,6 +13,7 @@ from tests.builders import a_node, a_pod, a_policy, a_scope, a_workload
 from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
+from tests.tables import each_row
 
 
 def scope(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Scope:
@@ -171,18 +172,9 @@ def test_a_job_that_has_come_to_run_is_no_loop() -> None:
     assert by_name(check_restarted_jobs(scope(a_member(8 * HOUR), jobsets=[a_job(status={"restarts": 90})]), NOW)) == {"llm": Outcome.OK}
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        a_job("Job", status={"failed": 50, "succeeded": 900}, parallelism=1),
-        a_job("Job", status={"failed": 64}, parallelism=128),
-        a_job("Job", status={"failed": "many"}),
-        a_job("Job"),
-    ],
-    ids=["a work queue", "one wave", "no number", "never"],
-)
-def test_jobs_that_get_on_are_left_alone(job: Json) -> None:
-    assert list(check_restarted_jobs(scope(a_member(), batch__jobs=[job]), NOW)) == []
+@each_row
+def test_jobs_that_get_on_are_left_alone(job: dict[str, Any]) -> None:
+    assert list(check_restarted_jobs(scope(a_member(), batch__jobs=[a_job(**job)]), NOW)) == []
 
 
 def test_a_job_that_holds_no_device_is_not_judged() -> None:

@@ -306,18 +306,9 @@ def test_a_pod_that_ran_before_the_kubelet_started_anew_was_refused_by_its_node(
     assert by_name(judged(pod)) == {"gpu-0 OutOfnvidia.com/gpu": Outcome.BAD}
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        an_event("UnexpectedAdmissionError", "Allocate failed for nvidia.com/gpu", pod="gone", reporter="somebody"),
-        an_event("UnexpectedAdmissionError", "Allocate failed for nvidia.com/gpu", pod="gone", host="no-such-node"),
-        an_event("OutOfcpu", "Node didn't have enough resource: cpu", pod="gone"),
-        an_event("BackOff", "Back-off restarting failed container with nvidia.com/gpu", pod="gone"),
-    ],
-    ids=["another reporter", "no node of this cluster", "no device", "no refusal"],
-)
-def test_other_events_tell_of_no_refusal(event: Any) -> None:
-    assert by_name(judged(a_pod("other", devices=1, node="gpu-1"), events=[event])) == {"gpu-1": Outcome.OK}
+@each_row
+def test_other_events_tell_of_no_refusal(event: dict[str, Any]) -> None:
+    assert by_name(judged(a_pod("other", devices=1, node="gpu-1"), events=[an_event(**event)])) == {"gpu-1": Outcome.OK}
 
 
 def test_hostile_words_are_bounded_and_on_one_line() -> None:

@@ -43,20 +43,9 @@ def test_the_cause_is_named_from_events(reason: str, message: str, cause: str) -
     assert cause in messages(judged(a_starting_pod(), events=[an_event(reason, message)]))
 
 
-@pytest.mark.parametrize(
-    ("container", "cause"),
-    [
-        (
-            waiting("CreateContainerError", "unresolvable CDI devices nvidia.com/gpu=GPU-1"),
-            "no CDI specification of the node names nvidia.com/gpu=GPU-1",
-        ),
-        (waiting("CreateContainerConfigError", 'secret "token" not found'), "what its containers refer to is not there"),
-        (waiting("ImagePullBackOff", "Back-off pulling image"), "its image cannot be pulled"),
-        (waiting("RunContainerError", "nvidia-container-cli: initialization error"), "the device does not come into the container"),
-    ],
-)
-def test_the_cause_is_named_from_containers(container: Json, cause: str) -> None:
-    assert cause in messages(judged(a_starting_pod(container)))
+@each_row
+def test_the_cause_is_named_from_containers(container: dict[str, Any], cause: str) -> None:
+    assert cause in messages(judged(a_starting_pod(waiting(**container))))
 
 
 def test_a_container_that_never_ran_has_not_started_whatever_the_phase() -> None:

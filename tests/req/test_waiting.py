@@ -453,21 +453,10 @@ def test_whether_a_queue_without_a_word_of_its_quota_has_room_is_not_guessed() -
     assert f"its PodGroup podgroup-tune waits in queue research, and Volcano says: {NOT_READY}" in messages(findings)
 
 
-@pytest.mark.parametrize(
-    ("group", "words", "told"),
-    [
-        (a_pod_group("Inqueue", NOT_READY), (NOT_READY,), "in queue research has the phase Inqueue"),
-        (a_pod_group("Inqueue"), ("queue resource quota insufficient",), "in queue research has the phase Inqueue"),
-        (a_pod_group(""), (), "in queue research has no phase"),
-        (a_pod_group("Pending"), (), "in queue research has the phase Pending"),
-        (a_pod_group(said="queue resource quota insufficient", owner="uid-other"), (), "does its controller run?"),
-        (a_pod_group(said="queue resource quota insufficient", namespace="team-x"), (), "does its controller run?"),
-    ],
-    ids=["let in", "let in since", "never seen", "never weighed", "another job's", "another namespace's"],
-)
-def test_a_job_that_its_queue_does_not_hold_back_is_named(group: Json, words: tuple[str, ...], told: str) -> None:
+@each_row
+def test_a_job_that_its_queue_does_not_hold_back_is_named(group: dict[str, Any], words: tuple[str, ...], told: str) -> None:
     """trainer#1630: the group was let in, and its controller made no pod. volcano#1863: the scheduler never looked at the group."""
-    findings = queued(group, *words)
+    findings = queued(a_pod_group(**group), *words)
     assert by_name(findings) == {"tune": Outcome.BAD}
     assert told in messages(findings)
 

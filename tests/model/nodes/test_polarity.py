@@ -1,5 +1,7 @@
 """Conditions as monitors and clouds write them. Each case is from a public report or from the monitor's own source."""
 
+from typing import Any
+
 import pytest
 
 from fixtures.kubernetes.models import Condition
@@ -21,35 +23,9 @@ def test_known_conditions_have_the_polarity_of_who_writes_them(kind: str, status
     assert health(a_condition(kind, status)) is wanted
 
 
-@pytest.mark.parametrize(
-    ("condition", "wanted"),
-    [
-        (a_condition("GpuUnavailable", "True"), Health.FAULT),
-        (a_condition("NvidiaDriverProblem", "True", reason="DriverHung"), Health.FAULT),
-        (a_condition("NvidiaDriverProblem", "False"), Health.FINE),
-        (a_condition("AcmeGpuReady", "True"), Health.FINE),
-        (a_condition("AcmeGpuReady", "False"), Health.FAULT),
-        (a_condition("AcmeGpuNotReady", "True"), Health.FAULT),
-        (a_condition("AcmeGpuNotReady", "False"), Health.FINE),
-        (a_condition("AcmeGpu", "False", reason="AcmeGpuHasNoIssues"), Health.FINE),
-        (a_condition("AcmeGpu", "True", reason="NoGpuTrouble"), Health.FINE),
-        (a_condition("AcmeGpu", "True", reason="AcmeGpuHasIssues"), Health.UNSURE),
-        (a_condition("AcmeGpu", "True", reason="AcmeGpuIsNotHealthy"), Health.FAULT),
-        (a_condition("PortCheck", "True", reason="PortCheckIsNotHealthy", message="mlx5_0 is down"), Health.FAULT),
-        (a_condition("PortCheck", "False", reason="PortCheckIsHealthy", message="No Health Failures"), Health.FINE),
-        (a_condition("AcmeGpu", "False", reason="AcmeGpuIsNotHealthy"), Health.UNSURE),
-        (a_condition("AcmeGpuProblem", "True", reason="NoGpuProblem"), Health.UNSURE),
-        (
-            a_condition("AcmeCheck", "True", reason="Seen", message="NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus"),
-            Health.UNSURE,
-        ),
-        (a_condition("AcmeCheck", "False", reason="NVLinkDown"), Health.UNSURE),
-        (a_condition("AcmeGpuReady", "Unknown"), Health.UNSURE),
-        (a_condition("AcmeDiskProblem", "True", reason="DiskIsSlow", message="sda"), Health.OTHER),
-    ],
-)
-def test_a_condition_of_nobody_known_is_read_by_its_shape_or_left_open(condition: Condition, wanted: Health) -> None:
-    assert health(condition) is wanted
+@each_row
+def test_a_condition_of_nobody_known_is_read_by_its_shape_or_left_open(condition: dict[str, Any], wanted: Health) -> None:
+    assert health(a_condition(**condition)) is wanted
 
 
 @each_row

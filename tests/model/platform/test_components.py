@@ -1,10 +1,11 @@
 """A part of the GPU stack is found by what it is before what it is called, and is never absent while the cluster shows its effect."""
 
-import pytest
+from typing import Any
 
 from chaos.observe.components import Components, find_components
 from fixtures.kubernetes.models import Json
 from tests.chaos.observe.made_up_cluster import World, node, standing
+from tests.tables import each_row
 
 CHART = {"app.kubernetes.io/name": "nvidia-device-plugin", "app.kubernetes.io/instance": "nvdp"}
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
@@ -37,55 +38,27 @@ def test_nvidias_own_chart_gives_three_daemon_sets_one_label_and_one_image() -> 
     assert not {"device-plugin", "gfd"} & {*found.absent, *found.unclear}
 
 
-@pytest.mark.parametrize(
-    "plugin",
-    [
-        daemon("nvidia-device-plugin-daemonset", labels={"name": "nvidia-device-plugin-ds"}, folder=FOLDER),
-        daemon("gpu", "registry.local/mirror/k8s-device-plugin-nvidia@sha256:0", {"app": "gpu"}, folder=FOLDER),
-        daemon("nvidia", labels={"app": "x"}, folder="/var/snap/microk8s/common/var/lib/kubelet/device-plugins/"),
-        daemon("nvidia", labels={"app": "x"}, folder="/var/lib/k0s/kubelet/device-plugins"),
-        daemon("nvidia-device-plugin", IMAGE, {"app": "nvidia-device-plugin"}),
-        daemon("nvidia-gpu-device-plugin-large-cos", "gke.gcr.io/nvidia-gpu-device-plugin@sha256:0", {"app": "x"}),
-        daemon("nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin@sha256:0", {"k8s-app": "other"}, folder=FOLDER),
-    ],
-    ids=["static manifest", "renamed, by digest", "MicroK8s", "k0s", "image alone", "GKE by image", "GKE"],
-)
-def test_a_device_plugin_is_found_by_the_folder_that_it_mounts_or_its_image(plugin: Json) -> None:
-    assert find(plugin).found["device-plugin"].name == plugin["metadata"]["name"]
+@each_row
+def test_a_device_plugin_is_found_by_the_folder_that_it_mounts_or_its_image(plugin: dict[str, Any]) -> None:
+    made = daemon(**plugin)
+    assert find(made).found["device-plugin"].name == made["metadata"]["name"]
 
 
-@pytest.mark.parametrize(
-    ("component", "shows"),
-    [
-        ("device-plugin", node("a")),
-        ("gfd", node("a", labels={"nvidia.com/gfd.timestamp": "1"})),
-        ("nfd-worker", node("a", labels={"feature.node.kubernetes.io/pci-10de.present": "true"})),
-        ("mig-manager", node("a", labels={"nvidia.com/mig.config.state": "success"})),
-        ("remediation", node("a", labels={"dgxc.nvidia.com/nvsentinel-state": "draining"})),
-    ],
-)
-def test_a_part_whose_effect_shows_is_not_called_absent(component: str, shows: Json) -> None:
-    found = find(nodes=[shows])
+@each_row
+def test_a_part_whose_effect_shows_is_not_called_absent(component: str, shows: dict[str, Any]) -> None:
+    found = find(nodes=[node(**shows)])
     assert "node a " in found.unclear[component]
     assert component not in found.absent
     assert found.missing((component,)) == ""
     assert find(nodes=[node("cpu", gpus=0)]).absent[component] == f"{component} is not installed"
 
 
-@pytest.mark.parametrize(
-    ("plugin", "words"),
-    [
-        (daemon("amdgpu-device-plugin-daemonset", "docker.io/rocm/k8s-device-plugin", {}, folder=FOLDER), "devices of AMD"),
-        (daemon("default-device-plugin", "docker.io/rocm/k8s-device-plugin:1.31", {}, folder=FOLDER), "devices of AMD"),
-        (daemon("intel-gpu-plugin", "intel/intel-gpu-plugin:0.34", {"app": "intel-gpu-plugin"}, folder=FOLDER), "devices of Intel"),
-        (daemon("hami-device-plugin", "projecthami/hami:v2.5", {"app": "hami"}, folder=FOLDER), "shares NVIDIA's devices out"),
-    ],
-    ids=["AMD", "AMD's operator", "Intel", "HAMi"],
-)
-def test_another_makers_plugin_is_named_and_not_taken(plugin: Json, words: str) -> None:
-    found = find(plugin, nodes=[node("a" if "hami" in str(plugin) else "cpu", gpus=8 if "hami" in str(plugin) else 0)])
+@each_row
+def test_another_makers_plugin_is_named_and_not_taken(plugin: dict[str, Any], words: str) -> None:
+    made = daemon(**plugin)
+    found = find(made, nodes=[node("a" if "hami" in str(made) else "cpu", gpus=8 if "hami" in str(made) else 0)])
     assert words in found.absent["device-plugin"]
-    assert plugin["metadata"]["name"] in found.absent["device-plugin"]
+    assert made["metadata"]["name"] in found.absent["device-plugin"]
 
 
 def test_a_plugin_of_another_maker_does_not_hide_that_nvidias_was_not_found() -> None:
