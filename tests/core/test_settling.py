@@ -12,6 +12,8 @@ from conformance.scope.rollouts import max_unavailable, replaces_by_itself
 from conformance.scope.scope import subject
 from conformance.scope.settling import still_moving, unless_settling
 from fixtures.kubernetes.models import ContainerStatus, Node, Pod
+from fixtures.kubernetes.times import moment
+from fixtures.text.ages import duration
 from fixtures.verdict.findings import Finding, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row
@@ -181,3 +183,16 @@ def test_a_run_that_settles_waits_for_objects_that_became_unready_a_moment_ago()
         return any(text.startswith("ClusterPolicy cluster-policy: so for") for text in still_moving(a_scope(clusterpolicies=[policy])))
 
     assert (waits(3), waits(20), waits(3, "ignored")) == (True, False, False)
+
+
+# -- Times as clusters write them, and ages as every message says them
+
+
+@each_row
+def test_times_are_read_as_clusters_write_them(text: object, wanted: float | None) -> None:
+    assert moment(text) == wanted
+
+
+@each_row
+def test_a_duration_is_as_short_as_it_can_be_said(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

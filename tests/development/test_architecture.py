@@ -1,7 +1,10 @@
 """docs/architecture.md tells the way of a verdict step by step: each step names code that exists, and the way stays short."""
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,18 @@ def shown_verdicts(path: Path) -> list[str]:
 def test_words_and_signs_of_verdicts_stand_in_one_table() -> None:
     files = [file for folder in ("conformance", "chaos", "fixtures", "reports") for file in (ROOT / folder).rglob("*.py")]
     assert [found for file in files for found in shown_verdicts(file)] == []
+
+
+# -- A run starts within a second only while it imports nothing that it may not need
+
+
+HEAVY = ("kubernetes", "pydantic", "requests", "jsonschema", "jinja2")
+_CODE = "import json, sys, conformance.plugin.hooks, chaos.surface.plugin; print(json.dumps(sorted(sys.modules)))"
+
+
+CHAOS = ("chaos.engine", "chaos.catalogue", "chaos.ledger", "chaos.activities")
+
+
+def test_a_run_that_begins_has_imported_no_large_library_that_it_may_not_need() -> None:
+    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
+    assert not {*HEAVY, *CHAOS} & {*json.loads(done.stdout)}

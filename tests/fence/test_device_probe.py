@@ -96,8 +96,6 @@ def test_nodes_without_device_resources_are_not_judged() -> None:
         list(probe_devices(a_scope(nodes=[a_cpu_node()]), NO_WORKSPACE))
 
 
-
-
 @each_row
 def test_a_pod_that_others_hold_back_or_end_is_no_failure_of_the_fence(pod: dict[str, Any]) -> None:
     finding = only(PodOutcome(plan=PLAN, pod=a_pod(**pod)))

@@ -1,13 +1,21 @@
+from typing import Any
+
 import pytest
 
+from conformance.fence.checks import check_blanket_tolerations
+from conformance.psa.bypass import check_bypass
+from conformance.psa.standards import check_standards
+from conformance.req.checks import check_whole_devices
 from conformance.scope.pod_templates import templates, templates_in
 from conformance.scope.scope import Scope
-from conformance.scope.spec_walk import MAX_DEPTH
+from conformance.scope.spec_walk import MAX_DEPTH, MAX_PATH
 from conformance.scope.template import unread
 from fixtures.kubernetes.models import Json
-from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
-from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_spec, a_workload
+from fixtures.snapshot.custom_kinds import TOO_MANY
+from fixtures.snapshot.state import Listing, Snapshot
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_toleration, a_workload
+from tests.tables import each_row
 
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": a_spec(devices=1)}
 
@@ -112,3 +120,148 @@ def test_width_is_bounded_and_said() -> None:
 def test_live_pods_and_daemonsets_come_too_and_finished_pods_do_not() -> None:
     scope = a_scope(pods=[a_pod("runs", node="gpu-0"), a_pod("done", phase="Succeeded")], daemonsets=[a_daemonset("agent")])
     assert [template.subject.name for template in templates(scope)] == ["agent", "runs"]
+
+
+# -- Pod templates in kinds that the suite does not know by name, through every requirement that judges templates
+
+
+MORE = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}
+ONE = {"limits": {"nvidia.com/gpu": "1"}}
+
+
+def having(spec: Any, kind: str = "Thing", namespace: str = "team-a", **snapshot: Any) -> Scope:
+    """A scope over one object of a kind that nobody knows."""
+    item = {"metadata": {"name": "x", "namespace": namespace}, "spec": spec}
+    return of(Listing(key=f"example.com/{kind.lower()}s", kind=kind, items=[item]), **snapshot)
+
+
+def of(*listings: Listing[Any], **snapshot: Any) -> Scope:
+    known = a_snapshot(**snapshot)
+    every = [known.listing(key) for key in known._listings]
+    return Scope(Snapshot([*every, *listings], taken_at=known.taken_at, version=known.version, offline=known.offline), a_policy())
+
+
+def only(findings: Any) -> Finding:
+    [finding] = findings
+    return finding  # type: ignore[no-any-return]
+
+
+TFJOB = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "tensorflow", "resources": MORE}]}}}}}
+NOTEBOOK = {"template": {"spec": {"containers": [{"name": "n", "image": "jupyter", "resources": MORE}]}}}
+WORKFLOW = {"entrypoint": "t", "templates": [{"name": "t", "container": {"image": "train", "command": ["x"], "resources": MORE}}]}
+SCRIPT = {"templates": [{"name": "t", "script": {"image": "python", "source": "1", "resources": MORE}}]}
+NIM = {"image": {"repository": "nim", "tag": "1"}, "replicas": 1, "resources": MORE}
+STEPS = {"steps": [{"name": "s", "image": "x", "computeResources": MORE}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (TFJOB, "spec.tfReplicaSpecs.Worker.template.spec"),
+        (NOTEBOOK, ""),
+        (WORKFLOW, "spec.templates[t].container"),
+        (SCRIPT, "spec.templates[t].script"),
+        (STEPS, "spec.steps[s]"),
+        ({**NIM, "tolerations": [a_toleration("nvidia.com/gpu:NoSchedule")]}, "spec"),
+        ({"worker": {"image": "x", "resourcesPerNode": MORE}}, "spec.worker"),
+    ],
+    ids=["TFJob", "Notebook", "Workflow", "script", "Task", "NIMService", "another field"],
+)
+def test_request_and_limit_that_differ_are_found_in_any_kind(spec: Json, path: str) -> None:
+    finding = only(check_whole_devices(having(spec)))
+    assert finding.outcome is Outcome.BAD
+    assert "request 1 is not the limit 2" in finding.message
+    assert finding.subject.name == f"x {path}".strip()
+
+
+@each_row
+def test_what_a_controller_may_complete_is_no_fault(spec: Json, outcome: Outcome) -> None:
+    assert only(check_whole_devices(having(spec))).outcome is outcome
+
+
+@each_row
+def test_what_is_no_pod_is_no_template(spec: Any) -> None:
+    assert list(templates(having(spec))) == []
+
+
+@each_row
+def test_what_others_create_from_a_resource_is_judged_where_it_is(spec: Json) -> None:
+    assert list(templates(having(spec))) == []
+
+
+def test_a_pod_as_a_template_is_one_though_it_has_a_name() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod-template"}, "spec": a_spec(tolerations=["*"])}
+    assert only(check_blanket_tolerations(having({"podTemplate": pod}))).outcome is Outcome.BAD
+
+
+def test_blanket_tolerations_are_found_beside_an_image_that_is_no_text() -> None:
+    bad = only(check_blanket_tolerations(having({**NIM, "tolerations": [a_toleration("*")]})))
+    assert bad.outcome is Outcome.BAD
+    assert bad.source == "spec.tolerations"
+    assert only(check_blanket_tolerations(having({"pod": {"tolerations": [a_toleration("*")]}}))).outcome is Outcome.BAD
+    assert list(check_blanket_tolerations(having(WORKFLOW))) == []  # a container has no tolerations
+    assert list(check_blanket_tolerations(having({"tolerations": [a_toleration("*")]}, namespace="gpu-operator"))) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"template": {"spec": a_spec(volumes=[{"name": "v", "hostPath": {"path": "/dev"}}])}}, "all device files"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/dev/nvidia0"}}]}, "device files of accelerators"),
+        ({"templates": [{"container": {"image": "x", "securityContext": {"privileged": True}}}]}, "privileged"),
+        ({"steps": [{"image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]}, "NVIDIA_VISIBLE_DEVICES=all"),
+        ({"hostIPC": True}, "hostIPC"),
+        ({"image": {"repository": "x"}, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}, "NVIDIA_VISIBLE_DEVICES=all"),
+    ],
+)
+def test_bypasses_are_found_in_any_kind(spec: Json, words: str) -> None:
+    finding = only(check_bypass(having(spec)))
+    assert finding.outcome is Outcome.BAD
+    assert words in finding.message
+
+
+def test_a_runtime_class_alone_is_no_bypass_for_its_containers_are_elsewhere() -> None:
+    assert only(check_bypass(having({"runtimeClassName": "nvidia"}))).outcome is Outcome.OK
+    assert only(check_bypass(having({"runtimeClassName": "nvidia", "image": "x", "command": ["a"]}))).outcome is Outcome.BAD
+
+
+def test_a_whole_pod_is_held_to_the_level_and_a_part_to_what_baseline_forbids() -> None:
+    whole = only(check_standards(having({"template": {"spec": a_spec(devices=1)}})))
+    assert whole.outcome is Outcome.BAD
+    part = only(check_standards(having({"image": "x", "resources": ONE})))
+    assert part.outcome is Outcome.NOT_JUDGED
+    assert "only a part of a pod" in part.message
+    open_part = only(check_standards(having({"image": "x", "resources": ONE, "securityContext": {"privileged": True}})))
+    assert open_part.outcome is Outcome.BAD
+    assert "violates baseline (privileged) whatever completes it" in open_part.message
+
+
+@pytest.mark.parametrize(
+    ("trouble", "outcome", "words"),
+    [
+        ("Forbidden", Outcome.NOT_JUDGED, "things.example.com may hold pod templates, and the account may not list them"),
+        (TOO_MANY, Outcome.NOT_JUDGED, "no more kinds than that"),
+        ("InternalError", Outcome.UNDECIDED, "example.com/things could not be listed: why"),
+    ],
+)
+def test_kinds_that_were_not_read_are_said(trouble: str, outcome: Outcome, words: str) -> None:
+    finding = only(check_whole_devices(of(Listing(key="example.com/things", kind="Thing", trouble=trouble, message="why"))))
+    assert finding.outcome is outcome
+    assert words in finding.message
+
+
+def test_what_a_saved_snapshot_does_not_hold_of_a_custom_kind_is_said() -> None:
+    absent = Listing[Any](key="example.com/things", kind="Thing", collected=False)
+    finding = only(check_whole_devices(of(absent, offline=True, pods=[])))
+    assert (finding.outcome, "the snapshot does not hold them" in finding.message) == (Outcome.NOT_JUDGED, True)
+
+
+def test_depth_and_paths_of_strangers_are_bounded() -> None:
+    spec: Json = {"containers": [a_container(devices=1)]}
+    for _ in range(MAX_DEPTH + 5):
+        spec = {"deeper" * 20: spec}
+    [template] = templates(having(spec))
+    assert "too deep" in template.trouble
+    assert len(template.path) <= MAX_PATH
+    [template] = templates(having({"many": [{"x": {}} for _ in range(30_000)]}))
+    assert template.trouble

@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.kubernetes.models import Condition
 from fixtures.model.nodes.polarity import Health, read_condition, wrong_status
+from fixtures.model.since import Since, said
 from tests.builders import a_node
 from tests.model.nodes.said import a_condition, told
 from tests.tables import each_row
@@ -76,3 +77,17 @@ def test_one_that_tells_a_fault_of_a_device_as_its_cause_is_unsure(reason: str, 
     reading = read_condition(a_condition("MaintenancePlanned", "True", reason=reason, message=message), a_node())
     assert (reading.health, reading.devices) == (Health.UNSURE, True)
     assert reading.why == "work on the node is announced, and its text names a fault"
+
+
+# -- since
+
+
+def test_an_age_counts_from_the_latest_moment_and_is_never_negative() -> None:
+    assert Since(latest=100.0).age(160.0) == 60.0
+    assert Since(latest=200.0).age(160.0) == 0.0
+    assert Since().age(160.0) is None
+
+
+def test_text_of_the_cluster_is_short_and_harmless() -> None:
+    assert said("a\x1b[2J\n b") == "a\\x1b[2J b"
+    assert len(said("x" * 100_000)) == 161

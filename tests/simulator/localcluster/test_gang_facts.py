@@ -19,7 +19,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.localcluster.install.search import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.verdict.record import Verdict
-from tests.gang.test_webhook_away import webhook
+from tests.gang.test_installed import webhook
 from tests.simulator.localcluster.rights.runs import run
 from tests.watching import PATIENCE
 
