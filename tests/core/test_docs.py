@@ -103,14 +103,7 @@ def test_groups_are_replaced_by_what_they_stand_for_where_they_are_named(tmp_pat
     assert found.writes == [*WRITE_GROUPS["workspace"], "create pods"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ({"reads": "[template]"}, "reads the unknown kind 'template'"),
-        ({"optional": "[workspace]"}, "reads the unknown kind 'workspace'"),
-        ({"writes": "[claims]"}, "writes 'claims', which is neither"),
-    ],
-)
+@each_row
 def test_a_group_that_nobody_knows_is_named_with_its_requirement(tmp_path: Path, entry: dict[str, str], said: str) -> None:
     with pytest.raises(CatalogueError, match=rf"fence/catalogue.yaml: FENCE-01: {said}"):
         load_catalogue(load(tmp_path, **entry))

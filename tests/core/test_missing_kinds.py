@@ -308,14 +308,7 @@ def test_lists_of_all_namespaces_are_whole(tmp_path: Path, scenario: str) -> Non
 
 
 @pytest.mark.parametrize("namespace", ["gpu-operator", *(pytest.param(one, marks=pytest.mark.test_all) for one in ("", "kube-system"))])
-@pytest.mark.parametrize(
-    ("defect", "key"),
-    [
-        ("dra-device-given-twice", "resource.k8s.io/resourceclaims"),
-        ("dra-driver-not-ready", "apps/daemonsets"),
-        ("adv-config-label-without-key", "configmaps"),
-    ],
-)
+@each_row
 def test_a_list_of_one_namespace_is_not_the_clusters(tmp_path: Path, defect: str, key: str, namespace: str) -> None:
     scenario = load_scenario(load_defect(defect).scenario)
     objects = with_defects(build(scenario, now=NOW), [load_defect(defect)], NOW)

@@ -205,14 +205,7 @@ def test_files_beside_the_objects_may_be_anything(tmp_path: Path) -> None:
     assert snapshot.taken_at == (tmp_path / "nodes.json").stat().st_mtime
 
 
-@pytest.mark.parametrize(
-    ("name", "document"),
-    [
-        ("namespaces/team-a/apps/daemonsets.yaml", {"apiVersion": "apps/v1", "kind": "DaemonSetList", "metadata": {}, "items": []}),
-        ("team-a/pods.json", {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": []}),
-        ("team-a/pods.json", EMPTY),
-    ],
-)
+@each_row
 def test_an_empty_list_of_one_namespace_says_nothing_of_the_others(tmp_path: Path, name: str, document: dict[str, Any]) -> None:
     write(tmp_path / "nodes.json", NODE)
     (tmp_path / name).parent.mkdir(parents=True)

@@ -14,6 +14,7 @@ from fixtures.verdict.findings import NotApplicable, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
 from tests.findings import by_name, messages
+from tests.tables import each_row
 
 ALL = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 FUNCTION = 'device.attributes["gpu.nvidia.com"].productName.lowerAscii().matches("^.*h100.*$")'
@@ -34,14 +35,7 @@ def says(compiled: Compiled) -> Any:
     return lambda _: compiled
 
 
-@pytest.mark.parametrize(("version", "server", "outcome"), [
-    ("v1", "v1.36.3", Outcome.OK),
-    ("v1beta2", "v1.33.4", Outcome.OK),
-    ("v1beta1", "v1.32.9", Outcome.OK),
-    ("v1beta1", "v1.33.4", Outcome.BAD),
-    ("v1beta2", "v1.34.1-eks-1234567", Outcome.BAD),
-    ("v1beta1", "", Outcome.OK),
-])  # fmt: skip
+@each_row
 def test_the_newest_version_that_the_server_can_have_must_be_served(version: str, server: str, outcome: Outcome) -> None:
     findings = list(check_served(a_dra_scope(version, server), not_asked))
     assert by_name(findings) == {"resource.k8s.io": outcome, "gpu.nvidia.com": Outcome.OK}

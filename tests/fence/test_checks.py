@@ -96,14 +96,7 @@ def test_an_owner_that_no_daemonset_is_makes_no_agent_of_a_pod() -> None:
     assert by_name(check_intruders(scope)) == {"forged": Outcome.BAD, "other": Outcome.BAD}
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"hostNetwork": True}, "has hostNetwork"),
-        ({"volumes": [{"name": "proc", "hostPath": {"path": "/proc"}}]}, "has hostPath volumes"),
-        ({"containers": [{"name": "c", "securityContext": {"privileged": True}}]}, "has a privileged container"),
-    ],
-)
+@each_row
 def test_what_looks_like_an_agent_in_nobodys_namespace_is_undecided_and_the_policy_decides(spec: Json, words: str) -> None:
     pods = [a_pod("exporter-x", "metrics", node="gpu-0", owner="DaemonSet/exporter", **spec)]
     known: dict[str, Any] = {"nodes": [a_node()], "pods": pods, "daemonsets": [a_daemonset("exporter", "metrics", owner="")]}

@@ -182,14 +182,7 @@ def test_a_gang_of_kubernetes_1_35_is_a_workload_and_pods_that_name_it() -> None
     assert not keeps_link(asked, {**asked, "spec": {}}), "the feature gate is off"
 
 
-@pytest.mark.parametrize(
-    ("created", "kept"),
-    [
-        ({"spec": {"schedulingGroup": {"podGroupName": "g"}}, "metadata": {}}, True),
-        ({"spec": {}, "metadata": {}}, False),  # the feature gate is off: the field is dropped silently
-        ({}, False),
-    ],
-)
+@each_row
 def test_a_dropped_link_to_the_group_is_noticed(created: Json, kept: bool) -> None:
     assert keeps_link(native.member(POD, "g"), created) is kept
 

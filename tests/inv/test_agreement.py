@@ -7,6 +7,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_slice
+from tests.tables import each_row
 
 _SLICE: Json = a_slice("gpu-1")
 
@@ -72,14 +73,7 @@ def test_a_label_is_no_excuse_for_a_node_that_the_policy_expects(label: str) -> 
     assert found["vm-0"] is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    ("labels", "capacity", "outcome"),
-    [
-        ({"amd.com/gpu": "true"}, {}, Outcome.BAD),
-        ({"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice"}, {"google.com/tpu": "0"}, Outcome.BAD),
-        ({}, {"amd.com/gpu": "0"}, Outcome.NOT_JUDGED),
-    ],
-)
+@each_row
 def test_a_node_that_only_marks_name_lost_its_devices(labels: dict[str, str], capacity: dict[str, str], outcome: Outcome) -> None:
     assert outcomes(nodes=[a_node(), a_cpu_node("lost", labels=labels, capacity=capacity)])["lost"] is outcome
 

@@ -46,14 +46,7 @@ def a_published(version: str) -> list[Json]:
     return [a_slice("gpu-0", devices=[device])]
 
 
-@pytest.mark.parametrize(("kubelet", "version", "outcome"), [
-    ("v1.36.3", "580.95.5", Outcome.OK),
-    ("v1.36.3", "590.1.0", Outcome.OK),
-    ("v1.36.3", "570.86.15", Outcome.BAD),
-    ("v1.33.9", "580.95.5", Outcome.BAD),
-    ("v1.36.3", "", Outcome.UNDECIDED),
-    ("v1.36.3", "unknown", Outcome.UNDECIDED),
-])  # fmt: skip
+@each_row
 def test_nodes_that_offer_devices_by_claim_need_more(kubelet: str, version: str, outcome: Outcome) -> None:
     assert judged(at(kubelet), slices=a_published(version)) is outcome
 
@@ -85,14 +78,7 @@ def an_operator(tag: str) -> Json:
 BY_CRI = a_plugin(DEVICE_LIST_STRATEGY="cdi-annotations,cdi-cri")
 
 
-@pytest.mark.parametrize(
-    ("kubelet", "strategy", "outcome"),
-    [
-        ("v1.28.9", "cdi-cri", Outcome.BAD),
-        ("v1.29.0", "cdi-cri", Outcome.OK),
-        ("v1.28.9", "cdi-annotations,cdi-cri", Outcome.OK),
-    ],
-)
+@each_row
 def test_a_kubelet_that_passes_no_cdi_device_on_is_bad(kubelet: str, strategy: str, outcome: Outcome) -> None:
     node = at(kubelet)
     node.status.node_info.container_runtime_version = "containerd://2.1.4"

@@ -107,14 +107,7 @@ def an_amd_agent(suffix: str, **selector: str) -> DaemonSet:
 PLUGIN = an_amd_agent("device-plugin")
 
 
-@pytest.mark.parametrize(
-    ("suffix", "spec"),
-    [
-        ("metrics-exporter", {"metricsExporter": {"enable": True}}),
-        ("node-labeller", {"devicePlugin": {"enableNodeLabeller": True}}),
-        ("dra-driver", {"draDriver": {"enable": True}}),
-    ],
-)
+@each_row
 def test_a_part_of_amds_operator_that_is_enabled_has_its_daemonset_on_every_node(suffix: str, spec: Json) -> None:
     config, place = a_device_config(**spec), f"DeviceConfig kube-amd-gpu/default {suffix}"
     assert "no such DaemonSet" in amd_findings(config, PLUGIN)[place]

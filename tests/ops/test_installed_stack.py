@@ -7,6 +7,7 @@ from conformance.ops.installed_stack import check_configured
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_scope, a_workload
+from tests.tables import each_row
 
 POLICY: Json = {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy", "uid": "u"}, "status": {"state": "ready"}}
 
@@ -98,20 +99,13 @@ def outcome(*pods: Pod, **node: Any) -> str:
     return finding.outcome.value
 
 
-@pytest.mark.parametrize(
-    "second",
-    [
-        a_plugin("nvidia-gpu-device-plugin-large-cos", "gke.gcr.io/nvidia-gpu-device-plugin@sha256:aa", "kube-system"),
-        a_plugin("nvdp-nvidia-device-plugin", "registry.example:5000/k8s-device-plugin:v0.17.0", "kube-system"),
-        a_plugin("hami-device-plugin", "docker.io/projecthami/hami:v2.7.0", "kube-system"),
-        a_plugin("volcano-device-plugin", "docker.io/volcanosh/volcano-vgpu-device-plugin:v1.11.0", "kube-system"),
-    ],
-)
-def test_two_plugins_of_one_vendor_fail_by_both_names(second: Pod) -> None:
-    (finding,) = check_one_plugin(a_scope(nodes=[a_node()], pods=[OPERATORS, second]))
+@each_row
+def test_two_plugins_of_one_vendor_fail_by_both_names(second: dict[str, Any]) -> None:
+    made = a_plugin(**second)
+    (finding,) = check_one_plugin(a_scope(nodes=[a_node()], pods=[OPERATORS, made]))
     assert finding.outcome.value == "bad"
     assert "nvidia-device-plugin-daemonset" in finding.message
-    assert second.metadata.owners[0].name in finding.message
+    assert made.metadata.owners[0].name in finding.message
 
 
 def test_plugins_of_two_vendors_may_share_a_node() -> None:

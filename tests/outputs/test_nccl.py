@@ -272,14 +272,7 @@ def test_codes(text: str, expected: NcclCode) -> None:
     assert code(text) is expected
 
 
-@pytest.mark.parametrize(
-    ("warning", "fails"),
-    [
-        ("Detected mixed local Net device counts across ranks (min 7, max 8).", True),
-        ("Call to ibv_modify_qp failed with error Connection timed out", True),
-        ('Missing "iommu=pt" from kernel command line', False),
-    ],
-)
+@each_row
 def test_warnings_fail_a_run_only_when_they_matter(warning: str, fails: bool) -> None:
     verdict = nccl_log.judge(nccl_log.parse(channel(0, 1, "send") + f"[2026-01-01 10:00:00] h1:1:2 [0] net.cc:5 NCCL WARN {warning}"))
     assert verdict.code is NcclCode.GDR_ENGAGED

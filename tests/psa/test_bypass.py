@@ -75,14 +75,7 @@ def test_a_device_that_nobody_knows_is_undecided(path: str) -> None:
     assert finding.message == f"volume v mounts hostPath {path}, and nothing shows whether that device is an accelerator's"
 
 
-@pytest.mark.parametrize(
-    ("entry", "name"),
-    [
-        ({"name": "NVIDIA_GDRCOPY", "value": "enabled"}, "NVIDIA_GDRCOPY"),
-        ({"name": "NVIDIA_MOFED", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, "NVIDIA_MOFED"),
-        ({"name": "NEWCHIP_VISIBLE_DEVICES", "value": "all"}, "NEWCHIP_VISIBLE_DEVICES"),
-    ],
-)
+@each_row
 def test_a_variable_that_may_add_devices_is_undecided(entry: dict[str, Any], name: str) -> None:
     finding = judged(setting(**entry))
     assert (finding.outcome, f"sets {name}, and nothing shows" in finding.message) == (Outcome.UNDECIDED, True)

@@ -6,6 +6,7 @@ from conformance.psa.standards import check_standards
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
+from tests.tables import each_row
 
 RESTRICTED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 POD: Json = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -100,19 +101,13 @@ def test_what_a_runtime_completes_is_not_judged_as_a_whole_pod(kinds: Any) -> No
     assert "only a part of a pod" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("service", "reason"),
-    [
-        (predictor(hostIPC=True), "host namespaces"),
-        (predictor(model={"securityContext": {"privileged": True}}), "privileged"),
-        (predictor(volumes=[{"name": "v", "hostPath": {"path": "/models"}}]), "hostPath volumes"),
-    ],
-)
-def test_what_a_part_says_is_judged_whatever_completes_it(service: Json, reason: str) -> None:
-    [finding] = judged(inferenceservices=[service])
+@each_row
+def test_what_a_part_says_is_judged_whatever_completes_it(service: dict[str, Any], reason: str) -> None:
+    made = predictor(**service)
+    [finding] = judged(inferenceservices=[made])
     assert finding.outcome is Outcome.BAD
     assert f"violates baseline ({reason})" in finding.message
-    assert judged(policy=a_policy(tenants={"podSecurity": "privileged"}), inferenceservices=[service])[0].outcome is Outcome.NOT_JUDGED
+    assert judged(policy=a_policy(tenants={"podSecurity": "privileged"}), inferenceservices=[made])[0].outcome is Outcome.NOT_JUDGED
 
 
 def test_ipc_lock_of_a_named_tenant_is_left_out_of_a_part_too() -> None:

@@ -1,11 +1,13 @@
 """Reports that fill the HTML page: ten failures, a fleet, and one with everything that a page can show."""
 
+from pathlib import Path
+
 import msgspec
+import yaml
 
 from fixtures.verdict.record import (
     AppliedPolicy,
     AppliedWaiver,
-    AreaCoverage,
     Cause,
     Change,
     ComparedChange,
@@ -13,12 +15,10 @@ from fixtures.verdict.record import (
     Coverage,
     FindingCause,
     InventoryRow,
-    Level,
     NotJudged,
     Remedy,
     Report,
     Verdict,
-    WaiverState,
 )
 from tests.reports.sample_report import CAPACITY, HOSTILE, NFD, NODES, OPERATOR, report, result, sample_report, subject
 
@@ -129,54 +129,17 @@ def full_report() -> Report:
                 each.cause = UNFENCED.code if each.verdict is Verdict.FAILED else ""
     made.causes = [UNFENCED]
     unjudged = [one for one in made.results if one.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE, Verdict.ERROR)]
-    made.scope = Coverage(
-        requirements=16,
-        judged=10,
-        sentence="10 of 16 requirements judged",
-        areas=[AreaCoverage(area="FENCE", title="Taint fencing", requirements=3, judged=3)],
-        not_judged=[
-            *(
-                NotJudged(id=one.id, title=one.title, area=one.area, level=one.level, cause=Cause.ABSENT, because=one.message)
-                for one in unjudged
-            ),
-            NotJudged(
-                id="NET-05", title="All traffic is fast", area="NET", level=Level.MUST, cause=Cause.SELECTION, because="left out by -k"
-            ),
-        ],
-        notes=["the snapshot lacks events"],
-    )
-    made.waivers = [
-        AppliedWaiver(
-            requirement="REQ-02",
-            subjects=["Job team-a/trainer"],
-            reason="migration in progress",
-            owner="platform@example.com",
-            expires="2026-12-31",
-            state=WaiverState.USED,
-            waived=1,
-        ),
-        AppliedWaiver(
-            requirement="FENCE-05", subjects=["*"], reason="old", owner="nobody", expires="2025-01-31", state=WaiverState.EXPIRED
-        ),
+    written = yaml.load((Path(__file__).parent / "full_report.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    scope, comparison = msgspec.convert(written["scope"], Coverage), msgspec.convert(written["comparison"], Comparison)
+    made.scope, made.comparison, made.waivers = scope, comparison, msgspec.convert(written["waivers"], list[AppliedWaiver])
+    made.waiver_problems, made.regressions = written["waiver_problems"], written["regressions"]
+    scope.not_judged[:0] = [
+        NotJudged(id=one.id, title=one.title, area=one.area, level=one.level, cause=Cause.ABSENT, because=one.message) for one in unjudged
     ]
-    made.waiver_problems = ["waiver 2 (FENCE-05) expired on 2025-01-31; its owner is nobody"]
-    made.regressions = ["new failure: FENCE-01 MUST Node gpu-003 (passed -> failed)"]
-    made.comparison = Comparison(
-        run="20261101T000000Z-0001",
-        started_at="2026-11-01T00:00:00Z",
-        cluster_uid="another",
-        kubernetes_version="v1.35.4",
-        counts={"new failure": 1, "no longer judged": 1, "still failing": 1, "fixed": 700},
-        changes=[
-            ComparedChange(
-                bucket="new failure", requirement="FENCE-01", subject="Node gpu-003", old=Verdict.PASSED, new=Verdict.FAILED, gating=True
-            ),
-            ComparedChange(bucket="no longer judged", requirement="NET-05", old=Verdict.PASSED, message="left out by -k"),
-            ComparedChange(bucket="still failing", requirement="GANG-02", subject="PodGroup team-a/train-0", message=HOSTILE["script"]),
-            *(ComparedChange(bucket="fixed", requirement="REQ-03", subject=f"Node gpu-{i:03}", new=Verdict.PASSED) for i in range(50)),
-        ],
-        changes_omitted=647,
-    )
+    comparison.changes += [
+        ComparedChange(bucket="still failing", requirement="GANG-02", subject="PodGroup team-a/train-0", message=HOSTILE["script"]),
+        *(ComparedChange(bucket="fixed", requirement="REQ-03", subject=f"Node gpu-{i:03}", new=Verdict.PASSED) for i in range(50)),
+    ]
     made.policy = AppliedPolicy(changed="fence:\n  taintKeys:\n  - +example.com/gpu\n", whole="accelerators: {}\nfence: {}\n" * 300)
     made.residue = ["Namespace gpu-conformance-7f3a"]
     return made

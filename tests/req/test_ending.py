@@ -144,16 +144,9 @@ def a_member(age: float = 2 * MINUTE) -> Pod:
     return created(a_pod("llm-0", devices=8, node="gpu-0", labels=LABELS), age)
 
 
-@pytest.mark.parametrize(
-    ("key", "job"),
-    [
-        ("jobsets", a_job(status={"restarts": 90})),
-        ("batch__jobs", a_job("Job", status={"failed": 360}, parallelism=4)),
-        ("batch_volcano_sh__jobs", a_job("Job", status={"retryCount": 90})),
-    ],
-)
-def test_a_job_that_starts_all_its_pods_anew_for_hours_is_named(key: str, job: Json) -> None:
-    jobs: dict[str, Any] = {key: [job]}
+@each_row
+def test_a_job_that_starts_all_its_pods_anew_for_hours_is_named(key: str, job: dict[str, Any]) -> None:
+    jobs: dict[str, Any] = {key: [a_job(**job)]}
     findings = list(check_restarted_jobs(scope(a_member(), **jobs), NOW))
     assert by_name(findings) == {"llm": Outcome.ADVISED}
     assert "anew 90 times within 10 h and holds 8 devices each time (80 device-hours lost)" in messages(findings)

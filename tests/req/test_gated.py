@@ -96,14 +96,7 @@ def test_grove_keeps_scaled_pods_until_their_base_is_ready(labels: dict[str, str
     assert outcome(gated(GROVE, labels=labels), base) is expected
 
 
-@pytest.mark.parametrize(
-    ("phase", "message", "expected"),
-    [
-        ("Pending", "queue resource quota insufficient: insufficient nvidia.com/gpu", Outcome.NOT_JUDGED),
-        ("Pending", "1/1 tasks in gang unschedulable", Outcome.UNDECIDED),
-        ("Inqueue", "", Outcome.BAD),
-    ],
-)
+@each_row
 def test_a_gate_of_volcano_is_excused_by_a_full_queue(phase: str, message: str, expected: Outcome) -> None:
     group = a_workload("PodGroup", "train", {"queue": "gpu", "minMember": 1}, status={"phase": phase})
     group["status"]["conditions"] = [{"type": "Unschedulable", "status": "True", "message": message}] if message else []

@@ -165,14 +165,7 @@ def test_who_is_at_fault_for_a_container_that_was_not_created(message: str, whos
     assert fault(message, a_pod(containers=[a_container(devices=1, **OF_THE_POD)])) is whose
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "whose"),
-    [
-        ("NVIDIA_DRIVER_CAPABILITIES", "compute", Fault.POD),
-        ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", Fault.NODE),
-        ("NVIDIA_VISIBLE_DEVICES", "none", Fault.POD),
-    ],
-)
+@each_row
 def test_a_pod_that_declines_the_tools_of_its_devices_does_not_get_them(variable: str, value: str, whose: Fault) -> None:
     pod = a_pod(containers=[a_container(devices=1, env=[{"name": variable, "value": value}])])
     assert fault('exec: "nvidia-smi": executable file not found in $PATH', pod) is whose

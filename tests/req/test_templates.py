@@ -11,7 +11,6 @@ from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_DEPTH, MAX_PATH
 from conformance.scope.template import unread
 from fixtures.kubernetes.models import Json
-from fixtures.snapshot.custom_kinds import TOO_MANY
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_toleration, a_workload
@@ -236,14 +235,7 @@ def test_a_whole_pod_is_held_to_the_level_and_a_part_to_what_baseline_forbids() 
     assert "violates baseline (privileged) whatever completes it" in open_part.message
 
 
-@pytest.mark.parametrize(
-    ("trouble", "outcome", "words"),
-    [
-        ("Forbidden", Outcome.NOT_JUDGED, "things.example.com may hold pod templates, and the account may not list them"),
-        (TOO_MANY, Outcome.NOT_JUDGED, "no more kinds than that"),
-        ("InternalError", Outcome.UNDECIDED, "example.com/things could not be listed: why"),
-    ],
-)
+@each_row
 def test_kinds_that_were_not_read_are_said(trouble: str, outcome: Outcome, words: str) -> None:
     finding = only(check_whole_devices(of(Listing(key="example.com/things", kind="Thing", trouble=trouble, message="why"))))
     assert finding.outcome is outcome

@@ -14,6 +14,7 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
+from tests.tables import each_row
 
 
 def shared(name: str, shares: str = "4", *, memory: str = "0", multiple: bool = True) -> Json:
@@ -92,14 +93,7 @@ def test_devices_of_their_own_are_not_filled() -> None:
         fillable_nodes(scope_of(a_device("a"), a_device("b")))
 
 
-@pytest.mark.parametrize(
-    ("waited", "outcome"),
-    [
-        ({"reason": "Unschedulable", "message": "1 cannot allocate all claims"}, Outcome.OK),
-        ({"reason": "Unschedulable", "message": "1 Insufficient cpu"}, Outcome.UNDECIDED),
-        ({"node": "gpu-0"}, Outcome.BAD),
-    ],
-)
+@each_row
 def test_the_claim_beyond_the_last_share_waits(waited: dict[str, Any], outcome: Outcome) -> None:
     (target,) = fillable_nodes(scope_of(shared("a")))
     assert judge_extra(target, PendingPod(subject=Subject("Pod", "extra", "ns"), seconds=1.0, **waited), "").outcome is outcome

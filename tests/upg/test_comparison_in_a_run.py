@@ -10,6 +10,7 @@ import pytest
 from conformance.cli.main import main
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import command, environment, run_for_record
+from tests.tables import each_row
 
 pytestmark = pytest.mark.test_all
 
@@ -67,14 +68,7 @@ def test_a_selection_leaves_out_nothing_that_the_policy_requires(tmp_path: Path)
 # -- runs that were cut short ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["-x"], 1),
-        (["-p", "tests.endtoend.dying_worker", "-n", "2"], 1),
-    ],
-    ids=["x", "worker-died"],
-)
+@each_row
 def test_a_run_that_was_cut_short_is_worse_than_its_baseline(tmp_path: Path, arguments: list[str], code: int) -> None:
     target = FAULTY if "-n" not in arguments else HEALTHY
     baseline = as_baseline(tmp_path, *target)
