@@ -43,7 +43,7 @@ def tables_of(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def table(module: str) -> dict[str, Any]:
-    """What the YAML file beside a module (its ``__file__``) holds: tables and objects that it reads as ``TABLE["name"]``."""
+    """What the YAML file beside a module, given by its path, holds: tables and objects that it reads as ``TABLE["name"]``."""
     return tables_of(Path(module).with_suffix(".yaml"))
 
 

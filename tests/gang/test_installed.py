@@ -140,6 +140,7 @@ def test_the_policy_may_name_a_scheduler_that_is_only_read() -> None:
 
 
 # -- A gang scheduler whose webhook is away: every pod creation fails, which says nothing about gangs or pods
+# Facts: docs/facts/local-control-plane.md#absent-webhooks.
 
 
 CREATES_PODS = ("REQ-01", "PSA-03", "FENCE-05", "FENCE-06", "PSA-04", "ISO-01", "GANG-02", "GANG-03", "GANG-04", "OBS-06")
