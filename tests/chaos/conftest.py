@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from chaos.cluster import leak_scan
+from chaos.cluster.leak_scan import Fingerprint
 from chaos.ledger.file import Ledger
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.server.store.store import Store
@@ -49,8 +50,8 @@ def book(tmp_path: Path, cluster: Cluster) -> Ledger:
 
 
 @pytest.fixture
-def unchanged(cluster: Cluster) -> Iterator[None]:
+def unchanged(cluster: Cluster) -> Iterator[Fingerprint]:
     """What the leak scan shows is as before when the test has ended."""
     before = leak_scan.scan(cluster)
-    yield
+    yield before
     assert before.differences(leak_scan.scan(cluster)) == []

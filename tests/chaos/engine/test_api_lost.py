@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from chaos.cluster import leak_scan
+from chaos.cluster.leak_scan import Fingerprint
 from chaos.engine import campaign as engine
 from chaos.engine import runner
 from chaos.engine.campaign import Campaign
@@ -33,10 +34,10 @@ pytestmark = pytest.mark.test_all
 
 
 @pytest.fixture(autouse=True)
-def unchanged(on: Stage) -> Iterator[None]:
+def unchanged(on: Stage) -> Iterator[Fingerprint]:
     """What the leak scan shows is as before when a test has ended."""
     before = leak_scan.scan(on.cluster)
-    yield
+    yield before
     assert before.differences(leak_scan.scan(on.cluster)) == []
 
 
@@ -125,7 +126,7 @@ def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Pat
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["request", "answer"])
 def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
-    on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrives: bool
+    on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unchanged: Fingerprint, arrives: bool
 ) -> None:
     """The run may not know what became of its undo: it says so, and ``recover`` on a connection that works leaves what was before."""
     monkeypatch.setattr(runner, "UNDO_SECONDS", dict.fromkeys(runner.UNDO_SECONDS, 3.0))
@@ -142,4 +143,5 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
     assert (on.labelled() == []) is arrives
     done = recover(on.cluster, tmp_path, seconds=60)
     assert (done.clean, done.restored) == (True, 1)
+    assert unchanged.differences(leak_scan.scan(on.cluster)) == []
     assert recover(on.cluster, tmp_path, seconds=60).restored == 0

@@ -25,7 +25,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import Verdict
 from tests.chaos.engine.stage import campaign_on
-from tests.chaos.ledger.simulated_cluster import soon
+from tests.chaos.ledger.simulated_cluster import shape, soon
 from tests.chaos.shipped import EXPERIMENTS
 
 SCENARIO = "resilience"
@@ -125,25 +125,10 @@ TEAM = "team-x"
 
 def working(name: str, node: str, command: str, policy: str = "Never") -> Json:
     """A tenant's pod with one device."""
-    one = {"nvidia.com/gpu": "1"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": TEAM},
-        "spec": {
-            "restartPolicy": policy,
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox:1",
-                    "command": ["/bin/sh", "-c", command],
-                    "resources": {"limits": one, "requests": one},
-                }
-            ],
-        },
-    }
+    found = shape("GpuPod", name, namespace=TEAM)
+    found["spec"] |= {"restartPolicy": policy, "nodeSelector": {"kubernetes.io/hostname": node}}
+    found["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", command]
+    return found
 
 
 def populate(cluster: Cluster, *pods: Json) -> None:

@@ -18,6 +18,7 @@ from chaos.safety.settings import settings_of
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.engine.stage import Stage, stage
+from tests.chaos.ledger.simulated_cluster import shape
 from tests.chaos.shipped import EXPERIMENTS
 
 IDLE = "h100-1"
@@ -64,13 +65,8 @@ def given(on: Stage, node: str) -> Iterator[None]:
 
 @contextmanager
 def tenant(on: Stage, node: str) -> Iterator[None]:
-    container = {"name": "c", "image": "registry.example/x:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "tenant", "namespace": "default"},
-        "spec": {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 0},
-    }
+    body = shape("GpuPod", "tenant", namespace="default")
+    body["spec"] |= {"nodeName": node, "terminationGracePeriodSeconds": 0}
     created = on.cluster.create("pods", body, namespace="default")
     assert created.ok, created.message
     try:
@@ -90,11 +86,6 @@ def test_a_node_that_is_cordoned_idle_and_opted_in_is_planned_and_every_gate_is_
         assert plan.untouched not in ("", IDLE)
         assert closed(where, plan) == {}
         assert IDLE not in plan_now(where, A3).nodes
-
-
-def test_no_node_is_cordoned(on: Stage, tmp_path: Path) -> None:
-    with pytest.raises(PlanRefused, match="has to be cordoned by an administrator"):
-        plan_now(live(on, tmp_path), D18)
 
 
 def test_a_tenant_who_came_closes_plan_and_gate(on: Stage, tmp_path: Path) -> None:

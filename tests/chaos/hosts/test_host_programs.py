@@ -28,21 +28,14 @@ from chaos.observe.signals.pods import beat_in, uuids_in
 from fixtures.cluster.client import Cluster
 from tests.chaos.hosts.throw_away_root import Root
 from tests.chaos.ledger.simulated_cluster import RUN, acting, ledger, world
+from tests.chaos.tables import table
 from tests.samples import sample
 
 pytestmark = pytest.mark.test_all
 
+HOSTS = table("hosts/answers")
+IN_USE, USED, NOT_ALONE, RESET, OFF, NO_HANDLE = HOSTS["answers"].values()
 UUID, LOST = "GPU-31b7f2c0-55c3-0a4b-9f0e-6a1f5b7c8d9e", "GPU-8dbb5e94-1c6f-7d68-2a9d-0e3c3d6d4f1a"
-IN_USE = """The following GPUs could not be reset:
-  GPU 00000000:0B:00.0: In use by another client
-
-1 device is currently being used by one or more other processes (e.g., Fabric Manager, CUDA application, graphics application such as an X server, or a monitoring application such as another instance of nvidia-smi). Please first kill all processes using this device and all compute applications running in the system."""  # noqa: E501
-USED = """Unable to reset GPU 00000000:18:00.0 because it's being used by some other process (e.g. CUDA application). Please first kill all processes using this GPU.
-Some GPUs could not be reset."""  # noqa: E501
-NOT_ALONE = "The following GPUs could not be reset:\n  GPU 00000000:8B:00.0: Not Supported"
-RESET = "GPU 00000000:18:00.0 was successfully reset.\nAll done."
-OFF = "Disabled persistence mode for GPU 00000000:55:00.0.\nAll done."
-NO_HANDLE = "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error"
 
 
 @pytest.fixture
@@ -80,21 +73,8 @@ def calls_of(root: Root, *programs: str) -> list[str]:
 
 # -- the kubelet's unit ----------------------------------------------------------------------------------------------------
 
-GROUPS = {
-    "kubeadm": ("0::/system.slice/kubelet.service", "kubelet.service"),
-    "EKS": ("0::/runtime.slice/kubelet.service", "kubelet.service"),
-    "k3s agent": ("0::/system.slice/k3s-agent.service", "k3s-agent.service"),
-    "RKE2, control groups of version 1": (
-        "4:memory:/system.slice/rke2-agent.service\n1:name=systemd:/system.slice/rke2-agent.service\n0::/",
-        "rke2-agent.service",
-    ),
-    "MicroK8s": ("0::/system.slice/snap.microk8s.daemon-kubelite.service", "snap.microk8s.daemon-kubelite.service"),
-    "Ubuntu on EKS": ("0::/system.slice/snap.kubelet-eks.daemon.service", "snap.kubelet-eks.daemon.service"),
-    "as a container's own group shows it": ("0::/../../../system.slice/kubelet.service", "kubelet.service"),
-}
 
-
-@pytest.mark.parametrize(("groups", "unit"), GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize(("groups", "unit"), HOSTS["units"].values(), ids=HOSTS["units"])
 def test_the_unit_that_runs_a_kubelet_is_restarted(groups: str, unit: str, root: Root, live: Cluster) -> None:
     root.program("pgrep", "812\n4711", ("", 1))
     root.file("/proc/812/cgroup", f"{groups}\n")
@@ -108,16 +88,7 @@ def test_the_unit_that_runs_a_kubelet_is_restarted(groups: str, unit: str, root:
     assert len(calls_of(root, "systemctl")) == 3  # before, after a restart that was not through, after it
 
 
-@pytest.mark.parametrize(
-    ("groups", "why"),
-    [
-        (["0::/kubepods/burstable/pod1/c1/system.slice/kubelet.service"], "found none"),
-        (["0::/podruntime/kubelet"], "found none"),
-        ([], "found none"),
-        (["0::/system.slice/kubelet.service", "0::/system.slice/k3s.service"], "found k3s.service, kubelet.service"),
-        (["0::/system.slice/sshd.service"], "nothing in its name shows that"),
-    ],
-)
+@pytest.mark.parametrize(("groups", "why"), HOSTS["left alone"])
 def test_a_host_without_one_unit_of_a_kubelet_is_left_alone(groups: list[str], why: str, root: Root, live: Cluster) -> None:
     root.program("pgrep", ("\n".join(str(number) for number in range(len(groups))), 0 if groups else 1), ("", 1))
     for number, text in enumerate(groups):
@@ -361,17 +332,7 @@ def test_a_worker_keeps_its_device_open(root: Root) -> None:
 # -- the kernel log --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("00000000:3B:00.0", "0000:3b:00"),
-        ("0002:00:00.0", "0002:00:00"),
-        ("0000:3b:1f", "0000:3b:1f"),
-        ("00010000:01:00.0", "10000:01:00"),
-        ("", ""),
-        ("0000:3b", ""),
-    ],
-)
+@pytest.mark.parametrize(("address", "expected"), HOSTS["addresses"])
 def test_an_address_is_written_as_the_driver_writes_it(address: str, expected: str) -> None:
     assert kernel_address(address) == expected
 

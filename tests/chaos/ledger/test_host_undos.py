@@ -27,36 +27,29 @@ def arguments(folder: Path) -> Programs:
             return HostKubelet().programs(kubelet_args("kubelet.service", STOP, START))
 
 
-def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
-    args = arguments(tmp_path)
-    armed = [
-        f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet.service",
-        f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet.service",
-    ]
+def after(*commands: str, running: bool = True) -> tuple[str, dict[str, str], bool]:
+    """What the commands print on a host, its units' states then, and whether its kubelet runs."""
 
-    async def scenario() -> None:
+    async def scenario() -> tuple[str, dict[str, str], bool]:
         async with small_cluster([hardware("a")]) as cluster:
             host = cluster.kubelets.hosts["a"]
-            said = await on_host(
-                cluster, "\n".join([*armed, shlex.join(args.check), shlex.join(args.undo), "echo undone", shlex.join(args.check)])
-            )
-            before, _, after = said.partition("undone")
-            assert before.rstrip().endswith("active\nactive")  # the kubelet is up, and it is not restored
-            assert after.strip() == args.expected
-            assert {name: host.units[name].state for name in (START, STOP)} == {START: "stopped", STOP: "stopped"}
-            assert host.kubelet_running
+            host.kubelet_running = running
+            said = await on_host(cluster, "\n".join(commands))
+            return said, {name: unit.state for name, unit in host.units.items()}, host.kubelet_running
 
-    asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
+    args = arguments(tmp_path)
+    start = f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet.service"
+    stop = f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet.service"
+    said, units, running = after(start, stop, shlex.join(args.check), shlex.join(args.undo), "echo undone", shlex.join(args.check))
+    before, _, later = said.partition("undone")
+    assert before.rstrip().endswith("active\nactive")  # the kubelet is up, and it is not restored
+    assert later.strip() == args.expected
+    assert (units[START], units[STOP], running) == ("stopped", "stopped", True)
 
 
 def test_a_stopped_kubelet_is_started(tmp_path: Path) -> None:
-    args = arguments(tmp_path)
-
-    async def scenario() -> None:
-        async with small_cluster([hardware("a")]) as cluster:
-            host = cluster.kubelets.hosts["a"]
-            host.kubelet_running = False
-            await on_host(cluster, shlex.join(args.undo))
-            assert host.kubelet_running
-
-    asyncio.run(scenario())
+    assert after(shlex.join(arguments(tmp_path).undo), running=False)[2]

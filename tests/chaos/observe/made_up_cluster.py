@@ -70,6 +70,18 @@ def installed(component: str = "device-plugin", name: str = "plugin", namespace:
     return InstalledComponent(component=component, key=key, namespace=namespace, name=name, uid="u", selector=f"app={name}")
 
 
+def workload(
+    name: str, labels: dict[str, str], namespace: str = "gpu", *, desired: int = 1, image: str = "registry/x:1", **more: Any
+) -> Json:
+    """A DaemonSet, or a Deployment; ``inner`` are more labels of its pods, ``selector`` selects others than ``labels`` do."""
+    template = {"metadata": {"labels": {**labels, **more.get("inner", {})}}, "spec": {"containers": [{"image": image}]}}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels},
+        "spec": {"replicas": desired, "selector": more.get("selector", {"matchLabels": labels}), "template": template},
+        "status": {"desiredNumberScheduled": desired},
+    }
+
+
 def made_by(uid: str, kind: str = "DaemonSet") -> Json:
     """Metadata of what a controller made."""
     return {"ownerReferences": [{"kind": kind, "name": "any", "uid": uid, "controller": True}]}

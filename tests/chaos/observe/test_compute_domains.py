@@ -10,16 +10,7 @@ from chaos.observe.compute_domains import COMPONENT, DOMAINS, LABEL
 from chaos.observe.sample import NoData
 from chaos.observe.signals.registry import SIGNALS
 from fixtures.kubernetes.models import Json
-from tests.chaos.observe.made_up_cluster import Read, World, made_by, plan, pod, standing
-
-
-def daemon_set(name: str, labels: dict[str, str], namespace: str = "gpu", *, desired: int = 2, inner: str | None = None) -> Json:
-    of_pods = {**labels, **({LABEL: inner} if inner is not None else {})}
-    return {
-        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels},
-        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": of_pods}, "spec": {"containers": []}}},
-        "status": {"desiredNumberScheduled": desired},
-    }
+from tests.chaos.observe.made_up_cluster import Read, World, made_by, plan, pod, standing, workload
 
 
 def domain(name: str, state: Any = "Ready", members: Any = ()) -> Json:
@@ -36,7 +27,7 @@ def daemon(node: str, address: str, owner: str = "uid-d") -> Json:
     return made
 
 
-DRIVER = daemon_set("plugin", {"nvidia-dra-driver-gpu-component": "kubelet-plugin"})
+DRIVER = workload("plugin", {"nvidia-dra-driver-gpu-component": "kubelet-plugin"})
 
 
 def world(*daemon_sets: Json, domains: list[Json], pods: list[Json] | None = None) -> World:
@@ -50,7 +41,7 @@ def found(*daemon_sets: Json, domains: list[Json]) -> Components:
 
 
 def test_the_daemons_are_those_of_the_domains_uid_in_the_drivers_namespace() -> None:
-    ours = daemon_set("d", {LABEL: "uid-one"})
+    ours = workload("d", {LABEL: "uid-one"})
     component = found(ours, domains=[domain("one")]).found[COMPONENT]
     assert (component.namespace, component.name, component.uid) == ("gpu", "d", "uid-d")
 
@@ -58,12 +49,12 @@ def test_the_daemons_are_those_of_the_domains_uid_in_the_drivers_namespace() -> 
 @pytest.mark.parametrize(
     "looks_like",
     [
-        daemon_set("d", {LABEL: "uid-one"}, "team"),
-        daemon_set("computedomain-daemon-uid-one", {"app": "compute-domain-daemon"}),
-        daemon_set("d", {LABEL: "uid-of-nobody"}),
-        daemon_set("d", {LABEL: ""}),
-        daemon_set("d", {LABEL: "uid-one"}, inner="uid-another"),
-        daemon_set("d", {LABEL: "uid-one"}, desired=0),
+        workload("d", {LABEL: "uid-one"}, "team"),
+        workload("computedomain-daemon-uid-one", {"app": "compute-domain-daemon"}),
+        workload("d", {LABEL: "uid-of-nobody"}),
+        workload("d", {LABEL: ""}),
+        workload("d", {LABEL: "uid-one"}, inner={LABEL: "uid-another"}),
+        workload("d", {LABEL: "uid-one"}, desired=0),
     ],
     ids=["a tenant's namespace", "a name", "no domain", "no UID", "pods of another domain", "runs nowhere"],
 )
@@ -73,7 +64,7 @@ def test_what_only_looks_like_a_domains_daemons_is_none(looks_like: Json) -> Non
     assert "is not installed" in components.missing((COMPONENT,))
 
 
-SEVERAL = [daemon_set(f"d-{name}", {LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
+SEVERAL = [workload(f"d-{name}", {LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
 DOMAINS_OF_ALL = [domain("a", "NotReady"), domain("c"), domain("b")]
 
 
@@ -94,17 +85,17 @@ def test_of_several_domains_the_policy_names_one() -> None:
 
 
 def test_a_domain_without_daemons_is_no_candidate() -> None:
-    idle = daemon_set("d-b", {LABEL: "uid-b"}, desired=0)
+    idle = workload("d-b", {LABEL: "uid-b"}, desired=0)
     assert found(SEVERAL[0], idle, domains=DOMAINS_OF_ALL).found[COMPONENT].name == "d-a"
 
 
 def test_two_daemon_sets_of_one_domain_are_unclear() -> None:
-    both = [daemon_set(name, {LABEL: "uid-one"}) for name in ("d", "e")]
+    both = [workload(name, {LABEL: "uid-one"}) for name in ("d", "e")]
     assert "gpu/d and gpu/e" in found(*both, domains=[domain("one")]).doubtful([COMPONENT])
 
 
 def value(signal: str, members: Any, pods: list[Json], state: Any = "Ready", domains: list[Json] | None = None) -> Any:
-    ours = daemon_set("d", {LABEL: "uid-one"})
+    ours = workload("d", {LABEL: "uid-one"})
     one = [domain("one", state, members)]
     components = found(ours, domains=one).found
     there = world(ours, domains=one if domains is None else domains, pods=pods)

@@ -16,7 +16,6 @@ from tests.chaos.tables import table
 
 ERROR = {"exitCode": 1, "reason": "Error"}
 PRESSURE = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
-OWN_LIMIT = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". '
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView,
 from chaos.plan.selectors.base import TargetQuery
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
-from tests.chaos.observe.made_up_cluster import World, installed, made_by, node, pod, standing
+from tests.chaos.observe.made_up_cluster import World, installed, made_by, node, pod, standing, workload
 from tests.chaos.shipped import EXPERIMENTS
 
 PLUGIN = installed()
@@ -206,18 +206,6 @@ def test_who_cordons(level: int, kind: TargetKind, cordons: bool, needed: bool) 
     assert needs_cordoned(level, kind, cordons=cordons) is needed
 
 
-def _workload(name: str, labels: dict[str, str], image: str = "registry/x:1", desired: int = 1) -> Json:
-    return {
-        "metadata": {"name": name, "namespace": "gpu", "uid": f"uid-{name}", "labels": {}},
-        "spec": {
-            "replicas": desired,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"image": image}]}},
-        },
-        "status": {"desiredNumberScheduled": desired},
-    }
-
-
 def test_a_plan_says_in_words_what_it_does() -> None:
     for experiment in EXPERIMENTS.values():
         assert not [line for line in _activities(experiment.document) if "{'" in line or "['" in line], experiment.id
@@ -228,11 +216,11 @@ def test_a_plan_says_in_words_what_it_does() -> None:
 
 def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() -> None:
     daemons = [
-        _workload("plugin", {"app": "nvidia-device-plugin-daemonset"}),
-        _workload("fabric", {"app": "mine"}, "nvcr.io/nvidia/k8s-rdma-shared-dev-plugin@sha256:0"),
-        _workload("gfd", {"app": "gpu-feature-discovery"}, desired=0),
+        workload("plugin", {"app": "nvidia-device-plugin-daemonset"}),
+        workload("fabric", {"app": "mine"}, image="nvcr.io/nvidia/k8s-rdma-shared-dev-plugin@sha256:0"),
+        workload("gfd", {"app": "gpu-feature-discovery"}, desired=0),
     ]
-    operator = [_workload("gpu-operator", {"app": "gpu-operator"})]
+    operator = [workload("gpu-operator", {"app": "gpu-operator"})]
     found = find_components(World(nodes=[], apps__daemonsets=daemons, apps__deployments=operator).view(), standing())
     assert found.found["device-plugin"].selector == "app=nvidia-device-plugin-daemonset"
     assert found.found["rdma-plugin"].name == "fabric"
@@ -242,7 +230,7 @@ def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() ->
 
 
 def test_the_policy_says_which_workload_is_which() -> None:
-    world = World(nodes=[], apps__daemonsets=[_workload("mine", {"app": "mine"})], apps__deployments=[])
+    world = World(nodes=[], apps__daemonsets=[workload("mine", {"app": "mine"})], apps__deployments=[])
     assert find_components(world.view(), standing(), {"device-plugin": "gpu/mine"}).found["device-plugin"].name == "mine"
     assert (
         "where the policy says it is" in find_components(world.view(), standing(), {"device-plugin": "gpu/other"}).absent["device-plugin"]
@@ -251,7 +239,7 @@ def test_the_policy_says_which_workload_is_which() -> None:
 
 def test_a_workload_that_the_policy_names_and_that_is_called_otherwise_by_now_is_not_absent() -> None:
     plugin = {"app": "nvidia-device-plugin-daemonset"}
-    world = World(nodes=[], apps__daemonsets=[_workload("renamed", plugin)], apps__deployments=[])
+    world = World(nodes=[], apps__daemonsets=[workload("renamed", plugin)], apps__deployments=[])
     found = find_components(world.view(), standing(), {"device-plugin": "gpu/old"})
     says = "chaos.components says that device-plugin is gpu/old, which is not there: DaemonSet gpu/renamed looks like it"
     assert says in found.unclear["device-plugin"]

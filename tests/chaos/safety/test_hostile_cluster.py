@@ -22,22 +22,14 @@ from conformance.policy.model import Policy, Probes
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from tests.chaos.ledger.simulated_cluster import RUN, acting, daemon_pod, ledger, plan, soon, world
-from tests.chaos.observe.made_up_cluster import World, pod, standing
+from tests.chaos.observe.made_up_cluster import World, pod, standing, workload
 
 EXPORTER = {"app": "nvidia-dcgm-exporter"}
 
 
-def daemon_set(selector: dict[str, Any], labels: dict[str, str] = EXPORTER) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "agent", "namespace": "gpu", "uid": "uid-agent", "labels": labels},
-        "spec": {"selector": selector, "template": {"metadata": {"labels": labels}}},
-        "status": {"desiredNumberScheduled": 1},
-    }
-
-
 def there(*pods: dict[str, Any], selector: dict[str, Any] | None = None, pages: dict[str, str] | None = None) -> View:
     """A cluster with the exporter's DaemonSet."""
-    agent = daemon_set(selector or {"matchLabels": EXPORTER})
+    agent = workload("agent", EXPORTER, selector=selector or {"matchLabels": EXPORTER})
     return World(pages, nodes=[], apps__daemonsets=[agent], apps__deployments=[], pods=list(pods)).view()
 
 

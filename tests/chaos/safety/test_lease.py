@@ -29,6 +29,7 @@ from tests.hostile.faults.proxy import Fault, through
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
+ELSEWHERE = "other-host/1/pid:[1]/run"
 ADMINISTRATORS = "uid-of-the-administrators"
 
 
@@ -64,6 +65,15 @@ def act(cluster: Cluster) -> None:
 def refused(cluster: Cluster, match: str = "one run acts on a cluster at a time") -> None:
     with pytest.raises(LeaseRefused, match=match):
         Run(cluster).lease.acquire()
+
+
+def respected(cluster: Cluster, age: float, later: float) -> None:
+    """Another machine's hold looks as old as that, and is renewed meanwhile."""
+    held_by(cluster, ELSEWHERE, age, seconds=2)
+    beat = threading.Timer(0.3, held_by, args=(cluster, ELSEWHERE, later, 2))
+    beat.start()
+    refused(cluster, "by another clock")
+    beat.join()
 
 
 def held_by(cluster: Cluster, identity: str, age: float, seconds: int = 15) -> None:
@@ -117,18 +127,14 @@ def test_of_runs_that_start_at_once_one_gets_it(cluster: Cluster) -> None:
 
 
 def test_one_that_looks_expired_is_watched_first_because_clocks_differ(cluster: Cluster) -> None:
-    held_by(cluster, "other-host/1/pid:[1]/run", 3, seconds=2)
-    beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", 2.5, 2))
-    beat.start()
-    refused(cluster, "by another clock")
-    beat.join()
+    respected(cluster, 3, 2.5)
     act(cluster)  # nobody renews it any more
 
 
 @pytest.mark.parametrize("ahead", [20, 3600, 10 * 365 * 86_400])
 def test_a_clock_that_was_ahead_locks_nobody_out(cluster: Cluster, ahead: float) -> None:
     """Of a machine that died: nobody would get the cluster back until that time has come."""
-    held_by(cluster, "other-host/1/pid:[1]/run", -ahead, seconds=1)
+    held_by(cluster, ELSEWHERE, -ahead, seconds=1)
     assert "by a clock that is" in status(cluster).lines[0]
     assert status(cluster).expired
     act(cluster)
@@ -137,11 +143,7 @@ def test_a_clock_that_was_ahead_locks_nobody_out(cluster: Cluster, ahead: float)
 @pytest.mark.parametrize("behind", [-3600, 9, 70, 3600, 10 * 365 * 86_400])
 def test_a_run_that_lives_by_another_clock_is_respected(cluster: Cluster, behind: float) -> None:
     """However far the two machines' clocks are apart: two runs would act at once otherwise."""
-    held_by(cluster, "other-host/1/pid:[1]/run", behind, seconds=2)
-    beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", behind - 0.3, 2))
-    beat.start()
-    refused(cluster, "by another clock")
-    beat.join()
+    respected(cluster, behind, behind - 0.3)
 
 
 def test_a_dead_process_of_this_machine_holds_nothing(cluster: Cluster) -> None:
@@ -218,13 +220,13 @@ def test_the_lease_of_a_namespace_that_somebody_else_made_says_nothing(tmp_path:
 
 def test_a_lost_lease_stops_the_run_and_is_left_to_its_new_holder(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _), running(cluster) as run:
-        held_by(cluster, "other-host/1/pid:[1]/run", 0)
+        held_by(cluster, ELSEWHERE, 0)
         assert run.stopped.wait(PATIENCE)
-        assert run.told == ["the Lease was lost to other-host/1/pid:[1]/run"]
+        assert run.told == [f"the Lease was lost to {ELSEWHERE}"]
         run.lease.release()
         found = read_lease(cluster)
         assert found is not None
-        assert found.identity == "other-host/1/pid:[1]/run"
+        assert found.identity == ELSEWHERE
         with pytest.raises(Aborted, match="not held by this run"):
             must_hold(cluster, RUN)
 

@@ -66,6 +66,21 @@ def await_label(on: Stage) -> None:
     raise AssertionError("the fault was never injected")
 
 
+def interrupted(on: Stage, long: Path, report: Path) -> subprocess.Popen[str]:
+    """A run in the middle of its fault."""
+    process = start(chaos(on, long, report))
+    await_label(on)
+    return process
+
+
+def left(on: Stage, folder: Path) -> str:
+    """A run has left its label on a node: its name."""
+    node = on.cluster.request("GET", on.cluster.path("nodes")).json()["items"][0]
+    ledger(folder, on.cluster, experiment="X1").arm("node.labels", NodeLabels().args(node, {LABEL: "on"}))
+    assert on.cluster.patch("nodes", node["metadata"]["name"], {"metadata": {"labels": {LABEL: "on"}}}).ok
+    return str(node["metadata"]["name"])
+
+
 # -- refused before anything is touched --------------------------------------------------------------------
 
 
@@ -192,8 +207,7 @@ def test_a_selection_without_any_experiment_selects_nothing(on: Stage, two: Path
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_session_undoes_and_stops(on: Stage, long: Path, tmp_path: Path, number: signal.Signals) -> None:
     """T6; and T7, because a second session is refused meanwhile."""
-    process = start(chaos(on, long, tmp_path / "r"))
-    await_label(on)
+    process = interrupted(on, long, tmp_path / "r")
     second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
     assert second.code == 4
     assert "one run acts on a cluster at a time" in second.output
@@ -209,20 +223,18 @@ def test_an_interrupted_session_undoes_and_stops(on: Stage, long: Path, tmp_path
 
 def test_a_parent_that_is_killed_takes_its_child_along_in_order(on: Stage, long: Path, tmp_path: Path) -> None:
     """T1. The child plays its rollbacks when the parent dies."""
-    process = start(chaos(on, long, tmp_path / "r"))
-    await_label(on)
+    process = interrupted(on, long, tmp_path / "r")
     process.kill()
     process.wait(60)
     with Observation(on.cluster, "nodes", labels=LABEL) as observation:
         gone = any(not found for found in observation.until(time.monotonic() + 60))
     assert gone
-    assert _recover(on) == 0
+    assert _cli(on, "recover") == 0
 
 
 def test_a_run_that_is_killed_with_its_child_is_refused_until_it_is_recovered(on: Stage, long: Path, tmp_path: Path) -> None:
     """T1. Nothing of the run is left but the ledger."""
-    process = start(chaos(on, long, tmp_path / "r"))
-    await_label(on)
+    process = interrupted(on, long, tmp_path / "r")
     process.send_signal(signal.SIGSTOP)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         os.kill(int(child), signal.SIGKILL)
@@ -254,10 +266,7 @@ def answered(on: Stage, report: Path, typed: str) -> Finished:
 
 
 def test_what_a_run_has_left_is_put_back_once_its_plan_was_shown_and_confirmed(on: Stage, tmp_path: Path) -> None:
-    node = on.cluster.request("GET", on.cluster.path("nodes")).json()["items"][0]
-    name = node["metadata"]["name"]
-    ledger(tmp_path / "old", on.cluster, experiment="X1").arm("node.labels", NodeLabels().args(node, {LABEL: "on"}))
-    assert on.cluster.patch("nodes", name, {"metadata": {"labels": {LABEL: "on"}}}).ok
+    name = left(on, tmp_path / "old")
     alone = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r", "--chaos-recover"))
     mistyped = answered(on, tmp_path / "s", "yes")
     for refused, why in (
@@ -279,9 +288,7 @@ def test_what_a_run_has_left_is_put_back_once_its_plan_was_shown_and_confirmed(o
 def test_a_cluster_that_the_run_has_started_is_recovered_without_a_question(
     on: Stage, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = on.cluster.request("GET", on.cluster.path("nodes")).json()["items"][0]
-    ledger(tmp_path, on.cluster, experiment="X1").arm("node.labels", NodeLabels().args(node, {LABEL: "on"}))
-    assert on.cluster.patch("nodes", node["metadata"]["name"], {"metadata": {"labels": {LABEL: "on"}}}).ok
+    left(on, tmp_path)
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("somebody was asked"))
     session = chaos_run.Session(ChaosOptions(folder=str(FOLDER), recover=True))
     chaos_run._recover(pytestconfig, session, on.where(tmp_path))
@@ -290,8 +297,7 @@ def test_a_cluster_that_the_run_has_started_is_recovered_without_a_question(
 
 
 def test_a_halt_from_elsewhere_ends_the_run_and_lets_nothing_start(on: Stage, long: Path, tmp_path: Path) -> None:
-    process = start(chaos(on, long, tmp_path / "r"))
-    await_label(on)
+    process = interrupted(on, long, tmp_path / "r")
     assert _cli(on, "halt") == 0
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2, output
@@ -302,10 +308,6 @@ def test_a_halt_from_elsewhere_ends_the_run_and_lets_nothing_start(on: Stage, lo
     assert "halted by" in second.output
     assert _cli(on, "status") == 0
     assert _cli(on, "halt", "--off") == 0
-
-
-def _recover(on: Stage) -> int:
-    return _cli(on, "recover")
 
 
 def _cli(on: Stage, *arguments: str) -> int:
