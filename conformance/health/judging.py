@@ -210,6 +210,9 @@ def _state(device: Device) -> str:
     return ", ".join(f"{value} {unit}" for unit, value in parts if value is not None) or "no measures"
 
 
+_OF_THE_DOMAIN = "recover imex domain"
+
+
 def recovery(seen: Seen) -> Answer:
     """HW-08: the driver itself advises to do nothing with the device."""
     action = seen.device.recovery_action
@@ -218,7 +221,8 @@ def recovery(seen: Seen) -> Answer:
     if action == "none":
         return Answer("none")
     cause = "NodeNeedsReboot" if "reboot" in action else "DeviceNeedsReset" if "reset" in action else "RecoveryAsked"
-    return Answer(faults=[Fault(cause, f"the driver asks for recovery: {action}")])
+    grave = action != _OF_THE_DOMAIN  # the IMEX daemons of several nodes have to find each other again, and the device itself is well
+    return Answer(faults=[Fault(cause, f"the driver asks for recovery: {action}", grave)])
 
 
 _NO_FABRIC = ("", "not supported")

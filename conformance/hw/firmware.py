@@ -106,6 +106,7 @@ def _versions(read: NodeDocument) -> Iterator[Version]:
     adapters = [("adapter", port.adapter, "adapter", port) for port in read.document.host.rdma]
     for rule in rules():
         for kind, label, name, part in (*devices, *adapters):
+            # a driver in a virtual machine may name the VBIOS ??.??.??.??.??, and an adapter without a board may be of any maker
             version, board = getattr(part, rule.field, ""), re.fullmatch(rule.pattern, getattr(part, rule.board, ""))
-            if kind == rule.part and version and (board or kind == "device"):  # an adapter without a board may be of any maker
+            if kind == rule.part and re.search(r"\d", version) and (board or kind == "device"):
                 yield Version(f"{rule.what} ({name}{f', board {board[1]}' if board else ''})", label, version)

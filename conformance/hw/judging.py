@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from conformance.health.judging import Answer, Fault, Seen, unread
+from conformance.outputs.dcgm import BASELINE_MIB
 from conformance.probes.node_documents import SOURCE, NodeDocument, device_subject
 from conformance.scope.scope import subject
 from fixtures.text.sentences import listed
@@ -18,6 +19,9 @@ class OnNode(Seen, frozen=True):
 
 
 Judge = Callable[[OnNode], Answer]
+
+_BUSY_PERCENT = 50
+"""The probe only reads, which the driver counts as a few percent."""
 
 
 def per_device(judge: Judge, expected: str) -> Callable[[NodeDocument], Iterator[Finding]]:
@@ -73,6 +77,12 @@ def use(persistence: bool | None) -> Judge:
         if pids and not shared:
             words = f"{len(pids)} processes compute on it, and the only pod that holds it is the probe's own: {listed(pids)}"
             faults.append(Fault("ProcessWithoutPod", words))
+        left = (device.memory_used or 0) / (1 << 20)
+        if left > BASELINE_MIB and (device.utilisation or 0) >= _BUSY_PERCENT and not device.processes and not shared:
+            words = (
+                f"it is at {device.utilisation} % with {left:.0f} MiB in use, no process is shown, and only the probe's own pod holds it"
+            )
+            faults.append(Fault("ProcessWithoutPod", words, grave=False))
         if faults:
             return Answer(faults=faults)
         if persistence is not None and device.persistence is None:

@@ -13,11 +13,13 @@ from fixtures.nodeprobe import host
 from fixtures.nodeprobe.document import RdmaPort
 
 _MARK = "## ports of adapters"
+_FULL = (1 << 32) - 1
+"""Where a counter of 32 bits stops."""
 _READ = f'grep -s "" {" ".join(host.PORT_FILES)}'
 
 
 class PortUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A port as it was after a run, and by how much each counter had grown; one that was set back in between is left out."""
+    """A port as it was after a run, and by how much each counter had grown; one that was set back, or stands at its end, is left out."""
 
     adapter: str
     port: int
@@ -55,7 +57,7 @@ def uses(log: str) -> Iterator[PortUse]:
     for port in found.get("after", ()):
         if (old := before.get((port.adapter, port.port))) is not None:
             counted = ((name, value, old.counters.get(name)) for name, value in port.counters.items())
-            grown = {name: value - start for name, value, start in counted if start is not None and value >= start}
+            grown = {name: value - start for name, value, start in counted if start is not None and value >= start and value != _FULL}
             yield PortUse(adapter=port.adapter, port=port.port, state=port.state, rate=port.rate, grown=grown)
 
 

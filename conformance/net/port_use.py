@@ -58,6 +58,10 @@ def _judge(place: Subject, run: FabricRun, pod: RankPod) -> Finding:
         return about.bad(message, cause="PortErrors", observed=f"{observed}; {words}")
     if least is None:
         return about.undecided(f"how much the run sent is not known: it printed no table; {observed}")
+    blind = [port for port in ports if not (_SENT.keys() & port.grown and _RECEIVED.keys() & port.grown)]
+    if min(sent, received) < least and blind:
+        names = listed([f"{port.adapter} port {port.port}" for port in blind], 3)
+        return about.undecided(f"{observed}, and {names} do not count what they carry")
     if min(sent, received) < least:
         message = f"{observed}, and the run sent {_bytes(least)} at least: its payload took another way"
         return about.bad(message, cause="PayloadElsewhere")

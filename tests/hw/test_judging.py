@@ -94,7 +94,7 @@ FAULTS: list[tuple[Table, str]] = [
     ({"1.slowdowns": 0x88}, "PowerBrake"),
     ({"1.recovery": 4}, "DeviceNeedsReset"),
     ({"1.recovery": 2}, "NodeNeedsReboot"),
-    ({"1.recovery": 6}, "RecoveryAsked"),
+    ({"1.recovery": 6}, "DeviceNeedsReset"),
     ({"1.fabric.state": 2}, "FabricNotReady"),
     ({"1.fabric.state": 3, "1.fabric.clique": 1, "1.fabric.uuid": 7, "1.fabric.status": 999}, "FabricNotReady"),
     ({"1.fabric.state": 3, "1.fabric.clique": 1, "1.fabric.uuid": 7, "1.fabric.mask": 0x10, "1.fabric.summary": 2}, "FabricDegraded"),
@@ -288,11 +288,25 @@ REPORTS = [
     (memory, a_driver("NVIDIA GeForce RTX 4090", unread=NOT_SUPPORTED), Outcome.NOT_JUDGED, ""),
     (memory, a_driver(H100, unread={**NOT_SUPPORTED, "ecc": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
     (memory, a_driver(H100, unread={}), Outcome.UNDECIDED, "NotUnderstood"),
+    # https://github.com/scitix/sichek/pull/121: a driver that says nothing was taken for healthy; a device that waits for its reset passed
     (recovery, a_driver(H100, unread={"recoveryAction": "Not Supported"}), Outcome.NOT_JUDGED, ""),
+    (recovery, a_driver(H100, unread={"recoveryAction": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
+    (recovery, a_driver(H100, recovery_action="reset"), Outcome.BAD, "DeviceNeedsReset"),
+    # https://github.com/utkuozdemir/nvidia_gpu_exporter/pull/448: the value is a word, which exporters dropped
+    (recovery, a_driver(H100, recovery_action="drain peer-to-peer"), Outcome.BAD, "RecoveryAsked"),
+    # https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/pull/1441: it is about the domain of several nodes, and the device is well
+    (recovery, a_driver("NVIDIA GB200", recovery_action="recover imex domain"), Outcome.ADVISED, "RecoveryAsked"),
     (recovery, a_driver(H100, lost=True), Outcome.UNDECIDED, "DeviceDoesNotAnswer"),
     (use(None), a_driver(H100, processes=[Process(pid=7, kind="compute")], mig=Mig(enabled=True, pending=True)), Outcome.NOT_JUDGED, ""),
     (use(None), a_driver(H100, processes=[Process(pid=7, kind="graphics")]), Outcome.OK, ""),
     (use(True), a_driver(H100, unread={"persistence": "Unknown Error"}), Outcome.UNDECIDED, "NotUnderstood"),
+    # https://github.com/Azure/aks-gpu/pull/105, https://github.com/NVIDIA/nvidia-docker/issues/723: off, and every start of a pod waits
+    (use(True), a_driver(H100, persistence=False), Outcome.BAD, "PersistenceUnlike"),
+    # https://github.com/microsoft/pai/issues/5528: processes of a job that was ended hold the device
+    (use(None), a_driver(H100, processes=[Process(pid=40335, kind="compute")]), Outcome.BAD, "ProcessWithoutPod"),
+    # https://github.com/qizhou000/VisEdit/issues/5: 10 GB are held, and no process is shown
+    (use(None), a_driver(H100, memory_used=10151 << 20, utilisation=100), Outcome.ADVISED, "ProcessWithoutPod"),
+    (use(None), a_driver(H100, memory_used=590 << 20, utilisation=3), Outcome.OK, ""),  # what the driver keeps by itself
 ]
 
 
@@ -395,11 +409,12 @@ def test_firmware_is_compared_among_parts_of_one_board() -> None:
         node("same-1", *usual),
         node("old", "96.00.30.00.01", "G520.0200.00.03", "28.39.1002"),
         node("another-board", "96.00.A5.00.01", "G525.0225.00.05", "20.1", "DEL_0001"),
+        node("in-a-sandbox", "??.??.??.??.??", usual[1], usual[2]),  # https://github.com/NVIDIA/gpu-operator/issues/1932
     ]
     compare = firmware_judge(documents, [[one.node for one in documents]])
     found = {finding.subject.name: finding for one in documents for finding in compare(one)}
     assert {name: finding.outcome for name, finding in found.items()} == {
-        **dict.fromkeys(("same-0", "same-1"), Outcome.OK),
+        **dict.fromkeys(("same-0", "same-1", "in-a-sandbox"), Outcome.OK),
         "old": Outcome.BAD,
         "another-board": Outcome.NOT_JUDGED,
     }

@@ -128,7 +128,8 @@ FAULTS: list[tuple[Table, dict[str, object]]] = [
     ({"1.pcie.width": 8}, {"pcie.width": 8, "pcie.max_width": 16}),
     ({"1.slowdowns": 0x48}, {"clocks.slowdowns": ["hardware slowdown", "hardware thermal slowdown"]}),
     ({"1.recovery": 4}, {"recovery_action": "drain and reset"}),
-    ({"1.recovery": 6}, {"recovery_action": "action 6"}),
+    ({"1.recovery": 6}, {"recovery_action": "bus reset"}),
+    ({"1.recovery": 9}, {"recovery_action": "action 9"}),
     ({"1.fabric.state": 2}, {"fabric.state": "in progress"}),
     (
         {"1.fabric.state": 3, "1.fabric.status": 999, "1.fabric.mask": 0x500},
