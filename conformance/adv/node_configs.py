@@ -94,7 +94,7 @@ def _mounted(spec: PodSpec) -> list[str]:
 
 def _plugins(scope: Scope, node: Node | None = None) -> list[DaemonSet]:
     """DaemonSets of device plugins, or of those that select a node: charts and clouds install one per pool, each with its own settings."""
-    every = scope.once(_every_plugin)
+    every = scope.cached(_every_plugin)
     return every if node is None else [item for item in every if admits(item.spec.template.spec, node)] or every
 
 

@@ -25,12 +25,15 @@ FreeDevice = tuple[str, InventoryDevice]
 """A driver, and a device of it that a new claim could get."""
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod asks for by DRA. ``resources`` are the extended resources among it. ``beyond``: what of it only a scheduler can weigh."""
+class ClaimedDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod asks for by DRA. ``resources`` are the extended resources among it.
+
+    ``not_modelled`` is what of it only a scheduler can weigh, in words; empty where nothing is.
+    """
 
     requests: tuple[Request, ...] = ()
     resources: frozenset[str] = frozenset()
-    beyond: str = ""
+    not_modelled: str = ""
 
     @property
     def amounts(self) -> dict[str, int]:
@@ -42,32 +45,32 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def wishes_of(scope: Scope, spec: PodSpec, namespace: str, made: Iterable[Json] | None = None) -> Wishes:
+def claimed_devices_of(scope: Scope, spec: PodSpec, namespace: str, made: Iterable[Json] | None = None) -> ClaimedDevices:
     """What a pod asks for by DRA. ``made`` are the ``resourceClaimStatuses`` of a live one."""
     found: list[Request] = []
     for entry in spec.resource_claims or ():
         asked = scope.claims.spec_of(entry, namespace, made or ())
         if isinstance(asked, str):
-            return Wishes(beyond=asked)
-        if reason := _beyond(asked, scope.claims.claim_behind(entry, namespace, made or ())):
-            return Wishes(beyond=reason)
+            return ClaimedDevices(not_modelled=asked)
+        if reason := _constraints_not_modelled(asked, scope.claims.claim_behind(entry, namespace, made or ())):
+            return ClaimedDevices(not_modelled=reason)
         found += [ways[0] for ways in scope.claims.ways_of(asked)]
         if len(found) > MAX_REQUESTS:
-            return Wishes(beyond=TOO_MANY)
+            return ClaimedDevices(not_modelled=TOO_MANY)
     amounts = {name: count for name, count in held_by(spec, lambda name: bool(scope.claims.class_behind(name))).items() if count}
     by_class = amounts.keys() - scope.allocatable_names
     for name in sorted(by_class):
         found.append(Request(name=name, device_class=scope.claims.class_behind(name), count=amounts[name], expressions=(), admin=False))
     if unknown := sorted({request.device_class for request in found} - scope.claims.classes.keys()):
-        return Wishes(beyond=f"its DeviceClass {unknown[0]} does not exist")
+        return ClaimedDevices(not_modelled=f"its DeviceClass {unknown[0]} does not exist")
     if any(
         scope.kind_of(driver) is not DriverKind.ACCELERATOR for one in found for driver in scope.claims.classes[one.device_class].drivers
     ):
-        return Wishes(beyond="it claims devices that are no accelerators as well")
-    return Wishes(requests=tuple(found), resources=frozenset(by_class))
+        return ClaimedDevices(not_modelled="it claims devices that are no accelerators as well")
+    return ClaimedDevices(requests=tuple(found), resources=frozenset(by_class))
 
 
-def _beyond(spec: Json, claim: Json | None) -> str:
+def _constraints_not_modelled(spec: Json, claim: Json | None) -> str:
     """What of a claim only a scheduler can weigh, or empty."""
     if claim is not None and results_of(claim):
         return "a claim of it is allocated already, and ties it to that device's node"

@@ -32,7 +32,7 @@ def is_kubelet_plugin(spec: PodSpec) -> bool:
 
 def kubelet_plugins(scope: Scope) -> list[Pod]:
     """Pods of DRA drivers' kubelet plugins that are not finished, where agents are. Empty where pods were not read."""
-    return [pod for pod in scope.once(_look_like_plugins) if scope.platform_workloads.admits(pod.namespace)]
+    return [pod for pod in scope.cached(_look_like_plugins) if scope.platform_workloads.admits(pod.namespace)]
 
 
 def _look_like_plugins(scope: Scope) -> list[Pod]:
@@ -63,7 +63,7 @@ class DriverPods:
         self._owners: dict[tuple[str, str], dict[str, list[Pod]]] = {}
         self._words: dict[tuple[str, str], str] = {}
         self._strangers: set[tuple[str, str]] = set()
-        for pod in scope.once(_look_like_plugins):
+        for pod in scope.cached(_look_like_plugins):
             owner = pod.controller
             key = (pod.namespace, owner.name if owner is not None and owner.kind == "DaemonSet" else "")
             if not scope.platform_workloads.admits(pod.namespace):

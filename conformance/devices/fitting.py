@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from conformance.devices.claim_fit import FreeDevice, Wishes, chosen, free_on
+from conformance.devices.claim_fit import ClaimedDevices, FreeDevice, chosen, free_on
 from conformance.scope.node_affinity import Choice
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
@@ -50,7 +50,7 @@ def _parsed(value: str | int | float) -> Fraction:
         return Fraction(0)
 
 
-_NO_WISHES = Wishes()
+_NOTHING_CLAIMED = ClaimedDevices()
 
 
 class Room:
@@ -87,8 +87,8 @@ class Room:
             self._left[name] = self._left.get(name, Fraction(0)) + sign * amount
 
 
-class Rooms:
-    """Rooms of the usable accelerator nodes of a scope that nothing is being done to, made when they are first asked for."""
+class FreeCapacity:
+    """Room on the usable accelerator nodes of a scope that nothing is being done to, computed when it is first asked for."""
 
     def __init__(self, scope: Scope, now: float) -> None:
         self.scope = scope
@@ -102,7 +102,7 @@ class Rooms:
                 self._ended.setdefault(pod.spec.node_name, []).append(pod)
 
     def admitting(self, spec: PodSpec, by_dra: Collection[str] = ()) -> Iterator[Room]:
-        """Rooms of nodes that a pod's selector, affinity and tolerations let it onto, in order of name.
+        """Room on nodes that a pod's selector, affinity and tolerations let it onto, in order of name.
 
         ``by_dra`` are extended resources that no node has of its own.
         """
@@ -121,21 +121,21 @@ class Rooms:
             if node.name == name:
                 self._room(node).take(requests_of(spec))
 
-    def place(self, spec: PodSpec, wishes: Wishes = _NO_WISHES) -> Room | None:
-        """Put a pod where it fits, and say where; None where it fits nowhere. ``wishes`` is what it asks for by DRA."""
-        return next(iter(self.place_all([(spec, wishes)])), None)
+    def place(self, spec: PodSpec, claimed: ClaimedDevices = _NOTHING_CLAIMED) -> Room | None:
+        """Put a pod where it fits, and say where; None where it fits nowhere. ``claimed`` is what it asks for by DRA."""
+        return next(iter(self.place_all([(spec, claimed)])), None)
 
-    def fit(self, pods: Sequence[tuple[PodSpec, Wishes]]) -> bool:
+    def fit(self, pods: Sequence[tuple[PodSpec, ClaimedDevices]]) -> bool:
         """Whether :meth:`place_all` would put all of some pods somewhere."""
         return bool(self.place_all(pods, stay=False))
 
-    def place_all(self, pods: Sequence[tuple[PodSpec, Wishes]], *, stay: bool = True) -> list[Room]:
+    def place_all(self, pods: Sequence[tuple[PodSpec, ClaimedDevices]], *, stay: bool = True) -> list[Room]:
         """Put all of some pods, or none: the places of all, in order, or nothing. Without ``stay`` they leave again."""
         done: list[tuple[Room, Amounts, list[FreeDevice]]] = []  # with the devices that were free before
-        for spec, wishes in pods:
-            wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
-            for room in self.admitting(spec, wishes.resources):
-                devices = chosen(self.scope, room.devices, wishes.requests) if wishes.requests else []
+        for spec, claimed in pods:
+            wanted = {name: amount for name, amount in requests_of(spec).items() if name not in claimed.resources}
+            for room in self.admitting(spec, claimed.resources):
+                devices = chosen(self.scope, room.devices, claimed.requests) if claimed.requests else []
                 if devices is not None and room.holds(wanted):
                     done.append((room, wanted, room.devices))
                     room.take(wanted)
@@ -149,25 +149,25 @@ class Rooms:
             room.devices = devices
         return [room for room, *_ in done] if whole else []
 
-    def refusals(self, nodes: Iterable[Node], spec: PodSpec, wishes: Wishes = _NO_WISHES) -> Iterator[tuple[Node, str]]:
+    def refusals(self, nodes: Iterable[Node], spec: PodSpec, claimed: ClaimedDevices = _NOTHING_CLAIMED) -> Iterator[tuple[Node, str]]:
         """Why :meth:`place` would not put a pod onto each node, as a clause in the same words for like nodes; empty where it would.
 
-        Other pods' places, volumes and host ports are not weighed (:func:`beyond`).
+        Other pods' places, volumes and host ports are not weighed (:func:`constraints_not_modelled`).
         """
         choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
-        wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
+        wanted = {name: amount for name, amount in requests_of(spec).items() if name not in claimed.resources}
         for node in nodes:
             away = self.scope.why_not_judged(node) or change_under_way(node, self.scope.policy, self.now)
-            yield node, away or _unmet(spec, choice, tolerated, node) or self._short(node, wanted, wishes)
+            yield node, away or _unmet(spec, choice, tolerated, node) or self._short(node, wanted, claimed)
 
-    def _short(self, node: Node, wanted: Amounts, wishes: Wishes) -> str:
+    def _short(self, node: Node, wanted: Amounts, claimed: ClaimedDevices) -> str:
         """What of a pod's amounts a node has not free, as a clause, or empty."""
         room = self._room(node)
         if not room.left("pods"):
             return "no more pods fit onto it"
         if short := [name for name, amount in wanted.items() if not room.holds({name: amount})]:
             return f"too little is free of {listed(sorted(short), 3)}"
-        if wishes.requests and chosen(self.scope, room.devices, wishes.requests) is None:
+        if claimed.requests and chosen(self.scope, room.devices, claimed.requests) is None:
             return "fewer devices are free than its claims ask for"
         return ""
 
@@ -200,8 +200,8 @@ def ended_at(pod: Pod) -> list[str]:
     return [text for status in every if (text := text_of(mapping(mapping(status.state).get("terminated")).get("finishedAt")))]
 
 
-def beyond(spec: PodSpec) -> list[str]:
-    """What of a pod's wishes this arithmetic does not weigh, in words."""
+def constraints_not_modelled(spec: PodSpec) -> list[str]:
+    """What a pod asks for that this arithmetic does not weigh, in words."""
     affinity = mapping(spec.affinity)
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     found = [f"required {name}" for name in ("podAffinity", "podAntiAffinity") if sequence(mapping(affinity.get(name)).get(required))]

@@ -50,15 +50,15 @@ def doubt_of_shares(scope: Scope, pod: Pod, node: Node, asked: Collection[str]) 
 
     ``asked`` are names of shares that the pod asks for. Where no pod has an annotation about them, a device plugin may hand them out.
     """
-    given, held = scope.once_for(pod, _given), scope.extended_amounts(pod)
+    given, held = scope.cached_for(pod, _given), scope.extended_amounts(pod)
     domains, written = {domain_of(name) for name in asked}, {domain_of(name) for name in given}
-    for domain, key in sorted(scope.once(_writing).items()):
+    for domain, key in sorted(scope.cached(_writing).items()):
         if domain in domains - written:
             return f"annotation {key} of other pods says which devices they were given, and it has none"
     for name, amount in sorted(given.items()):
         if 0 < held.get(name, 0) < amount:
             return f"an annotation says that it was given {amount} of {name}, and it asks for {held[name]}"
-    if over := [name for name in scope.once_for(node, _overfull) if domain_of(name) in written]:
+    if over := [name for name in scope.cached_for(node, _overfull) if domain_of(name) in written]:
         return f"annotations of pods give more of {listed(over)} than {node.name} has, so not every pod has its share"
     return ""
 
@@ -66,7 +66,7 @@ def doubt_of_shares(scope: Scope, pod: Pod, node: Node, asked: Collection[str]) 
 def _given(scope: Scope, pod: Pod) -> dict[str, Fraction]:
     """What annotations of a pod say that it was given of the domains it asks of, by resource."""
     found: dict[str, Fraction] = {}
-    for _, name, amount in scope.once_for(pod, _written):
+    for _, name, amount in scope.cached_for(pod, _written):
         found[name] = found.get(name, Fraction(0)) + amount
     return found
 
@@ -76,7 +76,7 @@ def _writing(scope: Scope) -> dict[str, str]:
     found: dict[str, str] = {}
     for pods in scope.snapshot.pods_by_node.values():
         for pod in pods:
-            for key, name, _ in scope.once_for(pod, _written):
+            for key, name, _ in scope.cached_for(pod, _written):
                 found.setdefault(domain_of(name), key)
     return found
 
@@ -85,7 +85,7 @@ def _overfull(scope: Scope, node: Node) -> list[str]:
     """Names of which annotations of a node's pods give more than the node has."""
     total: dict[str, Fraction] = {}
     for pod in scope.snapshot.pods_by_node.get(node.name, ()):
-        for name, amount in scope.once_for(pod, _given).items():
+        for name, amount in scope.cached_for(pod, _given).items():
             total[name] = total.get(name, Fraction(0)) + amount
     return sorted(name for name, amount in total.items() if name in node.status.allocatable and amount > _offered(node, name))
 

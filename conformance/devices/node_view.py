@@ -9,7 +9,7 @@ from fixtures.kubernetes.models import Node
 
 def view_of(scope: Scope, node: Node) -> NodeAdvertisement:
     """What a node of the snapshot says of its NVIDIA devices. Amounts are those of resources that the policy calls devices."""
-    return scope.once_for(node, _view)
+    return scope.cached_for(node, _view)
 
 
 def _view(scope: Scope, node: Node) -> NodeAdvertisement:

@@ -46,7 +46,9 @@ def why_none_allocatable(scope: Scope, node: Node, resource: str) -> str:
     own = [pod for known, pod in plugin_pods(scope, node) if known == vendor]
     if not own:
         return (
-            f"{away}: no pod of it is on the node" if vendor in scope.once(_served_vendors) else f"{away}, or calls every device unhealthy"
+            f"{away}: no pod of it is on the node"
+            if vendor in scope.cached(_served_vendors)
+            else f"{away}, or calls every device unhealthy"
         )
     if unready := [pod for pod in own if not is_ready(pod)]:
         return f"{away}: its pod {unready[0].namespace}/{unready[0].name} is {_state(unready[0])}{_last_words(unready[0])}"

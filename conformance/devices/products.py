@@ -41,7 +41,7 @@ def labelled_product(node: Node) -> str:
 def product_of(scope: Scope, node: Node) -> str:
     """The product of a node of the snapshot: its model without suffixes of MIG and sharing, else what its DRA drivers
     publish, else its device resources."""
-    return scope.once_for(node, _product_of)
+    return scope.cached_for(node, _product_of)
 
 
 def _product_of(scope: Scope, node: Node) -> str:

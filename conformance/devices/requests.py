@@ -47,7 +47,7 @@ def is_extended(name: str) -> bool:
 
 def looks_like_device(scope: Scope, name: str) -> bool:
     """Whether a name is a device's by the policy, by its vendor's domain, or by a known vendor: also where it is misspelt."""
-    return scope.once(_looks)(name)
+    return scope.cached(_looks)(name)
 
 
 def _looks(scope: Scope) -> Callable[[str], bool]:

@@ -96,7 +96,7 @@ def counted(scope: Scope, name: str) -> bool:
     """Whether a name is an amount that only a scheduler of this cluster counts: no node offers it."""
     if _unread(scope, "nodes") or not matches(name, scope.policy.requests.scheduler_amounts):
         return False
-    return name not in scope.once(_offered) and _proven(scope, name)
+    return name not in scope.cached(_offered) and _proven(scope, name)
 
 
 def doubted(scope: Scope, name: str) -> str:
@@ -104,11 +104,11 @@ def doubted(scope: Scope, name: str) -> str:
     if not matches(name, scope.policy.requests.scheduler_amounts):
         return ""
     unread = [key for key in ("nodes", "pods") if _unread(scope, key)]
-    if "nodes" not in unread and (name in scope.once(_offered) or _proven(scope, name)):
+    if "nodes" not in unread and (name in scope.cached(_offered) or _proven(scope, name)):
         return ""
     if unread:
         return f"whether a scheduler counts {name} is not known: {listed(unread)} were not read"
-    if name not in scope.once(_held):
+    if name not in scope.cached(_held):
         return ""
     marks = listed([mark for mark, glob in MARKS.items() if matches(name, (glob,))], 2)
     lacking = f"no node has the annotation of its scheduler ({marks})" if marks else "no node shows its scheduler"
@@ -136,7 +136,7 @@ def _unread(scope: Scope, key: str) -> bool:
 def _proven(scope: Scope, name: str) -> bool:
     names = scope.policy.requests.scheduler_amounts
     stated = names[len(USUAL) :] if names[: len(USUAL)] == USUAL else names  # what extends the default says nothing of its names
-    return matches(name, stated) or any(matches(name, (MARKS[mark],)) for mark in scope.once(_marks))
+    return matches(name, stated) or any(matches(name, (MARKS[mark],)) for mark in scope.cached(_marks))
 
 
 def _marks(scope: Scope) -> Collection[str]:

@@ -10,7 +10,7 @@ from fixtures.model.nodes.health_words import Word, health_words
 
 def words_by_node(scope: Scope) -> Mapping[str, list[Word]]:
     """Everything that is said about the health of accelerator nodes, by name."""
-    return scope.once(_words)
+    return scope.cached(_words)
 
 
 def _words(scope: Scope) -> dict[str, list[Word]]:

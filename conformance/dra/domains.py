@@ -156,7 +156,7 @@ def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     template = text_of(mapping(domain.get("spec"), "channel", "resourceClaimTemplate").get("name"))
-    asking = scope.once(_by_template).get((text_of(mapping(domain.get("metadata")).get("namespace")), template), [])
+    asking = scope.cached(_by_template).get((text_of(mapping(domain.get("metadata")).get("namespace")), template), [])
     for pods, begun in ((daemons, _created), (asking, _bound)):
         first: dict[str, float] = {}
         for pod in pods:

@@ -52,7 +52,7 @@ def judge_order(scope: Scope, queue: Json, local: Collection[tuple[str, str]], n
     """
     if mapping(queue, "spec").get("queueingStrategy") != STRICT:
         return None
-    by_queue = scope.once(_by_local_queue)
+    by_queue = scope.cached(_by_local_queue)
     every = [item for key in sorted(local) for item in by_queue.get(key, ())]
     waiting = _in_order(every)
     if len(waiting) < 2:

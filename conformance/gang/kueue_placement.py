@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.devices.claim_fit import wishes_of
-from conformance.devices.fitting import Rooms
+from conformance.devices.claim_fit import claimed_devices_of
+from conformance.devices.fitting import FreeCapacity
 from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.scope.gang_marks import placed
 from conformance.scope.node_affinity import Choice, too_long
@@ -24,7 +24,7 @@ from fixtures.verdict.findings import About, Finding, Subject
 _SOURCE = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
 
 
-def judge_unplaced(rooms: Rooms, place: Subject, pods: Sequence[Pod], admitted: str, lost: str) -> Finding | None:
+def judge_unplaced(rooms: FreeCapacity, place: Subject, pods: Sequence[Pod], admitted: str, lost: str) -> Finding | None:
     """The finding about an admitted workload none of whose device pods has a node; None where one has, or nodes would take all.
 
     ``admitted``: when it was admitted, as its condition has it; ``lost``: what it holds, as a clause.
@@ -41,14 +41,14 @@ def judge_unplaced(rooms: Rooms, place: Subject, pods: Sequence[Pod], admitted: 
     age, limit = now - since, max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0)
     if age <= limit:
         return about.undecided(f"{words} {so_far(age, limit)}", cause="ChangeUnderWay")
-    asked = [(pod, wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)) for pod in asking]
-    if unclear := next(filter(None, (wishes.beyond or too_long(pod.spec) for pod, wishes in asked)), ""):
+    asked = [(pod, claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)) for pod in asking]
+    if unclear := next(filter(None, (claimed.not_modelled or too_long(pod.spec) for pod, claimed in asked)), ""):
         return about.undecided(f"{words} for {duration(age)}: {unclear}", cause="OnlySchedulerCanWeigh")
-    alone = next(((pod, wishes) for pod, wishes in asked if not rooms.fit([(pod.spec, wishes)])), None)
-    if alone is None and rooms.fit([(pod.spec, wishes) for pod, wishes in asked]):
+    alone = next(((pod, claimed) for pod, claimed in asked if not rooms.fit([(pod.spec, claimed)])), None)
+    if alone is None and rooms.fit([(pod.spec, claimed) for pod, claimed in asked]):
         return None  # REQ-12 says that it waits beside free devices
-    pod, wishes = alone or asked[0]
-    amounts = {**scope.devices_of(pod.spec), **wishes.amounts}
+    pod, claimed = alone or asked[0]
+    amounts = {**scope.devices_of(pod.spec), **claimed.amounts}
     if scaled := [name for name in sorted(amounts) if matches(name, scope.policy.requests.autoscaled)]:
         message = f"{words}; {listed(scaled)} would come with new nodes (policy requests.autoscaled)"
         return about.not_judged(message, source="policy requests.autoscaled")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.fitting import Rooms
+from conformance.devices.fitting import FreeCapacity
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS
 from conformance.gang.kueue_claims import device_quotas
@@ -58,7 +58,7 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     named = {name for item in workloads for name in reserved(item)} | {name for item in queues for _, name in _given(item)}
     devices = device_quotas(scope, named)
     held = [workload for item in workloads if (workload := _holding(item, devices)) is not None]
-    pods, rooms = scope.once(KueuePods), Rooms(scope, now)
+    pods, rooms = scope.cached(KueuePods), FreeCapacity(scope, now)
     for workload in held:
         yield _judge(rooms, workload, pods)
     by_queue: dict[object, list[Json]] = {}
@@ -77,7 +77,7 @@ def _holding(item: Json, devices: frozenset[str]) -> _Workload | None:
     return workload if amounts else None
 
 
-def _judge(rooms: Rooms, workload: _Workload, pods: KueuePods) -> Finding:
+def _judge(rooms: FreeCapacity, workload: _Workload, pods: KueuePods) -> Finding:
     scope, now = rooms.scope, rooms.now
     limit, place = scope.policy.gang.partial_minutes, workload.place
     names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))

@@ -47,7 +47,7 @@ def without_cdi(scope: Scope, node: Node) -> tuple[str, str]:
     words = f"its runtime is {version[:60]}, {runtime[1]} does CDI from {least[0]}.{least[1]} on"
     if how := next(_ways(scope, node), ""):
         return f"{words}, and {how}: pods start without the device", ""
-    if asked := _asked(scope, node) if not scope.once(_releases) else "":
+    if asked := _asked(scope, node) if not scope.cached(_releases) else "":
         return "", f"{words}, and {asked}; whether its operator leaves CDI to the runtime, as from 25.10 on, is not known"
     return "", ""
 
@@ -58,13 +58,13 @@ def _ways(scope: Scope, node: Node) -> Iterator[str]:
         yield f"{item.driver} prepares claims by CDI"
     for daemonset, strategy in _by_plugins(scope, node):
         yield f"{full_name(daemonset)} hands devices out by {strategy}"
-    if max(scope.once(_releases), default=(0, 0)) >= _LEAVES_IT_TO_THE_RUNTIME and (asked := _asked(scope, node)):
+    if max(scope.cached(_releases), default=(0, 0)) >= _LEAVES_IT_TO_THE_RUNTIME and (asked := _asked(scope, node)):
         yield asked
 
 
 def _by_plugins(scope: Scope, node: Node) -> Iterator[tuple[DaemonSet, str]]:
     """Device plugins of a node that hand devices out by CDI alone, and how."""
-    yield from ((item, strategy) for item, strategy in scope.once(_cdi_plugins) if admits(item.spec.template.spec, node))
+    yield from ((item, strategy) for item, strategy in scope.cached(_cdi_plugins) if admits(item.spec.template.spec, node))
 
 
 def _cdi_plugins(scope: Scope) -> list[tuple[DaemonSet, str]]:

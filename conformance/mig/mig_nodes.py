@@ -67,7 +67,7 @@ class MigNode(msgspec.Struct, frozen=True, kw_only=True):
 
 def mig_nodes(scope: Scope) -> Sequence[MigNode]:
     """Every accelerator node with NVIDIA devices, vGPU guests left out."""
-    return scope.once(_read)
+    return scope.cached(_read)
 
 
 def _read(scope: Scope) -> tuple[MigNode, ...]:

@@ -46,7 +46,7 @@ def unapplied(scope: Scope, node: Node, profile: str) -> str:
 
 def _compute(scope: Scope, profile: str) -> str:
     """Into what a profile partitions every device (``cpx``), by the manager's ConfigMap, else by its name; empty if that is not known."""
-    bodies = [body for known in scope.once(_profiles) if (body := mapping(known, profile))]
+    bodies = [body for known in scope.cached(_profiles) if (body := mapping(known, profile))]
     found = {kind for body in bodies for kind in _kinds(body)} or set(_COMPUTE.findall(profile.lower()))
     return found.pop() if len(found) == 1 else ""
 
@@ -77,7 +77,7 @@ def _units(scope: Scope, node: Node) -> dict[str, int]:
 def _devices(scope: Scope, node: Node) -> int:
     """Devices of a node by the policy, else by a machine of the same kind whose devices are whole; 0 if nothing counts them."""
     stated = [count.devices for count in physical_counts(node, view_of(scope, node), scope.policy, []) if count.boot]
-    return next(iter(stated), 0) or scope.once(_whole_devices).get(_kind(node), 0)
+    return next(iter(stated), 0) or scope.cached(_whole_devices).get(_kind(node), 0)
 
 
 def _whole_devices(scope: Scope) -> dict[tuple[str, ...], int]:

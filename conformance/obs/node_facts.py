@@ -48,7 +48,7 @@ def facts_of(scope: Scope, node: Node, page: Page, places: Mapping[str, Sequence
     whole = view.strategy != "single" and view.gpu.factor == 1 and not view.gpu.product.mig_profile
     return NodeFacts(
         name=node.name,
-        others=scope.once(_names),
+        others=scope.cached(_names),
         counts=tuple(counts),
         instances=instances_of(view),
         devices=devices or None,

@@ -94,7 +94,7 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True):
 
 def exporter_daemonsets(scope: Scope) -> list[tuple[DaemonSet, Kind]]:
     """DaemonSets of exporters of device metrics: those that the policy names, and those that look like one where agents are."""
-    return scope.once(_daemonsets)
+    return scope.cached(_daemonsets)
 
 
 def _daemonsets(scope: Scope) -> list[tuple[DaemonSet, Kind]]:
@@ -116,7 +116,7 @@ def _kind(item: DaemonSet, *, named: bool) -> Kind | None:
 
 def exporters(scope: Scope) -> dict[str, Exporter]:
     """The exporter of each node that has one. A Ready pod hides one that is being replaced."""
-    return scope.once(_exporters)
+    return scope.cached(_exporters)
 
 
 def _exporters(scope: Scope) -> dict[str, Exporter]:

@@ -45,7 +45,7 @@ class GivenDevices:
 
     def __init__(self, scope: Scope, template: Template) -> None:
         self._scope, self._template, self._demand = scope, template, demand_of(scope, template)
-        self._records = scope.once_for(template.pod, _records_of) if template.pod else _records(scope, template.annotations)
+        self._records = scope.cached_for(template.pod, _records_of) if template.pod else _records(scope, template.annotations)
         self._taken = [taken for taken in _fields_taken(template) if self._value(*taken[2:]) not in HARMLESS]
         pod = template.pod
         amounts = scope.extended_amounts(pod) if pod else held_by(template.spec, lambda name: "/" in name or scope.is_device(name))
@@ -150,7 +150,7 @@ class GivenDevices:
 
     def _disputed(self, pod: Pod) -> str:
         """That another pod's record names the same device, where one of the two asks for whole ones; or empty."""
-        holders = self._scope.once(_holders)
+        holders = self._scope.cached(_holders)
         for record in self._records:
             for name in sorted(name for device in record.devices for name in device):
                 pods = holders.get((pod.spec.node_name, record.key, name), [])
@@ -184,7 +184,7 @@ def _field(source: object) -> tuple[str, str]:
 
 
 def _domains(scope: Scope) -> frozenset[str]:
-    return scope.once(_find_domains)
+    return scope.cached(_find_domains)
 
 
 def _find_domains(scope: Scope) -> frozenset[str]:
@@ -223,7 +223,7 @@ def _holders(scope: Scope) -> dict[tuple[str, str, str], list[tuple[str, bool]]]
     for node, pods in scope.snapshot.pods_by_node.items():
         for pod in pods:
             shares = any(amount and domain_of(name) in domains for name, amount in scope.extended_amounts(pod).items())
-            records = scope.once_for(pod, _records_of) if shares or scope.device_demand_of(pod).devices else ()
+            records = scope.cached_for(pod, _records_of) if shares or scope.device_demand_of(pod).devices else ()
             for record in records:
                 for name in frozenset[str]().union(*record.devices):
                     found.setdefault((node, record.key, name), []).append((f"{pod.namespace}/{pod.name}", shares))

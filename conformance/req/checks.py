@@ -150,7 +150,7 @@ def _held(pod: Pod, count: int) -> str:
 def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
     """One finding per pending pod that asks for extended resources or claims devices: some node could offer all it asks for together."""
     yield from check_claims_can_be_met(scope)
-    distinct = {tuple(sorted(scope.once_for(node, _offer).items())) for node in scope.snapshot.nodes}
+    distinct = {tuple(sorted(scope.cached_for(node, _offer).items())) for node in scope.snapshot.nodes}
     offers = [dict(offer) for offer in sorted(distinct)]  # a thousand equal nodes are one offer
     by_claim = mapped_to_dra(scope) - scope.capacity_names
     for pod in scope.snapshot.pods:
@@ -181,7 +181,7 @@ def _offer(scope: Scope, node: Node) -> dict[str, int]:
 def _coming(scope: Scope, wanted: Iterable[str]) -> str:
     """A node that lacks something of what is wanted while it is being changed, as a clause, or empty: a reboot sets capacity to 0."""
     for node in scope.accelerator_nodes:
-        lacks = not all(scope.once_for(node, _offer).get(name) for name in wanted)
+        lacks = not all(scope.cached_for(node, _offer).get(name) for name in wanted)
         if lacks and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
             return f"{node.name} will have it: {doing}"
     return ""
@@ -239,7 +239,7 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
 def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:
     """Nodes that have what a pod wants and that its selector does not admit; none if it admits one of them."""
     able = [
-        node for node in scope.snapshot.nodes if all(scope.once_for(node, _offer).get(name, 0) >= count for name, count in wanted.items())
+        node for node in scope.snapshot.nodes if all(scope.cached_for(node, _offer).get(name, 0) >= count for name, count in wanted.items())
     ]
     choice = Choice(pod.spec)
     return [] if any(choice.admits(node) for node in able) else [node.name for node in able]

@@ -50,7 +50,7 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
     if why := scope.claims.unread(CLASSES):
         return about.undecided(f"whether its claims can be met is not known: {why}", cause="NotUnderstood", source=CLASSES)
     observed = ", ".join(_words(ways) for ways in wanted) or "no request"
-    if problem := scope.once(_refusals)(wanted):
+    if problem := scope.cached(_refusals)(wanted):
         message = f"{problem}: it will stay Pending for ever"
         return about.bad(message, cause="AskedForNothingOffered", observed=observed, source=f"{CLASSES}, {SLICES}")
     return about.ok(observed, source=f"{CLASSES}, {SLICES}")
@@ -71,7 +71,7 @@ def _refusals(scope: Scope) -> Callable[[Wanted], str]:
 
 def _each(scope: Scope, wanted: Wanted) -> str:
     """Why some request alone can never be satisfied in any of its ways, or empty."""
-    largest = scope.once(_largest)
+    largest = scope.cached(_largest)
     for ways in wanted:
         problems = [_problem(scope, way, largest) for way in ways]
         if problems and all(problems):

@@ -97,7 +97,7 @@ def _judged(scope: Scope, pod: Pod, name: str) -> _Gate:
 def _of_kueue(scope: Scope, pod: Pod) -> _Gate:
     if scope.snapshot.lacks(KUEUE_WORKLOADS):
         return _Gate("the snapshot does not have the Workloads of Kueue", excused=None)
-    known = scope.once(KueuePods)
+    known = scope.cached(KueuePods)
     workloads = known.workloads_of(pod)
     for workload in workloads:
         if excuse := _waits(workload):
@@ -122,7 +122,7 @@ def _waits(workload: Json) -> str:
 
 
 def _of_volcano(scope: Scope, pod: Pod) -> _Gate:
-    queued = scope.once(QueuedJobs).named(pod.namespace, volcano_group(pod))
+    queued = scope.cached(QueuedJobs).named(pod.namespace, volcano_group(pod))
     if queued is None:
         return _Gate("Volcano has no PodGroup of it")
     held = next((text for text in queued.said if names_quota(text)), "")
@@ -138,7 +138,7 @@ def _of_grove(scope: Scope, pod: Pod) -> _Gate:
     base = pod.metadata.label.get(_BASE_GANG, "")
     if not base:
         return _Gate("Grove did not take it away: it goes once all pods of its PodGang are made")
-    waiting = [one for one in scope.once(_members).get((pod.namespace, base), ()) if not _ready(one)]
+    waiting = [one for one in scope.cached(_members).get((pod.namespace, base), ()) if not _ready(one)]
     if waiting:
         return _Gate(f"{len(waiting)} pods of its base PodGang {quoted(base, 80)} are not ready", excused=True)
     return _Gate(f"all pods of its base PodGang {quoted(base, 80)} are ready, and Grove did not take it away")

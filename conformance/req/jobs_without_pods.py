@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.claim_fit import wishes_of
-from conformance.devices.fitting import Rooms
+from conformance.devices.claim_fit import claimed_devices_of
+from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
 from conformance.scope.node_affinity import too_long
@@ -55,9 +55,9 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     Raises :class:`Inconclusive` where jobs could not be listed.
     """
     known = _with_pods(scope)
-    rooms = Rooms(scope, now)
+    rooms = FreeCapacity(scope, now)
     events = _events(scope)
-    queued = scope.once(QueuedJobs)
+    queued = scope.cached(QueuedJobs)
     known_or_cluster = known | {_identity(obj) for obj in scope.snapshot.listing(_RAY_CLUSTERS).objects}
     job_sets = {_identity(obj) for obj in scope.snapshot.listing(_JOB_SETS).objects}
     for key in KINDS_OF_JOBS:
@@ -162,7 +162,9 @@ def _wants_devices(scope: Scope, template: Template) -> bool:
     return scope.device_demand(template.spec, template.namespace, template.claims).devices
 
 
-def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], queued: Queued | None, now: float, rooms: Rooms) -> Finding:
+def _judge(
+    scope: Scope, obj: Json, template: Template, events: list[Event], queued: Queued | None, now: float, rooms: FreeCapacity
+) -> Finding:
     place = template.subject
     spec = mapping(obj, "spec")
     about = About(place, _SOURCE, _EXPECTED)
@@ -173,13 +175,13 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
     words = (said, *(queued.said if queued is not None and queued.waits else ()))
     if held := next((text for text in words if names_quota(text)), ""):
         return about.not_judged(f"its quota or queue holds it back: {quoted(held)}")
-    wishes = wishes_of(scope, template.spec, template.namespace, template.claims)
-    if wishes.beyond:
-        return about.not_judged(f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}")
+    claimed = claimed_devices_of(scope, template.spec, template.namespace, template.claims)
+    if claimed.not_modelled:
+        return about.not_judged(f"which claims of its pods can be met only a scheduler can weigh: {claimed.not_modelled}")
     if long := too_long(template.spec):
         return about.undecided(f"of its pod template, {long}", cause="NotUnderstood", source=f"{template.path}.affinity")
-    asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
-    room, refused = rooms.place(template.spec, wishes), bool(refused_now(events, now))
+    asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **claimed.amounts}.items()))
+    room, refused = rooms.place(template.spec, claimed), bool(refused_now(events, now))
     if room is None and not refused:
         return about.ok(f"its pods ask for {asked}: no free devices fit one")
     since = _due_since(obj, queued)

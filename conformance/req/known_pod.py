@@ -1,6 +1,6 @@
 """What is known of one pod: where it is, which devices it holds, and why it got none: by its scheduler's words and by the nodes.
 
-Why a pod waits is what REQ-04 and REQ-12 find of it; the rows by nodes rest on the same arithmetic (:class:`Rooms`).
+Why a pod waits is what REQ-04 and REQ-12 find of it; the rows by nodes rest on the same arithmetic (:class:`FreeCapacity`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from conformance.devices.claim_fit import wishes_of
-from conformance.devices.fitting import Rooms, beyond, requests_of
+from conformance.devices.claim_fit import claimed_devices_of
+from conformance.devices.fitting import FreeCapacity, constraints_not_modelled, requests_of
 from conformance.devices.known import Known, gathered
 from conformance.devices.known_device import uuids_by_claim
 from conformance.devices.known_node import placed_since
@@ -76,11 +76,11 @@ def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Find
         own = found.get("REQ-12")
         why = own.message if own is not None and own.message else "no scheduler looks at it before"
         return "waits", f"{name} has waited{age} behind the scheduling gate {listed(gates, 3)}: {why}"
-    wishes = wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    claimed = claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
     bad = next((one.message for one in found.values() if one.outcome is Outcome.BAD), "")
     by_nodes = [f"{fact.name}: {fact.value}" for fact in facts if fact.about == _WAITS and fact.source == _BY_NODES]
     scheduler = next((fact.value for fact in facts if fact.about == _WAITS and fact.name.endswith(" says")), "")
-    why = bad or wishes.beyond or listed(by_nodes, 3) or scheduler or "nothing says why"
+    why = bad or claimed.not_modelled or listed(by_nodes, 3) or scheduler or "nothing says why"
     return "waits", f"{name} has waited{age} for a node{leaving}: {why}"
 
 
@@ -213,19 +213,19 @@ def _by_nodes(scope: Scope, pod: Pod) -> Iterator[Fact]:
     if long := too_long(pod.spec):
         yield Fact(about=_WAITS, name="nodes", value=long, source="spec.affinity")
         return
-    wishes = wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
-    if wishes.beyond:
-        yield Fact(about=_WAITS, name="its claims", value=wishes.beyond, source="spec.resourceClaims, DeviceClasses")
+    claimed = claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    if claimed.not_modelled:
+        yield Fact(about=_WAITS, name="its claims", value=claimed.not_modelled, source="spec.resourceClaims, DeviceClasses")
     wanted = [name for name, count in scope.devices_of(pod.spec).items() if count]
-    rooms = Rooms(scope, scope.snapshot.taken_at)
+    rooms = FreeCapacity(scope, scope.snapshot.taken_at)
     groups: dict[tuple[str, str], list[Node]] = {}
-    every = scope.accelerator_nodes if wanted or wishes.requests else scope.snapshot.nodes
-    for node, refusal in rooms.refusals(every, pod.spec, wishes):
+    every = scope.accelerator_nodes if wanted or claimed.requests else scope.snapshot.nodes
+    for node, refusal in rooms.refusals(every, pod.spec, claimed):
         groups.setdefault((product_of(scope, node), refusal), []).append(node)
     for (product, refusal), nodes in sorted(groups.items()):
         free = [f"{name}: at most {max(scope.free(node, name) for node in nodes)} free on a node" for name in wanted if name in refusal]
         value = "; ".join([refusal or "it fits there now", *free])
         words = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} of {said(product, 60)}"
         yield Fact(about=_WAITS, name=words, value=value, source=_BY_NODES)
-    if others := beyond(pod.spec):
+    if others := constraints_not_modelled(pod.spec):
         yield Fact(about=_WAITS, name="not weighed", value=f"only its scheduler can weigh {listed(others)}", source="spec")

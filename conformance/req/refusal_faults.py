@@ -54,7 +54,7 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
         return Fault.DOUBTED, doubt
     if scope.platform.is_proven(pod.namespace):
         return Fault.NODE, ""  # no tenant makes pods there
-    if naming := scope.once(_naming).get((pod.namespace, pod.spec.node_name)):
+    if naming := scope.cached(_naming).get((pod.namespace, pod.spec.node_name)):
         return Fault.DOUBTED, f"the template of {naming} names {pod.spec.node_name}"
     return Fault.UNPROVEN, ""
 
@@ -81,7 +81,7 @@ def _asks_too_much(scope: Scope, pod: Pod, node: Node | None, message: str) -> s
 
 def _offered(scope: Scope, node: Node, resource: str) -> int:
     """How many units a node has of its own, free or not, or of the DeviceClass that serves the resource."""
-    known = scope.once(_offers)
+    known = scope.cached(_offers)
     if (node.name, resource) not in known:
         known[node.name, resource] = max(whole(node.status.capacity.get(resource)), units_of(scope, node, resource))
     return known[node.name, resource]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.req.asked_again import asked_again
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.claim_probe import ask_claims, judge_claims
 from conformance.req.ending import check_ending
@@ -13,6 +12,7 @@ from conformance.req.placements import Records
 from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.req.quotas import check_tenants_have_quotas
+from conformance.req.recheck import recheck
 from conformance.req.refused import check_refused
 from conformance.req.restarted_jobs import check_restarted_jobs
 from conformance.req.starting import check_starting
@@ -103,6 +103,6 @@ def test_every_device_pod_ends(judge: Evidence, scope: Scope, now: float) -> Non
 def _still(scope: Scope, request: pytest.FixtureRequest) -> Still | None:
     """How to ask the cluster again; None where there is only a snapshot."""
     try:
-        return asked_again(request.getfixturevalue("cluster"), scope.snapshot)
+        return recheck(request.getfixturevalue("cluster"), scope.snapshot)
     except NotApplicable:
         return None

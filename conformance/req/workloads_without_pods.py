@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.claim_fit import wishes_of
+from conformance.devices.claim_fit import claimed_devices_of
 from conformance.devices.claimable import units_of
-from conformance.devices.fitting import Rooms
+from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import names_quota, refused_now
 from conformance.scope.gang_marks import placed
 from conformance.scope.kueue_objects import conditions_of
@@ -56,7 +56,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_workloads(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per workload of built-in kinds that wants device pods. Raises :class:`Inconclusive` for a refused list."""
-    rooms, refusals = Rooms(scope, now), _refusals(scope, now)
+    rooms, refusals = FreeCapacity(scope, now), _refusals(scope, now)
     for key in _KEYS:
         for workload in _workloads(scope, key):
             events = refusals.get((KINDS[key].kind, workload.template.namespace, workload.template.subject.name), [])
@@ -121,7 +121,7 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _judge(scope: Scope, workload: Workload, events: Sequence[Event], now: float, rooms: Rooms) -> Finding | None:
+def _judge(scope: Scope, workload: Workload, events: Sequence[Event], now: float, rooms: FreeCapacity) -> Finding | None:
     """The finding about a workload that lacks pods; None where it has all."""
     place, conditions = workload.template.place, conditions_of(workload.obj) if isinstance(workload.obj, dict) else {}
     failing = conditions.get("ReplicaFailure", {})
@@ -148,8 +148,8 @@ def _judge(scope: Scope, workload: Workload, events: Sequence[Event], now: float
     if not refused and (unread := unread_events(scope.snapshot)):
         message = f"it has {count} for {duration(age)}, and what may say why was not read: {unread}"
         return about.undecided(message, cause="EventsUnread")
-    wishes = wishes_of(scope, workload.template.spec, workload.template.namespace, workload.template.claims)
-    if not refused and (wishes.beyond or rooms.place(workload.template.spec, wishes) is None):
+    claimed = claimed_devices_of(scope, workload.template.spec, workload.template.namespace, workload.template.claims)
+    if not refused and (claimed.not_modelled or rooms.place(workload.template.spec, claimed) is None):
         return about.ok(f"{count}: no free devices fit one more")
     why = f"the API server refuses them: {quoted(words)}" if refused else "nothing says why: does its controller run?"
     message = f"it has {count} for {duration(age)}: {why}"
@@ -185,7 +185,7 @@ def _stuck_roll_out(scope: Scope, workload: Workload, now: float) -> Finding | N
     progressing = conditions_of(body).get("Progressing", {})
     if progressing.get("status") != "False" or progressing.get("reason") != "ProgressDeadlineExceeded" or _paused(body):
         return None
-    own = scope.once(_by_deployment).get((workload.template.namespace, workload.template.subject.name), [])
+    own = scope.cached(_by_deployment).get((workload.template.namespace, workload.template.subject.name), [])
     waiting = [pod for pod in own if not placed(pod) and scope.device_demand_of(pod).devices]
     new = {pod.metadata.label[_HASH] for pod in waiting}
     old = [pod for pod in own if placed(pod) and pod.metadata.label[_HASH] not in new and not pod.metadata.deletion_timestamp]

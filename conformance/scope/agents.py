@@ -142,7 +142,7 @@ def look_alikes(scope: Scope) -> list[DaemonSet]:
 
 def agents(scope: Scope) -> list[Agent]:
     """The agents of the cluster: those the policy names (on every accelerator node), else those that are installed (where they select)."""
-    return scope.once(_agents)
+    return scope.cached(_agents)
 
 
 def _agents(scope: Scope) -> list[Agent]:

@@ -44,7 +44,7 @@ def gang_jobs(scope: Scope) -> list[GangJob]:
 
     The owner's size counts where a group's minimum is below it.
     """
-    return scope.once(_gang_jobs)
+    return scope.cached(_gang_jobs)
 
 
 def _gang_jobs(scope: Scope) -> list[GangJob]:

@@ -22,7 +22,7 @@ def server_minor(scope: Scope) -> int | None:
 
 def least_server_minor(scope: Scope) -> int | None:
     """The API server's own, else the newest kubelet's, which is never newer than the server (docs/facts/kubernetes-versions.md#skew)."""
-    return scope.once(_least_server_minor)
+    return scope.cached(_least_server_minor)
 
 
 def _least_server_minor(scope: Scope) -> int | None:

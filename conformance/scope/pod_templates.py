@@ -47,7 +47,7 @@ def templates(scope: Scope) -> Sequence[Template]:
     :class:`NotApplicable` when a saved snapshot holds none of the kinds, and :class:`Inconclusive` when a kind was
     not collected although the cluster is live (the requirement must name it in ``reads`` or ``optional_reads``).
     """
-    return scope.once(_templates)
+    return scope.cached(_templates)
 
 
 def _templates(scope: Scope) -> list[Template]:

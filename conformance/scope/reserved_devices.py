@@ -80,9 +80,9 @@ def doubt(scope: Scope, pod: Pod) -> str:
         return f"whether scheduler {pod.spec.scheduler_name} gives parts of devices is not known"
     if (labels := len(_groups(pod))) > _devices_of(pod):
         return f"it has labels of {labels} devices and asks for a part of {_devices_of(pod)} ({_DEVICES})"
-    if scope.once(_binder_tells) and not _by_binder(pod):
+    if scope.cached(_binder_tells) and not _by_binder(pod):
         return f"other pods of its scheduler have condition {BOUND}, and it has not, so whoever bound it was not the scheduler's binder"
-    return next((words for one in found if (words := scope.once_for(one, _overfull))), "")
+    return next((words for one in found if (words := scope.cached_for(one, _overfull))), "")
 
 
 def unreserved(scope: Scope, pod: Pod) -> str:
@@ -110,7 +110,7 @@ def _overfull(scope: Scope, reservation: Pod) -> str:
     known = not nodes.trouble and nodes.collected  # PSA-05 judges pods whose nodes nobody could read
     node = scope.snapshot.node_by_name.get(reservation.spec.node_name) if known else None
     memory, groups, asked = device_memory(node), set(_groups(reservation)), 0
-    name, tells = f"{reservation.namespace}/{reservation.name}", scope.once(_binder_tells)
+    name, tells = f"{reservation.namespace}/{reservation.name}", scope.cached(_binder_tells)
     for pod in scope.snapshot.pods_by_node.get(reservation.spec.node_name, ()):
         if groups.isdisjoint(_groups(pod)) or not _part_of(pod) or (tells and not _by_binder(pod)):
             continue
@@ -133,7 +133,7 @@ def _reservations(scope: Scope, pod: Pod) -> list[Pod]:
     node = pod.spec.node_name
     if not node or not _part_of(pod):
         return []
-    known = scope.once(_reserving)
+    known = scope.cached(_reserving)
     found = {(other.namespace, other.name): other for group in _groups(pod) for other in known.get((node, group), ())}
     return list(found.values())
 

@@ -117,13 +117,13 @@ class Scope:
         self._answers: dict[Callable[[Scope], Any], Any] = {}
         self._of_objects: dict[Callable[[Scope, Any], Any], dict[int, tuple[Any, Any]]] = {}  # by identity of objects, kept for that
 
-    def once(self, question: Callable[[Scope], T]) -> T:
+    def cached(self, question: Callable[[Scope], T]) -> T:
         """The answer to a question about this scope, a function, which is asked the first time only."""
         if question not in self._answers:
             self._answers[question] = question(self)
         return cast(T, self._answers[question])
 
-    def once_for(self, obj: Obj, question: Callable[[Scope, Obj], T]) -> T:
+    def cached_for(self, obj: Obj, question: Callable[[Scope, Obj], T]) -> T:
         """The answer to a question about a node or a pod of the snapshot, a function, which is asked the first time only."""
         known = self._of_objects.setdefault(question, {})
         if id(obj) not in known:
@@ -175,15 +175,15 @@ class Scope:
 
     def device_demand_of(self, pod: Pod) -> DeviceDemand:
         """Whether a live pod of the snapshot asks for a device."""
-        return self.once_for(pod, _device_demand)
+        return self.cached_for(pod, _device_demand)
 
     def held_demand_of(self, pod: Pod) -> DeviceDemand:
         """Whether a live pod asks for a device that it holds. Admin access holds none (docs/facts/dra.md#admin-access)."""
-        return self.once_for(pod, _held_demand)
+        return self.cached_for(pod, _held_demand)
 
     def extended_amounts(self, pod: Pod) -> Mapping[str, int]:
         """Extended resources that a live pod of the snapshot holds, devices and RDMA alike, as the scheduler counts them."""
-        return self.once_for(pod, _extended_amounts)
+        return self.cached_for(pod, _extended_amounts)
 
     # -- dynamic resource allocation -------------------------------------------------------------------
 
@@ -284,15 +284,15 @@ class Scope:
 
         Facts: docs/facts/nodes.md#virtual-nodes.
         """
-        return self.once_for(node, _virtual)
+        return self.cached_for(node, _virtual)
 
     def device_capacity(self, node: Node) -> Mapping[str, int]:
         """Device resources with their capacity, zero entries included."""
-        return self.once_for(node, _device_capacity)
+        return self.cached_for(node, _device_capacity)
 
     def device_allocatable(self, node: Node) -> Mapping[str, int]:
         """Device resources with their allocatable, zero entries included."""
-        return self.once_for(node, _device_allocatable)
+        return self.cached_for(node, _device_allocatable)
 
     @cached_property
     def capacity_names(self) -> frozenset[str]:

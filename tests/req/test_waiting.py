@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.devices.claim_fit import Wishes, wishes_of
-from conformance.devices.fitting import Rooms, requests_of
-from conformance.req.asked_again import MAX_ASKED, asked_again
+from conformance.devices.claim_fit import ClaimedDevices, claimed_devices_of
+from conformance.devices.fitting import FreeCapacity, requests_of
 from conformance.req.jobs_without_pods import check_jobs_without_pods
+from conformance.req.recheck import MAX_ASKED, recheck
 from conformance.req.waiting import check_waiting
 from conformance.scope.scope import Scope
 from fixtures.cluster.answer import Answer
@@ -78,13 +78,13 @@ def test_a_pod_that_fits_nowhere_waits_rightly(pod: dict[str, Any], node: dict[s
     asks.spec.containers[0].resources.requests = {**(asks.spec.containers[0].resources.requests or {}), "cpu": "1"}
     place = aged(a_node(**node))
     assert outcome(asks, holders(6), nodes=[place]) is Outcome.OK
-    [(_, why)] = Rooms(scope(asks, holders(6), nodes=[place]), NOW).refusals([place], asks.spec)
+    [(_, why)] = FreeCapacity(scope(asks, holders(6), nodes=[place]), NOW).refusals([place], asks.spec)
     assert why, "and it is known"
 
 
 def test_a_node_that_would_take_a_pod_refuses_it_for_no_reason() -> None:
     found = scope(asks := a_waiting_pod(devices=2), holders(6))
-    rooms = Rooms(found, NOW)
+    rooms = FreeCapacity(found, NOW)
     assert [why for _, why in rooms.refusals(found.snapshot.nodes, asks.spec)] == [""]
     assert rooms.place(asks.spec) is not None
     assert [why for _, why in rooms.refusals(found.snapshot.nodes, asks.spec)] == ["too little is free of nvidia.com/gpu"]
@@ -140,11 +140,11 @@ def test_pods_that_do_not_all_fit_leave_what_others_were_given() -> None:
     parts: dict[str, Any] = {"resourceslices": [a_slice("gpu-0", devices=1)], "deviceclasses": [a_class()]}
     pod, plain = claiming(), a_waiting_pod(devices=0)
     found = scope(pod, nodes=[aged(a_cpu_node("gpu-0"))], resourceclaimtemplates=[a_template("one")], **parts)
-    rooms, wishes = Rooms(found, NOW), wishes_of(found, pod.spec, pod.namespace, None)
-    assert rooms.fit([(pod.spec, wishes)])
-    assert rooms.place(pod.spec, wishes) is not None
-    assert rooms.place_all([(plain.spec, Wishes()), (pod.spec, wishes)]) == []
-    assert rooms.place(pod.spec, wishes) is None
+    rooms, claimed = FreeCapacity(found, NOW), claimed_devices_of(found, pod.spec, pod.namespace, None)
+    assert rooms.fit([(pod.spec, claimed)])
+    assert rooms.place(pod.spec, claimed) is not None
+    assert rooms.place_all([(plain.spec, ClaimedDevices()), (pod.spec, claimed)]) == []
+    assert rooms.place(pod.spec, claimed) is None
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
@@ -278,7 +278,7 @@ class Now(Cluster):
 def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expected: Outcome) -> None:
     before = scope(a_waiting_pod(said=FULL))
     slept: list[float] = []
-    still = asked_again(Now([msgspec.to_builtins(pod) for pod in now]), before.snapshot, slept.append)
+    still = recheck(Now([msgspec.to_builtins(pod) for pod in now]), before.snapshot, slept.append)
     assert by_name(check_waiting(before, NOW, still)) == {"train-0": expected}
     assert slept == [max(0.0, NOW + 10 - time.time())] or slept[0] <= NOW + 10
 
@@ -288,14 +288,14 @@ def test_a_busy_cluster_is_asked_again_by_the_clock_of_this_machine() -> None:
     for away in (-2 * HOUR, 2 * HOUR):
         before, slept = scope(a_waiting_pod(said=FULL)), list[float]()
         before.snapshot.read_at, before.snapshot.taken_at = time.time(), time.time() + away
-        still = asked_again(Now([]), before.snapshot, slept.append)
+        still = recheck(Now([]), before.snapshot, slept.append)
         assert by_name(check_waiting(before, NOW, still)) == {"train-0": Outcome.OK}
         assert slept == [pytest.approx(10.0, abs=5.0)]
 
 
 def test_only_some_are_asked_about() -> None:
     before = scope(*[a_waiting_pod(f"p{index}", said=FULL) for index in range(MAX_ASKED + 3)], nodes=[aged(a_node(gpus=64))])
-    still = asked_again(Now([]), before.snapshot, lambda seconds: None)
+    still = recheck(Now([]), before.snapshot, lambda seconds: None)
     found = list(by_name(check_waiting(before, NOW, still)).values())
     assert (found.count(Outcome.OK), found.count(Outcome.BAD)) == (MAX_ASKED, 3)
 

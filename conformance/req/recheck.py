@@ -23,7 +23,7 @@ MAX_ASKED = 20
 """Groups that are asked about; a cluster in which more of them wait is not merely busy."""
 
 
-def asked_again(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], None] = time.sleep) -> Still:
+def recheck(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], None] = time.sleep) -> Still:
     """A function that asks about pods and nodes, :data:`PATIENCE_SECONDS` after the snapshot was taken."""
     known = {pod.metadata.uid for pod in snapshot.pods}
     asked = 0
