@@ -21,43 +21,18 @@ _HEADERS = ("device", "uuid", "FP32", "memory", "to", "from", "state")
 
 def options(parser: Parser, command: str) -> None:
     """Give the parser the arguments of ``compute``."""
-    default = Sizes()
+    size = Sizes()
+    rows, memory, copy = size.rows // TILE, size.memory >> 20, size.copy >> 20
     parser.add_argument("--json", action="store_true", help="print the document, with everything that was found")
-    parser.add_argument(
-        "--seconds",
-        type=whole_number(0, 3600),
-        default=0,
-        metavar="N",
-        help="multiply matrices on each device for this long; default 0: a few times",
-    )
-    parser.add_argument(
-        "--rows",
-        type=whole_number(1, 256),
-        default=default.rows // TILE,
-        metavar="N",
-        help=f"rows and columns of the matrices, in units of {TILE}; default {default.rows // TILE}",
-    )
-    parser.add_argument(
-        "--memory",
-        type=whole_number(1, 1 << 20),
-        default=default.memory >> 20,
-        metavar="MIB",
-        help=f"memory of each device that is filled and compared, in MiB, at most half of what is free; default {default.memory >> 20}",
-    )
-    parser.add_argument(
-        "--copy",
-        type=whole_number(1, 1024),
-        default=default.copy >> 20,
-        metavar="MIB",
-        help=f"size of copies between host and device, in MiB; default {default.copy >> 20}",
-    )
-    parser.add_argument(
-        "--patience",
-        type=whole_number(1, 600),
-        default=int(PATIENCE),
-        metavar="SECONDS",
-        help=f"how long one call of a library may take; default {int(PATIENCE)}",
-    )
+    for name, least, most, default, unit, words in (
+        ("seconds", 0, 3600, 0, "N", "multiply matrices on each device for this long; 0: a few times"),
+        ("rows", 1, 256, rows, "N", f"rows and columns of the matrices, in units of {TILE}"),
+        ("memory", 1, 1 << 20, memory, "MIB", "memory of each device to fill and compare, in MiB, at most half of what is free"),
+        ("copy", 1, 1024, copy, "MIB", "size of copies between host and device, in MiB"),
+        ("patience", 1, 600, int(PATIENCE), "SECONDS", "how long one call of a library may take"),
+    ):
+        words = f"{words}; default {default}"
+        parser.add_argument(f"--{name}", type=whole_number(least, most), default=default, metavar=unit, help=words)
 
 
 def main(argv: Sequence[str]) -> int:
