@@ -25,53 +25,53 @@ _GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
 
 _NUMBERS = re.compile(r"\d{1,9}")
 
-Told = Mapping[str, Mapping[str, str]]
+Versions = Mapping[str, Mapping[str, str]]
 """``{what: {source: version}}`` of one node. The first source is the nearest to the program itself."""
 
 
 def check_versions(scope: Scope, documents: NodeDocuments) -> Iterator[Finding]:
     """One finding per accelerator node: bad where its driver is not its pool's or sources contradict each other, advised for the rest."""
     for pool in pools_of_peers(scope):
-        told = {node.name: _told(scope, node, documents) for node in pool}
-        unlike = _unlike(told)
+        versions = {node.name: _versions_of(scope, node, documents) for node in pool}
+        unlike = _unlike(versions)
         for node in pool:
             allowed = scope.policy.accelerators.allowed_differences
             refused = {what: words for what, words in unlike[node.name].items() if not matches(what, allowed)}
-            yield _judge(node, len(pool), told[node.name], refused)
+            yield _judge(node, len(pool), versions[node.name], refused)
 
 
-def _unlike(told: Mapping[str, Told]) -> Differences:
+def _unlike(versions: Mapping[str, Versions]) -> Differences:
     """In what each node differs from its pool by any source: each source writes versions in its own way."""
-    found: Differences = {name: {} for name in told}
-    for source in dict.fromkeys(source for rows in told.values() for row in rows.values() for source in row):
-        table = {name: {what: row[source] for what, row in rows.items() if source in row} for name, rows in told.items()}
+    found: Differences = {name: {} for name in versions}
+    for source in dict.fromkeys(source for rows in versions.values() for row in rows.values() for source in row):
+        table = {name: {what: row[source] for what, row in rows.items() if source in row} for name, rows in versions.items()}
         for name, words in unlike_versions(table).items():
             found[name] = {**words, **found[name]}
     return found
 
 
-def _judge(node: Node, size: int, told: Told, unlike: Mapping[str, str]) -> Finding:
+def _judge(node: Node, size: int, versions: Versions, unlike: Mapping[str, str]) -> Finding:
     place = subject(node)
-    observed = ", ".join(f"{what} {cut(next(iter(row.values())), 60)}" for what, row in told.items())
-    contradictions = {what: said for what, row in told.items() if (said := _contradiction(row))}
+    observed = ", ".join(f"{what} {cut(next(iter(row.values())), 60)}" for what, row in versions.items())
+    contradictions = {what: words for what, row in versions.items() if (words := _contradiction(row))}
     about = About(place, _SOURCE, _EXPECTED)
     if contradictions:
-        words = "; ".join(f"{what}: {said}" for what, said in contradictions.items())
+        words = "; ".join(f"{what}: {text}" for what, text in contradictions.items())
         message = f"{words}: one of them is old, and programs go by either"
         return about.bad(message, cause="VersionsContradict", observed=words)
     if unlike:
         words = "; ".join(unlike.values())
         say, message = (bad if "driver" in unlike else advised), f"{node.name} {words}: jobs that span the pool run on both"
         return say(place, cause="VersionsDifferInPool", observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
-    if size == 1 and all(len(row) < 2 for row in told.values()):
-        message = "it is the only node of its pool, and one source tells each version: there is nothing to compare"
+    if size == 1 and all(len(row) < 2 for row in versions.values()):
+        message = "it is the only node of its pool, and one source names each version: there is nothing to compare"
         return about.not_judged(message)
-    if "driver" not in told:
-        return about.not_judged(f"no source tells its driver; {observed or 'nothing else is known'}")
+    if "driver" not in versions:
+        return about.not_judged(f"no source names its driver; {observed or 'nothing else is known'}")
     return about.ok(observed)
 
 
-def _told(scope: Scope, node: Node, documents: NodeDocuments) -> dict[str, dict[str, str]]:
+def _versions_of(scope: Scope, node: Node, documents: NodeDocuments) -> dict[str, dict[str, str]]:
     labels, info, probed = node.metadata.label, node.status.node_info, documents.by_node.get(node.name)
     if probed is not None and probed.sandboxed:
         probed = None  # it read the kernel of its sandbox, and in a virtual machine another driver

@@ -174,4 +174,4 @@ def judge_moving(node: Node, first: Scrape, last: Scrape) -> Finding:
     if all(part.vgpu for part in last.page.parts):
         return not_judged(subject(node), message="its devices are idle vGPUs, which show nothing that has to move", source=source)
     message = f"{listed(found.still)} are idle and none of their values changed in {last.at - first.at:.0f} s, which proves nothing"
-    return undecided(subject(node), cause="FreshnessNotTold", message=message, source=source)
+    return undecided(subject(node), cause="FreshnessUnknown", message=message, source=source)

@@ -21,7 +21,7 @@ from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, 
 _EXPECTED = "no condition and no label that reports a fault"
 
 
-def check_heard(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
+def check_node_words(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     """One finding per accelerator node, by everything that is said about its health.
 
     Raises :class:`NotApplicable` where nothing says anything: without conditions nobody watches the nodes.

@@ -55,13 +55,13 @@ def held_on(
         amounts = {key: units for key, units in scope.devices_of(pod.spec).items() if units}
         by_status, by_claim = given_by_kubelet(pod, scope.is_device), claimed.get((pod.namespace, pod.name, pod.metadata.uid), set())
         by_sight = set((sights or {}).get(name, ()))
-        told = {
+        named = {
             "the pod itself": by_sight,
             "the kubelet (PodResources)": (listings or {}).get(name, set()),
             "the kubelet (pod.status)": by_status,
             "its claim": by_claim,
         }
-        said = {who: names for who, names in told.items() if names}
+        said = {who: names for who, names in named.items() if names}
         found[name] = Held(
             count=max(sum(amounts.values()), len(by_claim)),
             containers=_containers(scope, pod),
@@ -155,7 +155,7 @@ def owner_rows(held: Mapping[Name, Held], page: Page) -> list[Row]:
     rows = []
     for part in parts_of(page):
         asking = [one for one in part.owners if (mine := held.get((one.namespace, one.pod))) and mine.count and not mine.devices]
-        told = by_device.get(part.uuid, []) if not part.instance else []
-        told = told or [f"{one.namespace}/{one.pod} (its requests)" for one in asking]
-        rows.append(Row(str(part), listed(part.owners) or "-", listed(told) or "-"))
+        named = by_device.get(part.uuid, []) if not part.instance else []
+        named = named or [f"{one.namespace}/{one.pod} (its requests)" for one in asking]
+        rows.append(Row(str(part), listed(part.owners) or "-", listed(named) or "-"))
     return rows

@@ -95,7 +95,7 @@ def _judged(scope: Scope, daemonset: DaemonSet, words: list[str]) -> Finding:
     if own or collectors:
         who = f"Prometheus {listed(own)} has scrape jobs of its own" if own else f"{listed(collectors)} runs"
         message = f"no monitor that somebody reads selects it; {who}, whose configuration the suite does not read"
-        return undecided(subject(daemonset), cause="ScrapeNotTold", message=message, source=_SOURCE)
+        return undecided(subject(daemonset), cause="ScrapingUnknown", message=message, source=_SOURCE)
     meant = [one for one in monitors if one.miss and _is_meant(one, words)]
     if hits:
         unread = f"{listed(hits)} selects it, and {_why_unread(scope)}"

@@ -10,7 +10,7 @@ from conformance.obs.attribution import probe_attribution, probe_owners
 from conformance.obs.autoscaling import check_served
 from conformance.obs.idle import check_idle, prometheus_of
 from conformance.obs.measured import check_measured, check_moving
-from conformance.obs.node_words import check_heard
+from conformance.obs.node_words import check_node_words
 from conformance.obs.probes import probe_unplaced
 from conformance.obs.scraped import check_scraped
 from conformance.obs.scraping import Scraper
@@ -88,4 +88,4 @@ def test_exporter_kubelet_claims_and_pods_name_one_owner(judge: Evidence, scope:
 @requirement("OBS-10")
 def test_what_the_platform_says_of_its_nodes_is_heard(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """No condition or label of an accelerator node reports a fault."""
-    judge(check_heard(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+    judge(check_node_words(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))

@@ -166,10 +166,10 @@ CASES = [
     # https://github.com/NVIDIA/gpu-operator/issues/38, #1622: one host was installed anew, and has a newer kernel
     ("a newer kernel", a_pool(NEW, NEW, NEW, kernels={2: "6.12.40-cloud-amd64"}), None, {"gpu-2": Outcome.ADVISED}, "kernel 6.12.40"),
     # https://github.com/NVIDIA/gpu-feature-discovery/issues/75: labels of one node are missing, which contradicts nobody
-    ("labels missing on one", a_pool(NEW, NEW, {}), None, {"gpu-2": Outcome.NOT_JUDGED}, "no source tells its driver"),
+    ("labels missing on one", a_pool(NEW, NEW, {}), None, {"gpu-2": Outcome.NOT_JUDGED}, "no source names its driver"),
     ("alone", a_pool(NEW), None, {"gpu-0": Outcome.NOT_JUDGED}, "only node of its pool"),
     ("alone, and probed", a_pool(NEW), a_probe("580.95.05"), {}, ""),
-    ("no driver is told", a_pool({}, {}), None, {"gpu-0": Outcome.NOT_JUDGED, "gpu-1": Outcome.NOT_JUDGED}, "no source tells its driver"),
+    ("no driver is named", a_pool({}, {}), None, {"gpu-0": Outcome.NOT_JUDGED, "gpu-1": Outcome.NOT_JUDGED}, "no source names its driver"),
 ]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.obs.node_words import check_heard
+from conformance.obs.node_words import check_node_words
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_scope
@@ -13,7 +13,7 @@ BAD = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaDeviceCount
 
 
 def only(node: Node) -> Finding:
-    (finding,) = check_heard(a_scope(nodes=[node, a_cpu_node()]), {})
+    (finding,) = check_node_words(a_scope(nodes=[node, a_cpu_node()]), {})
     return finding
 
 
@@ -48,6 +48,6 @@ def test_what_nobody_can_read_is_undecided_and_not_absent() -> None:
 
 def test_a_cluster_whose_nodes_say_nothing_is_not_judged() -> None:
     with pytest.raises(NotApplicable):
-        list(check_heard(a_scope(nodes=[told(), a_cpu_node()]), {}))
-    findings = list(check_heard(a_scope(nodes=[told(), told(GOOD, name="gpu-1")]), {}))
+        list(check_node_words(a_scope(nodes=[told(), a_cpu_node()]), {}))
+    findings = list(check_node_words(a_scope(nodes=[told(), told(GOOD, name="gpu-1")]), {}))
     assert [finding.outcome for finding in findings] == [Outcome.NOT_JUDGED, Outcome.OK]

@@ -73,15 +73,15 @@ EVERY, OWN = prometheus({}, {}), prometheus({"matchLabels": RELEASE}, {})
         ([], [], {"annotated": True}, "NothingScrapes"),
         ([], [], {"annotated": True, "images": ("quay.io/prometheus/prometheus:v3",)}, ""),
         ([monitor()], [], {"images": ("docker.io/grafana/alloy:v1",)}, ""),
-        ([], [EVERY], {"images": ("ghcr.io/open-telemetry/opentelemetry-collector-k8s:1",)}, "ScrapeNotTold"),
-        ([], [prometheus({}, {}, additionalScrapeConfigs={"name": "x"})], {}, "ScrapeNotTold"),
+        ([], [EVERY], {"images": ("ghcr.io/open-telemetry/opentelemetry-collector-k8s:1",)}, "ScrapingUnknown"),
+        ([], [prometheus({}, {}, additionalScrapeConfigs={"name": "x"})], {}, "ScrapingUnknown"),
     ],
 )
 def test_a_monitor_counts_if_it_selects_the_exporter_and_somebody_reads_it(
     monitors: list[Json], prometheuses: list[Json], more: dict[str, Any], cause: str
 ) -> None:
     (finding,) = check_scraped(scope_with(monitors, prometheuses, **more))
-    wanted = Outcome.OK if not cause else Outcome.UNDECIDED if cause == "ScrapeNotTold" else Outcome.BAD
+    wanted = Outcome.OK if not cause else Outcome.UNDECIDED if cause == "ScrapingUnknown" else Outcome.BAD
     assert (finding.outcome, finding.cause) == (wanted, cause), finding
 
 
