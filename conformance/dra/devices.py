@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.devices.products import product_of
-from conformance.dra.unlike import Usual
+from conformance.dra.unlike import Usual, plain_name
 from conformance.dynamic_resources.drivers import IDENTITY, PRODUCT
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory, InventoryDevice
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, SliceDevice
@@ -74,7 +74,7 @@ def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: 
     needed = [
         f"{device.id[2]} lacks {listed(keys)}"
         for device, missing in lacking
-        if (keys := [key for key in missing if _plain(key) in _NEEDED])
+        if (keys := [key for key in missing if plain_name(key) in _NEEDED])
     ]
     about = About(place, SLICES, expected, observed)
     if doubled:
@@ -149,7 +149,7 @@ class _Peers:
     def lacking(self, device: InventoryDevice) -> set[str]:
         """What more than half of its peers have and the device has not."""
         alike = _alike(device)
-        needed = {name for name in self._common(alike) if _plain(name) in _NEEDED}
+        needed = {name for name in self._common(alike) if plain_name(name) in _NEEDED}
         return (needed | self._common((*alike, device.product))) - _described(device.body)
 
     def _common(self, key: tuple[str, ...]) -> set[str]:
@@ -163,10 +163,6 @@ def _alike(device: InventoryDevice) -> tuple[str, ...]:
 
 def _described(body: SliceDevice) -> set[str]:
     return {name for name, value in (*body.attributes.items(), *body.capacity.items()) if value}
-
-
-def _plain(name: str) -> str:
-    return name.rpartition("/")[2].lower()
 
 
 class Machines:

@@ -58,7 +58,7 @@ class Usual:
         for what, value in _compared(device):
             counted = self._values[_alike(device), what]
             usual = max(counted, key=lambda one: (counted[one], _sortable(one)))
-            plain = _plain(what)
+            plain = plain_name(what)
             if value == usual or matches(plain, allowed) or matches(what, allowed):
                 continue
             if plain in _VERSIONS and matches("driver", allowed):
@@ -86,13 +86,14 @@ def _alike(device: InventoryDevice) -> _Key:
 
 def _compared(device: InventoryDevice) -> Iterator[tuple[str, str]]:
     for name, value in device.body.attributes.items():
-        if _plain(name) in _VERSIONS | _OF_PRODUCT and value:
+        if plain_name(name) in _VERSIONS | _OF_PRODUCT and value:
             yield name, value
     if device.body.type != SHAPE_FOR_MACHINES:
         yield from ((name, value) for name, value in device.body.capacity.items() if value)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name of an attribute or of capacity without its domain, in small letters."""
     return name.rpartition("/")[2].lower()
 
 
@@ -128,7 +129,7 @@ def _sortable(value: str) -> tuple[int, Fraction, list[int], str]:
 
 def _memory(device: InventoryDevice) -> Fraction | None:
     try:
-        return next((quantity.parse(value) for name, value in device.body.capacity.items() if _plain(name) == "memory"), None)
+        return next((quantity.parse(value) for name, value in device.body.capacity.items() if plain_name(name) == "memory"), None)
     except quantity.QuantityError:
         return None
 

@@ -12,6 +12,7 @@ import msgspec
 
 from conformance.req.pending_groups import Group
 from conformance.req.queued_jobs import QueuedJobs, names_quota
+from conformance.scope.agents import is_ready
 from conformance.scope.gang_jobs import KUEUE_WORKLOADS
 from conformance.scope.gang_marks import KUEUE_GATES, volcano_group
 from conformance.scope.kueue_objects import conditions_of, name_of
@@ -138,7 +139,7 @@ def _of_grove(scope: Scope, pod: Pod) -> _Gate:
     base = pod.metadata.label.get(_BASE_GANG, "")
     if not base:
         return _Gate("Grove did not take it away: it goes once all pods of its PodGang are made")
-    waiting = [one for one in scope.cached(_members).get((pod.namespace, base), ()) if not _ready(one)]
+    waiting = [one for one in scope.cached(_members).get((pod.namespace, base), ()) if not is_ready(one)]
     if waiting:
         return _Gate(f"{len(waiting)} pods of its base PodGang {quoted(base, 80)} are not ready", excused=True)
     return _Gate(f"all pods of its base PodGang {quoted(base, 80)} are ready, and Grove did not take it away")
@@ -151,8 +152,3 @@ def _members(scope: Scope) -> dict[tuple[str, str], list[Pod]]:
         if not pod.finished and (gang := pod.metadata.label.get(_GANG, "")):
             found.setdefault((pod.namespace, gang), []).append(pod)
     return found
-
-
-def _ready(pod: Pod) -> bool:
-    condition = pod.condition("Ready")
-    return condition is not None and condition.status == "True"

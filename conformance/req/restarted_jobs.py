@@ -52,13 +52,14 @@ def check_restarted_jobs(scope: Scope, now: float) -> Iterator[Finding]:
 def _restarts(obj: Json, counter: Counter) -> int:
     """Restarts of a job as a whole: pods that failed together are one. A job of which more succeeds than fails is at work."""
     status, spec = mapping(obj, "status"), mapping(obj, "spec")
-    failed = _count(status.get(counter.field))
+    failed = count_of(status.get(counter.field))
     if not counter.each:
         return failed
-    return 0 if _count(status.get("succeeded")) >= failed else failed // max(_count(spec.get(counter.each)), 1)
+    return 0 if count_of(status.get("succeeded")) >= failed else failed // max(count_of(spec.get(counter.each)), 1)
 
 
-def _count(value: object) -> int:
+def count_of(value: object) -> int:
+    """A whole number above 0; 0 for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 

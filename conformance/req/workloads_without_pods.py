@@ -15,6 +15,7 @@ from conformance.devices.claim_fit import claimed_devices_of
 from conformance.devices.claimable import units_of
 from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import names_quota, refused_now
+from conformance.req.restarted_jobs import count_of
 from conformance.scope.gang_marks import placed
 from conformance.scope.kueue_objects import conditions_of
 from conformance.scope.node_affinity import admits, too_long
@@ -109,16 +110,12 @@ def _of_replicas(key: str, obj: Object, template: Template) -> Workload:
         obj=obj,
         key=key,
         template=template,
-        wants=_count(spec.get("replicas", 1)),
-        made=_count(status.get("replicas")),
-        updated=_count(status.get("updatedReplicas")),
+        wants=count_of(spec.get("replicas", 1)),
+        made=count_of(status.get("replicas")),
+        updated=count_of(status.get("updatedReplicas")),
         created=text_of(meta.get("creationTimestamp")),
-        untouched=_count(meta.get("generation")) <= 1 or not _count(status.get("observedGeneration")),
+        untouched=count_of(meta.get("generation")) <= 1 or not count_of(status.get("observedGeneration")),
     )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _judge(scope: Scope, workload: Workload, events: Sequence[Event], now: float, rooms: FreeCapacity) -> Finding | None:

@@ -26,12 +26,13 @@ from conformance.scope.gang_marks import (
 )
 from conformance.scope.gang_owners import LWS_GROUP, Size, count, group_size, size_of
 from conformance.scope.gang_unsized import Told, unsized
+from conformance.scope.kueue_objects import objects_of
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.verdict.findings import Inconclusive, Subject
+from fixtures.verdict.findings import Subject
 
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "Terminated", "Aborted"})
 KUEUE_WORKLOADS = "kueue.x-k8s.io/workloads"
@@ -88,8 +89,8 @@ def _unknown_owner(pods: Iterable[Pod], told: Told) -> str:
 
 def _told(scope: Scope, index: _Index) -> Told:
     keys = (*(key for key, _ in OWNER_LABELS), "batch/jobs")
-    owners = {(KINDS[key].kind, namespace, name) for key in keys for name, namespace in map(_identity, _objects(scope, key))}
-    groups = {(namespace, name) for key in (*_GROUPS, KUEUE_WORKLOADS) for name, namespace in map(_identity, _objects(scope, key))}
+    owners = {(KINDS[key].kind, namespace, name) for key in keys for name, namespace in map(_identity, objects_of(scope, key))}
+    groups = {(namespace, name) for key in (*_GROUPS, KUEUE_WORKLOADS) for name, namespace in map(_identity, objects_of(scope, key))}
     counted = {group for group, pods in index.kueue.items() if any(count(pod.metadata.annotation.get(KUEUE_TOTAL)) for pod in pods)}
     return Told(owners=frozenset(owners), groups=frozenset(groups | counted))
 
@@ -129,10 +130,10 @@ class _Index:
             for name in names & labels.keys():
                 self._label.setdefault((name, pod.namespace, labels[name]), []).append(pod)
         for key in _WRITTEN_FOR_OTHERS:
-            for obj in _objects(scope, key):
+            for obj in objects_of(scope, key):
                 meta = mapping(obj, "metadata")
                 self.queued |= {str(meta.get("uid") or "")} if mapping(meta, "labels").get(KUEUE_QUEUE) else set()
-        for workload in _objects(scope, KUEUE_WORKLOADS):
+        for workload in objects_of(scope, KUEUE_WORKLOADS):
             self.queued |= {str(owner.get("uid") or "") for owner in mappings(mapping(workload, "metadata").get("ownerReferences"))}
         self.queued -= {""}
         self.workloads_read = scope.snapshot.served(KUEUE_WORKLOADS)
@@ -197,7 +198,7 @@ def _groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
 
 def _pod_groups(scope: Scope, index: _Index, key: str, table: dict[tuple[str, str], list[Pod]]) -> Iterator[GangJob]:
     """PodGroups with ``minMember``; KAI's may say it of its parts alone (docs/facts/gangs.md#kai-and-coscheduling)."""
-    for obj in _objects(scope, key):
+    for obj in objects_of(scope, key):
         name, namespace = _identity(obj)
         pods = index.group(table, namespace, name)
         if pods and mapping(obj, "status").get("phase") not in _ENDED:
@@ -214,8 +215,8 @@ def _pod_groups(scope: Scope, index: _Index, key: str, table: dict[tuple[str, st
 
 def _native_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
     """PodGroups, and Workloads of 1.35, which hold their groups themselves (docs/facts/gangs.md#native-gangs)."""
-    groups = [(obj, "PodGroup", [mapping(obj, "spec", "schedulingPolicy")]) for obj in _objects(scope, "scheduling.k8s.io/podgroups")]
-    for obj in _objects(scope, "scheduling.k8s.io/workloads"):
+    groups = [(obj, "PodGroup", [mapping(obj, "spec", "schedulingPolicy")]) for obj in objects_of(scope, "scheduling.k8s.io/podgroups")]
+    for obj in objects_of(scope, "scheduling.k8s.io/workloads"):
         held = mapping(obj, "spec").get("podGroups")
         inner = [mapping(one, "policy") for one in held if isinstance(one, dict)] if isinstance(held, list) else []
         groups.append((obj, "Workload", inner))
@@ -235,7 +236,7 @@ def _native_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
 
 def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
     """Plain pods grouped for Kueue. A Workload of a Job is judged as that Job."""
-    ended = {_identity(obj) for obj in _objects(scope, KUEUE_WORKLOADS) if _has(obj, frozenset({"Finished"}))}
+    ended = {_identity(obj) for obj in objects_of(scope, KUEUE_WORKLOADS) if _has(obj, frozenset({"Finished"}))}
     for namespace, name in sorted(index.kueue):
         pods = index.group(index.kueue, namespace, name)
         if not pods or (name, namespace) in ended:
@@ -250,16 +251,16 @@ def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
 
 def _owned(scope: Scope, index: _Index) -> Iterator[GangJob]:
     for key, label in JOB_LABELS:
-        for obj in _objects(scope, key):
+        for obj in objects_of(scope, key):
             pods = index.labelled(label, obj)
             yield from _job(index, key, obj, pods, size_of(key, obj, pods))
-    for obj in _objects(scope, LWS):
+    for obj in objects_of(scope, LWS):
         groups: dict[str, list[Pod]] = {}
         for pod in index.labelled(LWS_NAME, obj):
             groups.setdefault(pod.metadata.label.get(LWS_GROUP, ""), []).append(pod)
         for number, pods in sorted(groups.items()):
             yield from _job(index, LWS, obj, pods, group_size(obj, pods), part=f" group {number}")
-    for obj in _objects(scope, "batch/jobs"):
+    for obj in objects_of(scope, "batch/jobs"):
         if not any(owner.get("kind") in _OWNERS_JUDGED for owner in mappings(mapping(obj, "metadata").get("ownerReferences"))):
             pods = index.controlled(obj)
             yield from _job(index, "batch/jobs", obj, pods, size_of("batch/jobs", obj, pods))
@@ -309,13 +310,6 @@ def _has(obj: Json, kinds: frozenset[str]) -> bool:
     phase = mapping(status, "state").get("phase")
     said = {str(item.get("type")) for item in mappings(status.get("conditions")) if item.get("status") == "True"}
     return bool((said | {str(phase)}) & kinds)
-
-
-def _objects(scope: Scope, key: str) -> list[Json]:
-    listing = scope.snapshot.listing(key)
-    if listing.trouble:
-        raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
-    return listing.objects
 
 
 def _deleted_at(obj: Json) -> float | None:
