@@ -125,7 +125,7 @@ class _Rest:
     def __init__(self, scope: Scope, queue: Json, workloads: Sequence[Json]) -> None:
         self._scope = scope
         self._groups = mappings(mapping(queue, "spec").get("resourceGroups"))
-        self._nodes = {name_of(item): _as_node(item) for item in objects_of(scope, FLAVORS)}
+        self._nodes = scope.cached(_flavors)
         self._free: dict[_Place, int] = {}
         self._left: dict[_Place, Fraction] = {}
         for group in self._groups:
@@ -194,6 +194,10 @@ class _Rest:
         choice = Choice(_restricted(pods, {key for node in nodes.values() for key in node.metadata.label}))
         tolerated = Tolerated(pods.tolerations)
         return [name for name, node in nodes.items() if choice.admits(node) and tolerated.lets_onto(node)]
+
+
+def _flavors(scope: Scope) -> dict[str, Node | None]:
+    return {name_of(item): _as_node(item) for item in objects_of(scope, FLAVORS)}
 
 
 def _as_node(flavor: Json) -> Node | None:

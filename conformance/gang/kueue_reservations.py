@@ -61,9 +61,9 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     pods, rooms = scope.cached(KueuePods), FreeCapacity(scope, now)
     for workload in held:
         yield _judge(rooms, workload, pods)
-    by_queue: dict[object, list[Json]] = {}
+    by_queue: dict[str, list[Json]] = {}
     for item in workloads:
-        by_queue.setdefault(mapping(item, "status", "admission").get("clusterQueue"), []).append(item)
+        by_queue.setdefault(text_of(mapping(item, "status", "admission").get("clusterQueue")), []).append(item)
     for queue in queues:
         yield from _usage(queue, by_queue.get(name_of(queue), []), devices, now)
 

@@ -78,6 +78,9 @@ def test_a_workload_without_pods_fails_after_the_age() -> None:
     assert outcome(a_workload("QuotaReserved", "Admitted", owner=("Pod", "uid-gone"))) == "bad"
     assert outcome(a_workload("QuotaReserved", "Admitted", minutes=2)) == "undecided"
     assert outcome(a_workload("QuotaReserved", "Admitted"), of_job(phase="Succeeded")) == "bad"
+    odd = a_workload("Finished")
+    odd["status"]["admission"]["clusterQueue"] = ["no", "name"]
+    assert len(findings(odd, a_workload("QuotaReserved", "Admitted"), queues=(a_queue("4"),))) == 2
 
 
 @each_row
