@@ -45,7 +45,7 @@ from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_
 SOURCE = "gpu-conformance compute in a pod with the node's free devices"
 _AROUND = 25
 """Seconds that the check of one device takes beside its matrix multiplies."""
-_LANE = {3: 0.984e9, 4: 1.969e9, 5: 3.938e9}
+_LANE = {3: 0.984e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 """Bytes in a second of one lane, by generation of PCIe."""
 
 _PEERS = 3
