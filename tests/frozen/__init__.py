@@ -1,1 +1,1 @@
-"""``make frozen``: what the suite says of every world that this repository has, so that a refactoring can be shown to change nothing."""
+"""``make frozen``: the verdicts of every world in this repository, so that a refactoring can be shown to change nothing."""

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,7 @@ OUT = Path(__file__).resolve().parents[2] / "out" / "frozen.json"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """What one requirement (signal, kind of output) says of one world. Its rows are sorted."""
+    """One requirement (signal, kind of output) in one world. Its rows are sorted."""
 
     world: str
     requirement: str
@@ -25,21 +25,21 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
 
 
-def _lines(found: dict[str, Rows]) -> list[Line]:
-    made = []
-    for world, rows in found.items():
-        for requirement, unsorted in rows.items():
-            ordered = sorted(unsorted)
-            made.append(Line(world=world, requirement=requirement, digest=digest(ordered), rows=ordered))
-    return made
+_WORLDS = worlds()
+
+
+def line_of(world: str, requirement: str, rows: list[Row]) -> Line:
+    """The line of rows in any order."""
+    return Line(world=world, requirement=requirement, digest=digest(sorted(rows)), rows=sorted(rows))
+
+
+def _lines(found: Mapping[str, Rows]) -> list[Line]:
+    return [line_of(world, requirement, rows) for world, own in found.items() for requirement, rows in own.items()]
 
 
 def _frozen(name: str) -> list[Line]:
     """The lines of one entry of ``worlds()``, in a process of the pool."""
-    return _lines(dict(_WORLDS[name]()))
-
-
-_WORLDS = worlds()
+    return _lines(_WORLDS[name]())
 
 
 def freeze(folders: Path | None) -> list[Line]:
@@ -94,9 +94,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"without samples: no folder {SAMPLES.parent.name}/{SAMPLES.name} beside the project")
     if before is None:
         return 0
-    said = list(differences(before, found))
-    print("\n".join(said) if said else f"nothing differs from {options.against}")
-    return 1 if said else 0
+    different = list(differences(before, found))
+    print("\n".join(different) or f"nothing differs from {options.against}")
+    return 1 if different else 0
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from tests.frozen.__main__ import Line, differences
-from tests.frozen.worlds import Row, digest, worlds
+from tests.frozen.__main__ import Line, differences, line_of
+from tests.frozen.worlds import Row, worlds
 
 GOOD: Row = ("Node a", "ok", "", "taints: gpu")
 BAD: Row = ("Node a", "bad", "NodeWithoutTaint", "taints: none")
@@ -13,11 +13,11 @@ OTHER: Row = ("Node b", "ok", "", "taints: gpu")
 
 
 def line(*rows: Row, world: str = "defect x", requirement: str = "FENCE-01") -> Line:
-    return Line(world=world, requirement=requirement, digest=digest(sorted(rows)), rows=sorted(rows))
+    return line_of(world, requirement, list(rows))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "words"),
     [
         ([line(GOOD, OTHER)], [line(OTHER, GOOD)], []),
         ([line(GOOD, OTHER)], [line(BAD, OTHER)], ["defect x: FENCE-01: Node a: ok taints: gpu → bad NodeWithoutTaint taints: none"]),
@@ -27,8 +27,8 @@ def line(*rows: Row, world: str = "defect x", requirement: str = "FENCE-01") -> 
         ([line(GOOD)], [line(GOOD, world="defect y")], ["defect x is gone", "defect y is new"]),
     ],
 )
-def test_differences_are_said_in_words(before: list[Line], after: list[Line], said: list[str]) -> None:
-    assert list(differences(before, after)) == said
+def test_differences_are_shown_in_words(before: list[Line], after: list[Line], words: list[str]) -> None:
+    assert list(differences(before, after)) == words
 
 
 @pytest.mark.test_all
@@ -40,5 +40,5 @@ def test_a_world_gives_the_same_rows_in_every_process() -> None:
         f"print(digest([sorted(rows) for found in worlds()[{name!r}]().values() for rows in found.values()]))"
     )
     run = [sys.executable, "-c", code]
-    told = {subprocess.check_output(run, env={**os.environ, "PYTHONHASHSEED": seed}, text=True) for seed in ("1", "2")}
-    assert len(told) == 1
+    printed = {subprocess.check_output(run, env={**os.environ, "PYTHONHASHSEED": seed}, text=True) for seed in ("1", "2")}
+    assert len(printed) == 1

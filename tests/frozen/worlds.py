@@ -1,7 +1,7 @@
 """Every world that can be judged without a server, and the rows that come of it.
 
-A row is (subject, outcome, cause, observed). Where nothing was observed, the message stands in its place: of what is undecided or left
-out it is all that is said.
+A row is (subject, outcome, cause, observed). Where nothing was observed, the message stands in its place: an
+undecided finding has nothing else.
 """
 
 import contextlib
@@ -213,11 +213,11 @@ def _experiments_of_tests() -> dict[str, Rows]:
         found[f"experiment {digest(content)}"] = _verdict(one)
         return one
 
-    told = io.StringIO()
-    with patch.object(chaos_verdicts, "judge", kept), contextlib.redirect_stdout(told):
+    printed = io.StringIO()
+    with patch.object(chaos_verdicts, "judge", kept), contextlib.redirect_stdout(printed):
         code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", str(Path(__file__).parents[1] / "chaos" / "verdict")])
     if code or not found:
-        raise RuntimeError(f"tests of verdicts ended with {code} after {len(found)} folders: {told.getvalue()[-2000:]}")
+        raise RuntimeError(f"tests of verdicts ended with {code} after {len(found)} folders: {printed.getvalue()[-2000:]}")
     return found
 
 
