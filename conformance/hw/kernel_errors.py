@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from conformance.health.judging import short_address
-from conformance.outputs.xid import XidEvent, event_of
+from conformance.outputs.xid import XidEvent, event_of, slot_of
 from conformance.probes.node_documents import NodeDocument
 from conformance.scope.scope import subject
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
@@ -85,7 +84,7 @@ def kernel_errors(hours: float) -> Callable[[NodeDocument], Iterator[Finding]]:
             return
         by_slot = _unsettled(host, hours)
         for place, device in one.devices():
-            yield _judged(place, by_slot.pop(_slot(device.pci_address), ()))
+            yield _judged(place, by_slot.pop(slot_of(device.pci_address), ()))
         for slot, lines in by_slot.items():  # devices that the driver does not list any more, switches, lines of another form
             if any(line.cause or line.unknown for line in lines):
                 yield _judged(Subject("Node", f"{one.node.name} {'NVSwitch' if lines[0].switch else 'device at'} {slot}"), lines)
@@ -115,7 +114,7 @@ def _logged(text: str) -> Logged | None:
     row = next((row for row in amd_lines() if match and re.search(row.pattern, match[2])), None)
     if match is None or row is None:
         return None
-    return Logged(_slot(match[1]), f"amdgpu: {match[2].removeprefix('amdgpu: ')[:120]}", row.cause, settles=row.settles)
+    return Logged(slot_of(match[1]), f"amdgpu: {match[2].removeprefix('amdgpu: ')[:120]}", row.cause, settles=row.settles)
 
 
 def _of_nvidia(event: XidEvent) -> Logged:
@@ -123,18 +122,13 @@ def _of_nvidia(event: XidEvent) -> Logged:
     name = f"{'SXid' if event.sxid else 'Xid'} {event.code or '?'} ({note or event.text[:120]})"
     fatal = event.klass is XidClass.FATAL
     return Logged(
-        _slot(event.pci),
+        slot_of(event.pci),
         name,
         next(cause for cause, asks in _CAUSES.items() if asks.search(event.action)) if fatal else "",
         unknown=event.klass is XidClass.UNKNOWN,
-        settles=event.code == 154 and not (event.sxid or fatal),
+        settles=event.settles,
         switch=event.sxid,
     )
-
-
-def _slot(address: str) -> str:
-    """An address without its function: errors name a device by its slot, and partitions differ in the function."""
-    return short_address(address).partition(".")[0] or address
 
 
 def _judged(place: Subject, lines: Sequence[Logged]) -> Finding:

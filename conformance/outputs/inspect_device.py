@@ -179,15 +179,18 @@ def _judged(kind: str, query: nvidia_smi.Query, driver: Driver, host: Host) -> I
 
 
 def inspect_kernel_log(text: str) -> Inspection:
-    """``kernel-log``: Xid and NVSwitch SXid lines. A log without any proves nothing about what was cut off. Raises ``Unreadable``."""
+    """``kernel-log``: Xid and NVSwitch SXid lines. A log without any proves nothing about what was cut off. Raises ``Unreadable``.
+
+    As in HW-01, what was before the driver said that nothing is left to do for a device is settled.
+    """
     events = xid.parse_kernel_log(text)
     findings = [
         InspectionFinding(
             f"{'SXid' if event.sxid else 'Xid'} {event.code} {event.pci}",
-            _CLASS_VERDICT[event.klass],
-            f"{event.klass.value} {event.action} {event.text}".replace("  ", " ")[:500],
+            Judged.GOOD if over else _CLASS_VERDICT[event.klass],
+            f"{event.klass.value} {event.action} {event.text}{', settled by a later Xid 154' * over}".replace("  ", " ")[:500],
         )
-        for event in events
+        for event, over in zip(events, xid.settled(events), strict=True)
     ]
     counts: dict[str, int] = {}
     for event in events:

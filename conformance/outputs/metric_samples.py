@@ -1,5 +1,8 @@
 """Samples out of captured metrics: Prometheus text, OpenMetrics, and the JSON that Prometheus' own API answers.
 
+The parser of Prometheus' own client is no part of the suite: it renames counters by their types, and ends at the first bad line.
+Tests hold this one against it.
+
 Facts: docs/facts/telemetry.md#forms-of-metrics.
 """
 

@@ -6,6 +6,7 @@ Facts: docs/facts/device-health.md#kernel-log.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -20,6 +21,8 @@ _KERNEL = re.compile(
     r"\bNVRM: |\bnvidia-(?:nvswitch\d{0,4}|uvm|modeset|drm|peermem): |\bkernel: |\A(?:<\d{1,3}>)?\[ {0,12}\d{1,12}\.\d{1,9}\] "
 )
 _RECOVERY = re.compile(r"to 0x([0-9a-fA-F]{1,4}) \(([^)]{0,64})\)")
+_RECOVERY_ACTION = 154
+"""The driver says with it what is to be done with the device now."""
 _NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
 
 
@@ -33,6 +36,27 @@ class XidEvent(msgspec.Struct, frozen=True):
     klass: XidClass
     sxid: bool = False
 
+    @property
+    def settles(self) -> bool:
+        """Whether the driver says by it that nothing is left to do for the device, whatever was before."""
+        return self.code == _RECOVERY_ACTION and self.klass is XidClass.INFO and not self.sxid
+
+
+def settled(events: Sequence[XidEvent]) -> list[bool]:
+    """For each event whether a later one of its device settles it."""
+    slots: set[str] = set()
+    found = []
+    for event in reversed(events):
+        found.append(slot_of(event.pci) in slots)
+        slots |= {slot_of(event.pci)} if event.settles else set()
+    return found[::-1]
+
+
+def slot_of(address: str) -> str:
+    """An address without its function: errors name a device by its slot, and partitions differ in the function."""
+    domain, colon, rest = address.lower().partition(":")
+    return (f"{domain[-4:]}:{rest}" if colon else address).partition(".")[0]
+
 
 def _event(code: int, pci: str, text: str) -> XidEvent:
     entry = lookup(code)
@@ -40,7 +64,7 @@ def _event(code: int, pci: str, text: str) -> XidEvent:
     action = entry.action
     if 144 <= code <= 150 and _NON_FATAL.search(text):
         klass = XidClass.INFO
-    if code == 154 and (recovery := _RECOVERY.search(text)):
+    if code == _RECOVERY_ACTION and (recovery := _RECOVERY.search(text)):
         klass = XidClass.INFO if int(recovery[1], 16) == 0 else XidClass.FATAL
         action = f"{entry.action}: {recovery[2]}"
     return XidEvent(code, pci, text.strip(), action, klass)

@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from conformance.catalogue import load_catalogue
 from conformance.obs.flaws import Flaw, NodeFacts, dead_activity, flaws, movement
 from conformance.obs.page import read_page
+from conformance.outputs.metric_samples import parse_page
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Metrics
 from fixtures.model.platform.exporters import metrics_page, metrics_port
@@ -190,6 +192,20 @@ def test_a_captured_page_has_no_flaw(number: int, families: tuple[str, ...]) -> 
     """Excerpts lack what was cut out of them; whole pages have all, but no Xid before the first one, and vGPUs have no sensors."""
     read = read_page(sample(f"dcgm-metrics-{number}"), whole=False)
     assert flaws(read, NodeFacts(name="n", counts=((1, "label"),)), families) == []
+
+
+FORMS = 'a{x="1,}",y="\\"\\\\n",z="\\n"} 1e-3 1700000000000\nb 2\nb{} +Inf\nc{x="#"}  -0.5\n'
+
+
+@pytest.mark.parametrize("node", [*_PRODUCTS, ""])
+def test_a_page_is_read_as_prometheus_reads_it(node: str) -> None:
+    """By the parser of its client, which renames counters by their types, and says nothing of the lines that it refuses."""
+    text = re.sub(r"^#.*\n", "", page(node) if node else FORMS, flags=re.MULTILINE)
+    theirs = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    ours, broken = parse_page(text)
+    compared = [sorted((one.name, sorted(one.labels.items()), float(one.value)) for one in samples) for samples in (theirs, ours)]
+    assert compared[0] == compared[1]
+    assert not broken
 
 
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"

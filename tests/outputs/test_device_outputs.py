@@ -58,6 +58,15 @@ def test_kernel_lines(line: str, code: int, klass: XidClass, sxid: bool) -> None
     assert (event.code, event.klass, event.sxid) == (code, klass, sxid)
 
 
+def test_what_a_device_recovered_from_is_settled_as_in_hw_01() -> None:
+    lost = "kernel: NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    well = "kernel: NVRM: Xid (PCI:0000:9b:00.0): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)\n"
+    other = well.replace("9b", "1a")
+    assert [inspect("kernel-log", text).verdict for text in (lost, lost + well, lost + other, well + lost)] == [
+        *("bad", "good", "bad", "bad"),
+    ]
+
+
 def test_a_log_without_xid_proves_nothing() -> None:
     result = inspect("kernel-log", "[    1.5] NVRM: loading NVIDIA UNIX Kernel Module\n")
     assert (result.verdict, result.reason_code) == ("undecidable", "NO_XID")
