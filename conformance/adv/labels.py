@@ -12,7 +12,7 @@ from conformance.devices.physical import number
 from conformance.devices.scheduler_amounts import split_of
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import About, Finding, bad, ok
+from fixtures.verdict.findings import About, Finding
 
 HOUR = 3600.0
 _SOURCE = "node labels of gpu-feature-discovery"
@@ -59,17 +59,11 @@ def _amd(scope: Scope, node: Node) -> Finding:
         if term.problem
     ]
     count = amd_labels.count_of(labels)
+    about = About(subject(node), source, _EXPECTED)
     if faults:
         message = f"{'; '.join(faults[:4])}: jobs and tools that rely on these labels are misled"
-        return bad(
-            subject(node),
-            cause="FeatureLabelsWrong",
-            observed=f"{count} labels; {faults[0]}",
-            expected=_EXPECTED,
-            source=source,
-            message=message,
-        )
-    return ok(subject(node), observed=f"{count} labels agree", expected=_EXPECTED, source=source)
+        return about.bad(message, cause="FeatureLabelsWrong", observed=f"{count} labels; {faults[0]}")
+    return about.ok(f"{count} labels agree")
 
 
 def _against_capacity(scope: Scope, node: Node) -> Iterator[str]:

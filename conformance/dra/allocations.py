@@ -17,7 +17,7 @@ from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
 
 _SOURCE = "ResourceClaims, ResourceSlices"
 
@@ -45,17 +45,11 @@ def _given(place: Subject, item: DriverInventory, holders: dict[DeviceId, list[H
     observed, expected = f"{held} of {len(item.devices)} held", "each device by one claim, or shared as its driver allows"
     problems = [text for device in item.devices if (text := _overgiven(device, holders.get(device.id, [])))]
     problems += _overlapping(item, holders)
+    about = About(place, _SOURCE, expected)
     if problems:
         message = f"{listed(problems, 4)}: each pod believes that it owns the device, so they fail or starve each other"
-        return bad(
-            place,
-            observed=f"{observed}; {listed(problems, 4)}",
-            expected=expected,
-            source=_SOURCE,
-            message=message,
-            cause="DeviceInTwoClaims",
-        )
-    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+        return about.bad(message, cause="DeviceInTwoClaims", observed=f"{observed}; {listed(problems, 4)}")
+    return about.ok(observed)
 
 
 def _overgiven(device: InventoryDevice, holders: Sequence[Holder]) -> str:

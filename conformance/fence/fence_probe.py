@@ -21,7 +21,7 @@ from fixtures.kubernetes.models import Json, Node, Pod, Toleration
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import WatchedPods
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable
 
 MAX_OPEN = 12
 """Nodes that look open and are probed beside one of each pool."""
@@ -154,22 +154,18 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
     for attempt in attempts:
         node, victim = attempt.node, attempt.victim
         place = subject(node)
+        about = About(place, _SOURCE)
         if victim is not None and victim.spec.node_name:
             where = f"bound to {victim.spec.node_name}"
             message = "a pod that asks for no device and tolerates no taint was placed on it: any workload can take its CPU and memory"
-            yield bad(place, cause="FenceDoesNotHold", observed=where, expected=_EXPECTED, source=_SOURCE, message=message)
+            yield about.bad(message, cause="FenceDoesNotHold", observed=where, expected=_EXPECTED)
         elif attempt.control is None or not _placed(attempt.control) or attempt.control.status.phase == "Failed":
             failed.append(node.name)
-            yield undecided(
-                place,
-                message=f"the control with the toleration was not placed: {why_not_running(attempt.control)}",
-                source=_SOURCE,
-                cause="PositiveControlFailed",
+            yield about.undecided(
+                f"the control with the toleration was not placed: {why_not_running(attempt.control)}", cause="PositiveControlFailed"
             )
         elif victim is None:
-            yield undecided(
-                place, message="another program deleted the probe pod while it was watched", source=_SOURCE, cause="ProbeDisturbed"
-            )
+            yield about.undecided("another program deleted the probe pod while it was watched", cause="ProbeDisturbed")
         else:
             yield _pending(attempt, victim)
     if failed:
@@ -180,24 +176,12 @@ def _pending(attempt: Attempt, victim: Pod) -> Finding:
     place = subject(attempt.node)
     condition = victim.condition("PodScheduled")
     said = unschedulable(victim)
+    about = About(place, _SOURCE)
     if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
-        return undecided(
-            place,
-            message=f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}",
-            source=_SOURCE,
-            cause="ProbeDidNotRun",
+        return about.undecided(
+            f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}", cause="ProbeDidNotRun"
         )
     if said is None or not said.about(ReasonKind.TAINT):
-        return undecided(
-            place,
-            message=f"the pod is not placed for another reason than a taint: {condition.message[:300]}",
-            source=_SOURCE,
-            cause="ProbeDidNotRun",
-        )
+        return about.undecided(f"the pod is not placed for another reason than a taint: {condition.message[:300]}", cause="ProbeDidNotRun")
     seconds = f"{attempt.watched_seconds:.1f} s watched; the control was bound after {attempt.control_seconds:.1f} s"
-    return ok(
-        place,
-        observed=f"Pending, {'; '.join(reason.text for reason in said.about(ReasonKind.TAINT))} ({seconds})",
-        expected=_EXPECTED,
-        source=_SOURCE,
-    )
+    return about.ok(f"Pending, {'; '.join(reason.text for reason in said.about(ReasonKind.TAINT))} ({seconds})", expected=_EXPECTED)

@@ -11,7 +11,7 @@ from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
 
 ADVERTISED = "advertised"
 """Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""
@@ -84,18 +84,12 @@ def check_agreement(scope: Scope) -> Iterator[Finding]:
     if expected is not None:
         found = sum(name in scope.snapshot.node_by_name for name in table)
         subject = Subject("Cluster", "accelerator nodes")
+        about = About(subject, "policy accelerators.expectedCount")
         if found == expected:
-            yield ok(subject, observed=str(found), expected=str(expected), source="policy accelerators.expectedCount")
+            yield about.ok(str(found), expected=str(expected))
         else:
             message = f"the policy expects {expected} accelerator nodes and the sources name {found}"
-            yield bad(
-                subject,
-                cause="NodeCountUnexpected",
-                observed=str(found),
-                expected=str(expected),
-                source="policy accelerators.expectedCount",
-                message=message,
-            )
+            yield about.bad(message, cause="NodeCountUnexpected", observed=str(found), expected=str(expected))
 
 
 def _none(scope: Scope) -> Finding:

@@ -17,7 +17,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Finding, Subject, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Subject, not_judged
 
 _SOURCE = "SelfSubjectAccessReview"
 ASKED_AT_ONCE = 8
@@ -131,17 +131,13 @@ def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:
         right = review.right
         subject = Subject("right", str(right))
         needed = ", ".join(right.needed_by)
+        about = About(subject, _SOURCE)
         if review.allowed:
-            yield ok(subject, observed="allowed", expected="allowed", source=_SOURCE)
+            yield about.ok("allowed", expected="allowed")
         elif review.allowed is None:
-            yield undecided(
-                subject,
-                message=f"the API server did not say whether this is allowed ({review.reason}); {needed} need it",
-                source=_SOURCE,
-                cause="ApiTrouble",
+            yield about.undecided(
+                f"the API server did not say whether this is allowed ({review.reason}); {needed} need it", cause="ApiTrouble"
             )
         else:
             why = f" ({review.reason})" if review.reason else ""
-            yield undecided(
-                subject, message=f"the caller may not {right}{why}, so {needed} cannot be judged", source=_SOURCE, cause="RightMissing"
-            )
+            yield about.undecided(f"the caller may not {right}{why}, so {needed} cannot be judged", cause="RightMissing")

@@ -13,7 +13,7 @@ from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.images import tag_of
 from fixtures.kubernetes.models import Container, Pod, PodSpec
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, undecided
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"
@@ -57,20 +57,14 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
 
 def _controller(scope: Scope, place: Subject, spec: PodSpec, trouble: str) -> Finding:
     source = "spec.template.spec.containers[*].image"
+    about = About(place, source, _PINNED)
     if trouble:
-        return undecided(place, message=trouble, source=source)
+        return about.undecided(trouble)
     images = sorted({container.image for container in spec.every_container()})
     problems = _unpinned(scope, images)
     if problems:
-        return bad(
-            place,
-            cause="ImageNotPinned",
-            observed=listed(images),
-            expected=_PINNED,
-            source=source,
-            message=f"{listed(problems)}: a restart may bring another version",
-        )
-    return ok(place, observed=listed(images), expected=_PINNED, source=source)
+        return about.bad(f"{listed(problems)}: a restart may bring another version", cause="ImageNotPinned", observed=listed(images))
+    return about.ok(listed(images))
 
 
 def _unpinned(scope: Scope, images: Iterable[str]) -> list[str]:

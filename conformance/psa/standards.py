@@ -17,7 +17,7 @@ from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.kubernetes.podsecurity.registry import checks
 from fixtures.kubernetes.podsecurity.standards import NEWEST_MINOR
-from fixtures.verdict.findings import Finding, Outcome, allowed, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, allowed, bad, not_judged, undecided
 
 IPC_LOCK = "IPC_LOCK"
 MAX_VIOLATIONS_SHOWN = 6
@@ -54,18 +54,14 @@ def _judge(scope: Scope, template: Template, minor: int | None, known: dict[byte
     expected = f"{level}: all {count} controls, containers judged: {len(template.spec.every_container())}"
     if violations and by_host(scope, template):
         return allowed(template.place, message="the policy lets it reach the fabric through the host", source="policy tenants.hostRdma")
+    about = About(template.place, template.path, expected)
     if not violations:
         note = f"; {IPC_LOCK} of {dropped} left out as the policy allows" if dropped else ""
-        return ok(template.place, observed=f"no violation of {count} controls{note}", expected=expected, source=template.path)
+        return about.ok(f"no violation of {count} controls{note}")
     shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
     reasons = ", ".join(violation.reason for violation in violations)
-    return bad(
-        template.place,
-        cause="PodViolatesStandards",
-        observed=shown[:1500],
-        expected=expected,
-        source=template.path,
-        message=f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600],
+    return about.bad(
+        f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600], cause="PodViolatesStandards", observed=shown[:1500]
     )
 
 

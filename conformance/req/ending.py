@@ -15,7 +15,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Outcome, advised, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, ok, undecided
 
 _SOURCE = "pod.metadata.deletionTimestamp, container statuses, events about the pod"
 _ENDS = "gone when its grace period is over"
@@ -78,25 +78,19 @@ def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:
 def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
     place, limit = subject(pod), scope.policy.requests.end_minutes * 60
     name = f"its container {loop.container} has restarted {loop.restarts} times{f' ({quoted(loop.reason, 100)})' if loop.reason else ''}"
+    about = About(place, _SOURCE)
     if loop.since is None:
         message = f"{name}, and nothing says since when it crashes"
         if not loop.at_most:
-            return not_judged(place, message=message, source=_SOURCE)
-        return undecided(place, message=message, source=_SOURCE, cause="CrashLoopHoldsDevices")
+            return about.not_judged(message)
+        return about.undecided(message, cause="CrashLoopHoldsDevices")
     age = now - loop.since
     if age < limit:
-        return not_judged(place, message=f"{name} {so_far(age, limit)}", source=_SOURCE)
+        return about.not_judged(f"{name} {so_far(age, limit)}")
     holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
     message = f"{name} within {duration(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
     observed = f"{loop.restarts} restarts within {duration(age)}"
-    return advised(
-        place,
-        observed=observed,
-        expected="no crash loop while it holds devices",
-        source=_SOURCE,
-        message=message,
-        cause="CrashLoopHoldsDevices",
-    )
+    return about.advised(message, cause="CrashLoopHoldsDevices", observed=observed, expected="no crash loop while it holds devices")
 
 
 def devices_held(scope: Scope, pod: Pod) -> str:
