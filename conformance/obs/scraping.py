@@ -185,13 +185,13 @@ class Scraper:
         """The first answer of each exporter that gave a page, by node.
 
         Raises:
-            Inconclusive: the API server reached none of them.
-            NotApplicable: none gives a page for another reason, which OBS-01 judges.
+            Inconclusive: none was reached, so nothing is known of their pages.
+            NotApplicable: none gives a page, which OBS-01 judges.
         """
         first = self.first()
         found = {node: one for node, one in first.items() if one.page}
-        if first and all(one.silence in NOT_REACHED for one in first.values()):
-            raise Inconclusive("ExportersNotReached", f"the API server reaches no exporter: {next(iter(first.values())).why}")
+        if first and all(one.silence in {*NOT_REACHED, Silence.LOCKED, Silence.GONE} for one in first.values()):
+            raise Inconclusive("ExportersNotReached", f"no exporter was reached: {next(iter(first.values())).why}")
         if not found:
             raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")
         return found

@@ -158,6 +158,25 @@ def test_reads_that_are_behind_are_repeated(tmp_path: Path, cluster: Cluster, re
     assert [entry.seq for entry in authentic.read_ledgers(cluster).open_entries] == [2, 1]
 
 
+def test_a_proof_that_takes_writes_and_is_never_shown_costs_each_act_less(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writes that nobody has to be shown succeed between the acts."""
+    monkeypatch.setattr(proof, "LEAST_WRITE_SECONDS", 0.1)
+    gone = Fault(name="not found", verb="get", resource="priorityclasses", effect=effects.refused(404, "NotFound"), times=0)
+    reads = []
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [gone]):
+        held = Proof.open(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, renewing=False)
+        gone.met, gone.times = 0, ALWAYS
+        for act in "abcd":
+            before = gone.met
+            with pytest.raises(ProofRefused, match="a list shows it"):
+                held.vouch(act)
+            reads.append(gone.met - before)
+            held.forget([act])
+    assert reads[-1] < reads[0] / 2
+
+
 @pytest.mark.parametrize("honest", [False, True], ids=["the answer lies", "the answer shows it"])
 def test_a_halt_that_is_not_kept_ends_soon_and_leaves_nothing(
     tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str], honest: bool
