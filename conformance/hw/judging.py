@@ -63,7 +63,7 @@ def use(persistence: bool | None) -> Judge:
     """HW-07: the persistence mode is the policy's, and nothing computes on a device that was just given to the probe's own pod.
 
     Shared units and MIG devices are parts of a device on which others may compute. A pod that sees a whole node holds none of its devices,
-    and others may get them at any time.
+    and others may get them at any time. Reports: docs/facts/device-health.md#use-recovery-and-firmware.
     """
 
     def judge(seen: OnNode) -> Answer:
