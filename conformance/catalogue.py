@@ -12,7 +12,7 @@ import yaml
 from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
 from conformance.requirement import Requirement
 from conformance.scope.platform_namespaces import READS
-from fixtures.text import typed
+from fixtures.text import yaml_text
 
 FOLDER = Path(__file__).parent
 
@@ -81,7 +81,7 @@ def load_catalogue(folder: Path = FOLDER) -> Catalogue:
 def _load(path: Path) -> Area:
     where = f"{path.parent.name}/{path.name}"
     try:
-        area = typed.convert(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), Area)  # our own file, no stranger's
+        area = yaml_text.packaged(path, Area)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise CatalogueError(f"{where}: {error}") from error
     requirements = [_with_groups(requirement) for requirement in area.requirements]

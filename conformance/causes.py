@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from fixtures.text import typed
+from fixtures.text import yaml_text
 from fixtures.verdict.findings import NOT_UNDERSTOOD
 from fixtures.verdict.record import Change, FindingCause, Remedy
 
@@ -70,7 +70,7 @@ def load_causes(folder: Path = FOLDER) -> dict[str, FindingCause]:
 def _load(path: Path) -> Iterator[FindingCause]:
     where = f"{path.parent.name}/{path.name}"
     try:
-        entries = typed.convert(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), dict[str, _Entry])  # our own file
+        entries = yaml_text.packaged(path, dict[str, _Entry])
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise CauseError(f"{where}: {error}") from error
     for code, entry in entries.items():

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 
-from fixtures.text import typed
+from fixtures.text import yaml_text
 
 _FILE = Path(__file__).with_name("product_links.yaml")
 
@@ -34,7 +33,7 @@ class ProductLinks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 @functools.cache  # a file of the package
 def rows() -> tuple[ProductLinks, ...]:
     """Every row, in order."""
-    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[ProductLinks]))
+    return yaml_text.packaged(_FILE, tuple[ProductLinks, ...])
 
 
 @functools.lru_cache(maxsize=256)  # a fleet has few products

@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
-import yaml
 
 from conformance.devices.free_devices import Place, listable_places, usable_places
 from conformance.health.product_links import links_of
@@ -38,7 +37,7 @@ from conformance.scope.scope import Scope, subject
 from fixtures.compute.document import Device
 from fixtures.kubernetes.models import Node
 from fixtures.probes.workspace import Workspace
-from fixtures.text import typed
+from fixtures.text import yaml_text
 from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
@@ -68,7 +67,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 @functools.cache  # a file of the package
 def peaks() -> tuple[Peak, ...]:
     """Every row, in order."""
-    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[Peak]))
+    return yaml_text.packaged(_FILE, tuple[Peak, ...])
 
 
 def peak_of(product: str) -> Peak | None:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 
 from conformance.probes.node_documents import SOURCE, NodeDocument
 from conformance.scope.scope import subject
 from fixtures.kubernetes.models import Node
-from fixtures.text import typed
+from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged, ok
 
@@ -50,7 +49,7 @@ class Version(msgspec.Struct, frozen=True):
 @functools.cache  # a file of the package
 def rules() -> tuple[Rule, ...]:
     """Every row."""
-    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[Rule]))
+    return yaml_text.packaged(_FILE, tuple[Rule, ...])
 
 
 def firmware_judge(documents: Iterable[NodeDocument], pools: Iterable[Iterable[Node]]) -> Callable[[NodeDocument], Iterator[Finding]]:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from conformance.outputs.xid import XidEvent, event_of, slot_of
 from conformance.probes.node_documents import NodeDocument
 from conformance.scope.scope import subject
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 from fixtures.nodeprobe.document import Host
-from fixtures.text import typed
+from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
@@ -70,7 +69,7 @@ class Logged(msgspec.Struct, frozen=True):
 @functools.cache  # a file of the package
 def amd_lines() -> tuple[AmdLine, ...]:
     """Every row, in order."""
-    return tuple(typed.convert(yaml.load(_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), list[AmdLine]))
+    return yaml_text.packaged(_FILE, tuple[AmdLine, ...])
 
 
 def kernel_errors(hours: float) -> Callable[[NodeDocument], Iterator[Finding]]:

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from conformance.net.port_counters import speeds
 from conformance.net.two_node_run import FabricRun
@@ -22,7 +21,7 @@ from conformance.outputs.nccl_log import NcclCode, NcclLog
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Network
 from conformance.scope.scope import matches
-from fixtures.text import typed
+from fixtures.text import yaml_text
 
 _OTHER_FORMS = {"PCIE", "NVL"}
 """Words of products whose devices have no NVSwitch, although the model's name is the same."""
@@ -79,8 +78,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 @cache
 def _table() -> _Table:
-    text = Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8")
-    return typed.convert(yaml.load(text, Loader=yaml.CSafeLoader), _Table)  # our own file
+    return yaml_text.packaged(Path(__file__).with_name("figures.yaml"), _Table)
 
 
 def measured() -> Sequence[Measured]:

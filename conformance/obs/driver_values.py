@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 
 from conformance.obs.flaws import Flaw, busy, same_address
 from conformance.obs.page import Page, Part
 from conformance.outputs.dcgm import ACTIVITY, UTILISATION, is_blank
 from fixtures.nodeprobe.document import Device
-from fixtures.text import typed
+from fixtures.text import yaml_text
 
 _ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 _MILLIJOULES = 1000
@@ -60,8 +59,7 @@ class Compared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def compared() -> tuple[Compared, ...]:
     """Everything that is compared."""
-    text = Path(__file__).with_name("compared.yaml").read_text(encoding="utf-8")
-    return typed.convert(yaml.load(text, Loader=yaml.CSafeLoader), tuple[Compared, ...])
+    return yaml_text.packaged(Path(__file__).with_name("compared.yaml"), tuple[Compared, ...])
 
 
 class Bracket(msgspec.Struct, frozen=True, kw_only=True):

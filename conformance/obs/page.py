@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from conformance.outputs.dcgm import current, is_blank
 from conformance.outputs.metric_samples import Sample, parse_page
 from conformance.outputs.unreadable import Unreadable
-from fixtures.text import typed
+from fixtures.text import yaml_text
 
 MOST_ROWS = 1024
 """Devices and MIG instances that a page may name: a machine has eight or sixteen, with seven instances each."""
@@ -66,8 +65,7 @@ class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 @functools.cache
 def kinds() -> tuple[Kind, ...]:
     """Every exporter that is known."""
-    text = Path(__file__).with_name("exporters.yaml").read_text(encoding="utf-8")
-    return typed.convert(yaml.load(text, Loader=yaml.CSafeLoader), tuple[Kind, ...])
+    return yaml_text.packaged(Path(__file__).with_name("exporters.yaml"), tuple[Kind, ...])
 
 
 class Owner(msgspec.Struct, frozen=True, order=True):

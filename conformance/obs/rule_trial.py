@@ -19,7 +19,7 @@ from conformance.obs.page import plain_name
 from conformance.obs.promql import Expression
 from conformance.outputs.dcgm import is_blank
 from conformance.outputs.metric_samples import Sample
-from fixtures.text import typed
+from fixtures.text import yaml_text
 
 _HEALTHY, _LEAST = 60, 7200.0
 _STEPS = 2000
@@ -47,8 +47,7 @@ class Situation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def situations() -> dict[str, Situation]:
     """Every situation by its name in the policy."""
-    text = Path(__file__).with_name("situations.yaml").read_text(encoding="utf-8")
-    return typed.convert(yaml.load(text, Loader=yaml.CSafeLoader), dict[str, Situation])
+    return yaml_text.packaged(Path(__file__).with_name("situations.yaml"), dict[str, Situation])
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from conformance.policy.marks import Marks, Shown
 from conformance.policy.model import Section
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Snapshot
-from fixtures.text import typed
+from fixtures.text import typed, yaml_text
 
 FOLDER = Path(__file__).with_name("presets")
 NONE = "none"
@@ -83,7 +82,7 @@ def presets() -> dict[str, Preset]:
 
 
 def _read(name: str) -> Preset:
-    document = yaml.load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    document = yaml_text.packaged(FOLDER / f"{name}.yaml", dict[str, Any])
     return typed.convert({**document, "name": name}, Preset)
 
 
