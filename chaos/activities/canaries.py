@@ -12,12 +12,12 @@ from chaos.activities.base import create, current, host_namespace, own_namespace
 from chaos.cluster.injector import obstacle
 from chaos.cluster.requests import read
 from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
-from chaos.observe.dra_inventory import CLAIMS
 from chaos.observe.sample import NoData
 from chaos.observe.signals.allocations import KNOWN_SECONDS
 from chaos.observe.signals.pods import VICTIM, WORKER, beat_in, uuids_in
 from chaos.observe.view import View, is_ready, labels_of, name_of, node_of, phase_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.kinds import CLAIMS
 
 
 def start_workers(

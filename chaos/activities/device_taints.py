@@ -10,9 +10,10 @@ from chaos.act import canary_pods
 from chaos.activities.base import create, current, own_namespace, plan_facts
 from chaos.model.ledger_lines import PREPARATION
 from chaos.model.plan_facts import canary_namespace
-from chaos.observe.dra_inventory import CLAIMS, TAINT_RULES, PublishedDevice, allocated_devices, published_devices, tainting_rules
+from chaos.observe.dra_inventory import PublishedDevice, allocated_devices, published_devices, tainting_rules
 from chaos.observe.view import View, full_name, name_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.kinds import CLAIMS, TAINT_RULES
 
 TAINT_KEY = "gpu-conformance.io/chaos"
 CONTENDER = "contender"

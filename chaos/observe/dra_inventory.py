@@ -7,12 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from chaos.observe.view import View, dig, items_of, number_of, text_of, uid_of
-from conformance.outputs.resource_slice import slices_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.inventory import DeviceId, Slices, taint_rule
+from fixtures.model.dra.kinds import SLICES, TAINT_RULES
 
-CLAIMS = "resource.k8s.io/resourceclaims"
-SLICES = "resource.k8s.io/resourceslices"
-TAINT_RULES = "resource.k8s.io/devicetaintrules"
 API_VERSION = "resource.k8s.io/v1"
 
 COMPONENT = "dra-plugin"
@@ -25,7 +23,7 @@ RESOURCE = f"claim/{DEVICE_CLASS}"
 
 
 class PublishedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A published device. ``uuid`` is empty where the driver tells none."""
+    """A published device. ``uuid`` is empty where its driver gives none."""
 
     driver: str
     pool: str
@@ -40,41 +38,29 @@ class PublishedDevice(msgspec.Struct, frozen=True, kw_only=True):
         return self.uuid or f"{self.driver}/{self.pool}/{self.name}"
 
 
-def published_devices(view: View) -> dict[tuple[str, str, str], PublishedDevice]:
-    """GPUs of the newest generation of every pool, by driver, pool and name. Raises :class:`NoData` when they cannot be listed."""
-    slices = [item for item in slices_of({"kind": "ResourceSlice", **item} for item in view.select(SLICES)) if item.driver == DRIVER]
-    newest: dict[str, int] = {}
-    for item in slices:
-        newest[item.pool] = max(newest.get(item.pool, item.generation), item.generation)
-    rules = tainting_rules(view)
+def published_devices(view: View) -> dict[DeviceId, PublishedDevice]:
+    """GPUs of the newest generation of every pool. Raises :class:`NoData` when they cannot be listed."""
+    slices = [item for item in view.select(SLICES) if dig(item, "spec").get("driver") == DRIVER]
+    inventory = Slices(slices, tainting_rules(view), named=lambda driver: driver == DRIVER)
     return {
-        (item.driver, item.pool, device.name): PublishedDevice(
-            driver=item.driver,
-            pool=item.pool,
-            name=device.name,
-            node=item.node,
-            uuid=device.attribute("uuid"),
-            tainted=bool(device.taints) or any(covers(rule, (item.driver, item.pool, device.name)) for rule in rules),
+        device.id: PublishedDevice(
+            driver=of_node.driver,
+            pool=device.id[1],
+            name=device.id[2],
+            node=node,
+            uuid=device.body.attribute("uuid"),
+            tainted=bool(device.taint),
         )
-        for item in slices
-        for device in item.devices
-        if item.generation == newest[item.pool] and device.type == "gpu"
+        for node, drivers in inventory.by_node().items()
+        for of_node in drivers
+        for device in of_node.devices
+        if device.body.type == "gpu"
     }
 
 
 def tainting_rules(view: View) -> list[Json]:
     """DeviceTaintRules that keep devices from new claims; none where they are not served. Raises :class:`NoData`."""
-    if not view.serves(TAINT_RULES):
-        return []
-    return [rule for rule in view.select(TAINT_RULES) if dig(rule, "spec", "taint").get("effect") in ("NoSchedule", "NoExecute")]
-
-
-def covers(rule: Json, device: tuple[str, str, str]) -> bool:
-    """Whether a rule selects a device (docs/facts/dra.md#device-taint-rules): what its selector leaves out matches any."""
-    if not isinstance(dig(rule, "spec").get("deviceSelector"), dict):
-        return False
-    chosen = dig(rule, "spec", "deviceSelector")
-    return all(chosen.get(key) in (None, own) for key, own in zip(("driver", "pool", "device"), device, strict=True))
+    return [rule for rule in view.select(TAINT_RULES) if taint_rule(rule)] if view.serves(TAINT_RULES) else []
 
 
 def allocated_devices(claim: Json, *, admin: bool = False) -> list[tuple[str, str, str]]:

@@ -30,6 +30,7 @@ from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
+from fixtures.model.dra.kinds import TAINT_RULES
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.nodes.work import tolerable
 from fixtures.text import typed
@@ -78,7 +79,7 @@ def make_plan(
             raise TargetUnclear("ComponentUnclear", doubt)
         if reason := found.missing(extension.needs + (extension.live_needs if target_kind is TargetKind.LIVE else ())):
             raise NotApplicable("ComponentAbsent", reason)
-        if "taint_device" in experiment.functions and not cluster.announced(dra_inventory.TAINT_RULES):
+        if "taint_device" in experiment.functions and not cluster.announced(TAINT_RULES):
             raise NotApplicable("NotServed", "the API server serves no DeviceTaintRules")
         wanted = _wanted(extension.target)
         planning = _planning_view(view, found, plan_facts(view, found, policy), wanted, node)

@@ -12,8 +12,8 @@ from chaos.model.experiment import Experiment
 from chaos.model.plan import Plan, Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts, canary_namespace
 from chaos.observe.components import DETECTORS
-from chaos.observe.dra_inventory import TAINT_RULES
 from chaos.safety.gate_reading import READS
+from fixtures.model.dra.kinds import TAINT_RULES
 from fixtures.model.platform.components import DAEMON_SETS
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import VERBS as PROOF_VERBS

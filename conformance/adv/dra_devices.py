@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from conformance.devices.held_nodes import limit_of
-from conformance.dynamic_resources.drivers import IN_USE
-from conformance.dynamic_resources.inventory import CLASSES, SLICES, TAINT_RULES, DriverInventory, InventoryDevice, TaintRule
-from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.drivers import IN_USE
+from fixtures.model.dra.inventory import DriverInventory, InventoryDevice, TaintRule
+from fixtures.model.dra.kinds import CLASSES, SLICES, TAINT_RULES
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding, Subject, not_judged

@@ -22,13 +22,13 @@ from conformance.cli.commands import command_parser
 from conformance.devices.known import Known
 from conformance.devices.known_device import known_by_kubelet, known_device, kubelets_devices, names_of_devices
 from conformance.devices.known_node import known_node
-from conformance.dynamic_resources.inventory import SLICES
 from conformance.plugin.opening import OpenTarget, open_target
 from conformance.plugin.options import Options
 from conformance.policy.platforms import chosen_by_marks
 from conformance.req.known_pod import known_pod
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
+from fixtures.model.dra.kinds import SLICES
 from fixtures.model.facts import Fact
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.managed_fields import fields_of

@@ -12,9 +12,9 @@ from conformance.catalogue import Catalogue
 from conformance.devices.requests import is_unlisted_accelerator
 from conformance.devices.resource_words import beside_devices, of_amount, of_gpus
 from conformance.devices.routes import other_devices
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.scope import Scope, matches, whole
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.kinds import SLICES
 from fixtures.text.sentences import in_order, listed, natural
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 

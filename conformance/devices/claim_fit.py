@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from conformance.devices.claimable import free_devices
-from conformance.dynamic_resources.claims import MAX_REQUESTS, TOO_MANY, Request, results_of
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES, InventoryDevice
 from conformance.scope.scope import Scope, held_by
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.dra.claims import MAX_REQUESTS, TOO_MANY, Request, results_of
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.inventory import InventoryDevice
+from fixtures.model.dra.kinds import SLICES
 
 _PLAIN = {"deviceClassName", "selectors", "allocationMode", "count", "name"}
 

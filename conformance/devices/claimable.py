@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from conformance.dynamic_resources.claims import Request
-from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
-from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, SliceDevice
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
-from fixtures.probes.claims import BY_CLASS
+from fixtures.model.dra.claims import Request
+from fixtures.model.dra.inventory import DriverInventory, InventoryDevice
+from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, SliceDevice
 
 
 class Claimable(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,12 +12,12 @@ from conformance.devices.claimable import free_devices
 from conformance.devices.known import Known, gathered
 from conformance.devices.known_node import claim_words, placed_since, work_of
 from conformance.devices.node_inventory import device_row
-from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.devices.given import given_by_kubelet
+from fixtures.model.dra.inventory import InventoryDevice
 from fixtures.model.facts import Fact
 from fixtures.model.since import UNKNOWN, Since
 from fixtures.text.sentences import listed

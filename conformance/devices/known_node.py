@@ -9,17 +9,16 @@ from conformance.devices.claimable import free_devices
 from conformance.devices.known import Known, gathered
 from conformance.devices.node_inventory import published_slices
 from conformance.devices.products import pools, product_label, product_of
-from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.agents import agents, is_ready
 from conformance.scope.node_changes import joining, rebooting
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
+from fixtures.model.dra.kinds import CLAIMS, SLICES
 from fixtures.model.facts import Fact
 from fixtures.model.nodes.facts import facts_of_node
 from fixtures.model.nodes.work import NodeWork, Obstacle, Why, work_by_node
 from fixtures.model.since import UNKNOWN, Since
-from fixtures.probes.claims import CLAIMS
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from conformance.devices.availability import without_devices
 from conformance.devices.products import product_of
-from conformance.dynamic_resources.claims import Holder
-from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.probes.claims import CLAIMS
+from fixtures.model.dra.claims import Holder
+from fixtures.model.dra.inventory import InventoryDevice
+from fixtures.model.dra.kinds import CLAIMS
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import DeviceClaim, InventoryRow, PublishedDevice, PublishedSlice

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from conformance.devices.scheduler_amounts import split_of
-from conformance.dynamic_resources.inventory import DriverInventory
 from conformance.outputs.node_labels import NodeAdvertisement, parse_product
 from conformance.policy.model import Policy
 from conformance.scope.scope import matches
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.inventory import DriverInventory
 
 GPU_COUNT = "nvidia.com/gpu.count"
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator")

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 
 from conformance.devices.resource_words import beside_devices
-from conformance.dynamic_resources.drivers import names_accelerator
 from conformance.scope.scope import Scope, held_by, matches
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import PodSpec
 from fixtures.model.demand.pod_amounts import Amount
+from fixtures.model.dra.drivers import names_accelerator
 
 FOREIGN_ACCELERATORS = (
     "huawei.com/*",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from conformance.dynamic_resources.drivers import names_accelerator
+from fixtures.model.dra.drivers import names_accelerator
 
 _BESIDE = re.compile(r"rails?|hca|ports?|nics?|rdma|roce|vfs?|links?|(?:nv)?switch|monitoring|metrics|render|licen[cs]es?")
 """A word for what is beside devices, or for a permission."""

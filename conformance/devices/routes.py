@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.dynamic_resources.inventory import DriverInventory
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.inventory import DriverInventory
 
 _PREFIX_OF_DRIVER = {
     "gpu.nvidia.com": "nvidia.com/",

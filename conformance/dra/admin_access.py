@@ -13,7 +13,8 @@ from conformance.devices.claimable import commonest_class
 from conformance.scope.scope import Scope, subject
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.untyped import mapping, sequence
-from fixtures.probes.claims import CLAIMS, TEMPLATES, api_version, claim_of, template_of
+from fixtures.model.dra.kinds import CLAIMS, TEMPLATES
+from fixtures.probes.claims import api_version, claim_of, template_of
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Subject, not_judged, ok
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.dra.claim_objects import allocated, device_of, just_changed, name_of
-from conformance.dynamic_resources.claims import Holder, results_of
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES, DeviceId, DriverInventory, InventoryDevice
-from conformance.outputs.resource_slice import lack_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import CLAIMS
+from fixtures.model.dra.claims import Holder, results_of
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice
+from fixtures.model.dra.kinds import CLAIMS, SLICES
+from fixtures.model.dra.slices import lack_of
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.dynamic_resources.claims import results_of
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import DeviceId
-from conformance.outputs.resource_slice import SliceDevice
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
-from fixtures.probes.claims import CLAIMS
+from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.inventory import DeviceId
+from fixtures.model.dra.kinds import CLAIMS
+from fixtures.model.dra.slices import SliceDevice
 from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import Subject
 

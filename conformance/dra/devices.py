@@ -12,12 +12,13 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.devices.products import product_of
 from conformance.dra.unlike import Usual, plain_name
-from conformance.dynamic_resources.drivers import IDENTITY, PRODUCT
-from conformance.dynamic_resources.inventory import SLICES, DriverInventory, InventoryDevice
-from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, SliceDevice
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.drivers import IDENTITY, PRODUCT
+from fixtures.model.dra.inventory import DriverInventory, InventoryDevice
+from fixtures.model.dra.kinds import SLICES
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, SliceDevice
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Subject, not_judged
 

@@ -12,9 +12,6 @@ import msgspec
 
 from conformance.devices.free_devices import Place, usable_places
 from conformance.dra.claim_objects import device_of, published
-from conformance.dynamic_resources.claims import results_of
-from conformance.dynamic_resources.inventory import DeviceId
-from conformance.outputs.resource_slice import SliceDevice
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, await_allocated, selecting_pod, uid_of
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import absence_seconds, judge_pending, watch_pending
@@ -22,6 +19,9 @@ from conformance.probes.running import await_running
 from conformance.probes.visible_devices import HOLD_SCRIPT
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.inventory import DeviceId
+from fixtures.model.dra.slices import SliceDevice
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from conformance.devices.driver_pods import DriverPods
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES
-from conformance.outputs.resource_slice import Slice, lack_of
 from conformance.scope.agents import is_ready
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.kinds import SLICES
+from fixtures.model.dra.slices import Slice, lack_of
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding, Subject, bad
 

@@ -9,8 +9,8 @@ import re
 
 import msgspec
 
-from conformance.outputs.resource_slice import SliceDevice
 from conformance.probes.visible_devices import END_MARKER
+from fixtures.model.dra.slices import SliceDevice
 
 RENDER_SCRIPT = f'echo "## dri"; ls -1 /dev/dri 2>&1; echo "## drm"; ls -l /sys/class/drm 2>&1; echo "{END_MARKER}"; sleep 3600'
 """Prints the render nodes in /dev and to which PCI device each of the machine belongs; keeps the devices until the pod is deleted."""

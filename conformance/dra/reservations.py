@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from conformance.devices.fitting import ended_at
 from conformance.dra.claim_objects import allocated, just_changed, place_of
-from conformance.dynamic_resources.claims import results_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.probes.claims import CLAIMS
+from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.kinds import CLAIMS
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding

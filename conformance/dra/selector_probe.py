@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from conformance.dynamic_resources.device_classes import DeviceClass
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
+from fixtures.model.dra.device_classes import DeviceClass
+from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
+from fixtures.probes.claims import claim_of
 from fixtures.probes.workspace import Workspace
 
 _NAMESPACE = "default"

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conformance.devices.driver_pods import kubelet_plugins
 from conformance.dra.selector_probe import Compiled
-from conformance.dynamic_resources.device_classes import DeviceClass, is_plain
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.scope.kubernetes_version import least_server_minor
 from conformance.scope.scope import Scope
-from fixtures.probes.claims import CLAIMS, TEMPLATES
+from fixtures.model.dra.device_classes import DeviceClass, is_plain
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad
 

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.dra.claim_objects import allocated_at, device_of, name_of
-from conformance.dynamic_resources.claims import results_of
-from conformance.dynamic_resources.drivers import IN_USE
-from conformance.dynamic_resources.inventory import TAINT_RULES, DeviceId, DriverInventory, InventoryDevice, TaintRule
-from conformance.outputs.resource_slice import DeviceTaint
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod, Taint, Toleration
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.drivers import IN_USE
+from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice, TaintRule
+from fixtures.model.dra.kinds import CLAIMS, TAINT_RULES
+from fixtures.model.dra.slices import DeviceTaint
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.since import said
-from fixtures.probes.claims import CLAIMS
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Subject, advised

@@ -12,13 +12,13 @@ from fractions import Fraction
 
 import msgspec
 
-from conformance.dynamic_resources.inventory import InventoryDevice
-from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.device_memory import LABEL as MEMORY
 from conformance.scope.device_memory import device_memory
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.inventory import InventoryDevice
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 
 _NVIDIA = "gpu.nvidia.com"
 _DRIVER = "nvidia.com/cuda.driver-version.full"

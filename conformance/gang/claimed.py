@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.probes.claims import CLAIMS
+from fixtures.model.dra.kinds import CLAIMS
 from fixtures.probes.workspace import Workspace
 
 

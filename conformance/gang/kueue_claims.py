@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from conformance.devices.claimable import counter_sets
-from conformance.dynamic_resources.inventory import DeviceId, InventoryDevice
 from conformance.gang.adapters.kueue import class_mappings
-from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import sequence, text_of
-from fixtures.probes.claims import BY_CLASS
+from fixtures.model.dra.inventory import DeviceId, InventoryDevice
+from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Inconclusive
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from conformance.devices.availability import busy, foreign_taints, without_devices
 from conformance.devices.driver_pods import DriverPods
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
-from conformance.dynamic_resources.drivers import DriverKind
 from conformance.scope.node_changes import rebooting
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.nodes.holds import Hold
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.sentences import listed

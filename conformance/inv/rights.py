@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from conformance.dynamic_resources.inventory import SLICES
 from conformance.requirement import Needs
 from fixtures.cluster import access
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import CLAIMS, TEMPLATES
+from fixtures.model.dra.kinds import CLAIMS, SLICES, TEMPLATES
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import About, Finding, Subject, not_judged

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.devices.free_devices import NVIDIA_DRIVER, Place, places_of
-from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.dra.inventory import InventoryDevice
 
 _ATTRIBUTE = f'device.attributes["{NVIDIA_DRIVER}"].profile'
 

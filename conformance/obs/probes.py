@@ -9,7 +9,6 @@ import msgspec
 
 from conformance.devices.claimable import could_choose
 from conformance.devices.free_devices import Place, usable_places
-from conformance.dynamic_resources.claims import Request
 from conformance.outputs.events import ReasonKind, Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.node_sampling import choose_places
@@ -18,6 +17,7 @@ from conformance.probes.pod_state import disturbance
 from conformance.scope.scope import Scope
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod, Toleration
+from fixtures.model.dra.claims import Request
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided

@@ -9,7 +9,8 @@ import msgspec
 from conformance.req.quantity_probe import CONTROL, Refusal, refusal
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import BY_CLASS, CLAIMS, api_version, claim_of
+from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
+from fixtures.probes.claims import api_version, claim_of
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, Inconclusive, Subject
 

@@ -14,7 +14,6 @@ from conformance.devices.known import Known, gathered
 from conformance.devices.known_device import uuids_by_claim
 from conformance.devices.known_node import placed_since
 from conformance.devices.products import product_of
-from conformance.dynamic_resources.claims import results_of
 from conformance.probes.pod_state import why_not_running
 from conformance.req.checks import check_can_be_offered
 from conformance.req.pending_groups import pending_groups
@@ -27,6 +26,7 @@ from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.devices.given import given_by_kubelet
+from fixtures.model.dra.claims import results_of
 from fixtures.model.facts import Fact
 from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.text.ages import duration

@@ -12,7 +12,8 @@ from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import BY_CLASS, CLAIMS, api_version, claim_of
+from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
+from fixtures.probes.claims import api_version, claim_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, Inconclusive, Subject, ok

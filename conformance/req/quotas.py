@@ -9,7 +9,7 @@ from conformance.req.quota_probe import quota_key
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.kubernetes.untyped import mapping
-from fixtures.probes.claims import BY_CLASS
+from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Subject
 

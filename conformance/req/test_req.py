@@ -21,7 +21,7 @@ from conformance.req.workloads_without_pods import check_workloads
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
-from fixtures.probes.claims import BY_CLASS
+from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence, NotApplicable
 

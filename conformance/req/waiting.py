@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conformance.devices.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
 from conformance.devices.fitting import FreeCapacity, Room, constraints_not_modelled
-from conformance.dynamic_resources.claims import Request
-from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.gated import judge_gates
@@ -21,6 +19,8 @@ from conformance.scope.pod_events import PodEvents, quoted, unread_events
 from conformance.scope.reserved_devices import fraction_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
+from fixtures.model.dra.claims import Request
+from fixtures.model.dra.kinds import CLASSES, SLICES
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, bad

@@ -16,9 +16,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from conformance.dynamic_resources.claims import Claims, DeviceDemand
-from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES, TAINT_RULES, DriverInventory, Slices
 from conformance.policy.marks import Shown
 from conformance.policy.model import Policy
 from conformance.scope import platform_namespaces as platform
@@ -44,6 +41,10 @@ from fixtures.kubernetes.models import (
 )
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.demand.pod_amounts import Amount, of_pod, units, written
+from fixtures.model.dra.claims import Claims, DeviceDemand
+from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.inventory import DriverInventory, Slices
+from fixtures.model.dra.kinds import SLICES, TAINT_RULES
 from fixtures.model.nodes.work import is_fence_key, stopped
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.snapshot.state import Snapshot

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.dynamic_resources.claims import DeviceDemand
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Meta, Pod, PodSpec
+from fixtures.model.dra.claims import DeviceDemand
 from fixtures.text import typed
 from fixtures.verdict.findings import Finding, Subject, not_judged, undecided
 

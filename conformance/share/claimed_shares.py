@@ -10,12 +10,12 @@ from fractions import Fraction
 import msgspec
 
 from conformance.devices.free_devices import Place
-from conformance.dynamic_resources.claims import results_of
-from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.quantity import parse
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.inventory import InventoryDevice
 
 
 class ClaimedShares(msgspec.Struct, frozen=True):

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from conformance.dynamic_resources.claims import Request, requests
 from conformance.fence.checks import check_aimed, check_intruders
 from conformance.psa.standards import check_standards
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.dra.claims import Request, requests
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template

@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.dynamic_resources.selectors import MAX_EXPRESSION, selector_of
-from conformance.outputs.resource_slice import SliceDevice
+from fixtures.model.dra.selectors import MAX_EXPRESSION, selector_of
+from fixtures.model.dra.slices import SliceDevice
 from tests.tables import each_row
 
 DRIVER = "gpu.nvidia.com"

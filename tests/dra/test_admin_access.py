@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from conformance.dra.admin_access import LABEL, Asked, check_labelled_tenants, granted, judge_admin_access
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import CLAIMS, TEMPLATES, claim_of, template_of
+from fixtures.model.dra.kinds import CLAIMS, TEMPLATES
+from fixtures.probes.claims import claim_of, template_of
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import a_namespace, a_scope
 

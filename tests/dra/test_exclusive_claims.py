@@ -3,8 +3,8 @@
 import pytest
 
 from conformance.dra.exclusive_claims import Given, judge_pair
-from conformance.outputs.resource_slice import SliceDevice
 from conformance.probes.pending import PendingPod, judge_pending
+from fixtures.model.dra.slices import SliceDevice
 from fixtures.verdict.findings import Outcome, Subject
 
 DRIVER = "gpu.nvidia.com"

@@ -4,8 +4,8 @@ import pytest
 
 from conformance.dra.claim_life import ClaimLife, judge_life
 from conformance.dra.render_nodes import pci_address, render_nodes
-from conformance.outputs.resource_slice import SliceDevice
 from conformance.probes.running import ProbeResult
+from fixtures.model.dra.slices import SliceDevice
 from fixtures.verdict.findings import Finding, Outcome, Subject
 from tests.dra import a_claim
 from tests.tables import each_row

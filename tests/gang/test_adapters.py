@@ -14,7 +14,7 @@ from conformance.gang.plan import make_plan
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
-from fixtures.probes.claims import BY_CLASS
+from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.dynamic_resources.claims import MAX_REQUESTS
 from conformance.fence.checks import check_aimed, check_blanket_tolerations
 from conformance.gang.checks import check_partial
 from conformance.psa.bypass import check_bypass
@@ -24,6 +23,7 @@ from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_PATH
 from conformance.scope.template import MAX_TEMPLATES
 from fixtures.kubernetes.models import Event, Json, OwnerReference
+from fixtures.model.dra.claims import MAX_REQUESTS
 from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
 from fixtures.verdict.record import Level
 from tests.builders import FENCE, H100, a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload

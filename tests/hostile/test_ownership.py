@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from conformance.dra.selector_probe import ask_selectors
-from conformance.dynamic_resources.device_classes import DeviceClass
 from conformance.net.fabric_probe import NAME, objects
 from conformance.plugin.session import workspace_limits
 from conformance.policy.model import Network
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.device_classes import DeviceClass
 from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.proof_record import PROOF

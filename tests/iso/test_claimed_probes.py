@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from conformance.dra.exclusive_claims import probe_exclusive
-from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.fence.device_probe import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.policy.model import Policy
@@ -19,8 +18,8 @@ from conformance.req.quantity_probe import ask_quantities, counted_resource, jud
 from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
+from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES
 from fixtures.ownership.owned import RUN_LABEL
-from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.snapshot.collect import collect

@@ -9,10 +9,10 @@ from typing import ClassVar
 from chaos.cluster.requests import field, kubectl
 from chaos.ledger.protocol import Args
 from chaos.ledger.undos.agents import delete_pods, made_by
-from conformance.outputs.resource_slice import slices_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.slices import slices_of
 
 SLICES = "resource.k8s.io/resourceslices"
 PATIENCE = 20.0

@@ -13,7 +13,7 @@ from chaos.model.allocations import Allocations, PodDevices
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import CANARY_LABEL, PlanFacts
 from chaos.observe.device_requests import running_devices
-from chaos.observe.dra_inventory import CLAIMS, RESOURCE, PublishedDevice, allocated_devices, claims_of, published_devices, requested_count
+from chaos.observe.dra_inventory import RESOURCE, PublishedDevice, allocated_devices, claims_of, published_devices, requested_count
 from chaos.observe.sample import Reading
 from chaos.observe.signals.podresources import ids_by_resource, listings
 from chaos.observe.signals.pods import WORKER, holding, uuids_in
@@ -32,6 +32,7 @@ from chaos.observe.view import (
 )
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import PodResources
+from fixtures.model.dra.kinds import CLAIMS
 
 KNOWN_SECONDS = 2.0
 """How long a pod must have been seen as it is before it is compared: its status and what tells its devices are not of one moment."""

@@ -7,10 +7,10 @@ import json
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import canary_namespace
 from chaos.observe import dra_inventory
-from chaos.observe.dra_inventory import CLAIMS, SLICES
 from chaos.observe.sample import Reading
 from chaos.observe.signals.pods import canaries, live
 from chaos.observe.view import View, dig, full_name, items_of, name_of, namespace_of, node_of, phase_of, text_of, uid_of
+from fixtures.model.dra.kinds import CLAIMS, SLICES
 
 
 def allocations(reading: Reading) -> JsonValue:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from chaos.observe.dra_inventory import CLAIMS, RESOURCE, allocated_devices, claims_of, published_devices
+from chaos.observe.dra_inventory import RESOURCE, allocated_devices, claims_of, published_devices
 from chaos.observe.view import name_of
 from chaos.plan.selectors.base import PlanningView
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.kinds import CLAIMS
 
 
 class ClaimPlanningView(PlanningView, kw_only=True):

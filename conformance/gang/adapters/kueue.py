@@ -23,7 +23,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
-from fixtures.probes.claims import BY_CLASS
+from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.text import yaml_text
 from fixtures.text.yaml_text import NotYaml

@@ -18,6 +18,7 @@ from chaos.plan.selectors.base import TargetQuery
 from chaos.plan.selectors.claims import ClaimPlanningView
 from chaos.plan.selectors.nodes import choose_daemon_pod
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.kinds import TAINT_RULES
 from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, installed, made_by, node, plan, pod
 from tests.chaos.observe.made_up_cluster import canary as canary_pod
 
@@ -280,7 +281,7 @@ def rule(effect: str = "NoSchedule", **selector: str) -> Json:
 def with_rules(*rules: Json, pods: list[Json] | None = None) -> World:
     found = world(pods=pods)
     named = [{**rule, "metadata": {"name": f"r{number}"}} for number, rule in enumerate(rules)]
-    found.lists[dra_inventory.TAINT_RULES] = named
+    found.lists[TAINT_RULES] = named
     return found
 
 

@@ -1,1 +1,0 @@
-"""Dynamic resource allocation (DRA): ResourceSlices, DeviceClasses, ResourceClaims and the drivers behind them."""
