@@ -13,11 +13,11 @@ from conformance.devices.scheduler_amounts import split_of
 from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, workload_of
 from conformance.scope.components import workload_names
-from conformance.scope.node_affinity import admits
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Inconclusive, bad

@@ -13,9 +13,9 @@ from conformance.devices.scheduler_amounts import split_of
 from conformance.outputs import node_labels, node_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.policy.model import Policy
-from conformance.scope.node_marks import makers_served, marks_of, may_be_of_cpu
 from conformance.scope.scope import matches, whole
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.marks import makers_served, marks_of, may_be_of_cpu
 from fixtures.text import typed
 
 _POLICY = Policy()

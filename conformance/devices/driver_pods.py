@@ -11,10 +11,10 @@ import msgspec
 
 from conformance.scope.agents import is_ready
 from conformance.scope.components import UNPROVEN
-from conformance.scope.node_affinity import names_nodes
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.placement.affinity import names_nodes
 from fixtures.text.sentences import listed
 
 _REGISTRY = "/plugins_registry"

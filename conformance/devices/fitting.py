@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from conformance.devices.claim_fit import ClaimedDevices, FreeDevice, chosen, free_on
-from conformance.scope.node_affinity import Choice
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
-from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.quantity import QuantityError
@@ -21,6 +19,8 @@ from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.demand.pod_amounts import add, of_pod, units, written
 from fixtures.model.nodes.holds import HARD
+from fixtures.model.placement.affinity import Choice
+from fixtures.model.placement.tolerations import Tolerated
 from fixtures.text.sentences import listed
 
 Amounts = dict[str, Fraction]

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.products import NVIDIA_PRODUCT, PRODUCT_LABELS
 from conformance.devices.vendors import vendors_of
-from conformance.scope.machines import INSTANCE_TYPE, machine_of
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.machines import INSTANCE_TYPE, machine_of
 
 _MACHINE = "nvidia.com/gpu.machine"
 _CONFIGURED = (

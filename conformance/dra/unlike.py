@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import msgspec
 
-from conformance.scope.device_memory import LABEL as MEMORY
-from conformance.scope.device_memory import device_memory
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.memory import LABEL as MEMORY
+from fixtures.model.devices.memory import device_memory
 from fixtures.model.dra.inventory import InventoryDevice
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 

@@ -14,7 +14,6 @@ from conformance.devices.scheduler_amounts import USUAL, may_give_alone, of_owne
 from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.devices.vendors import vendors_of
 from conformance.scope.agents import agents, is_agent, missing_agents
-from conformance.scope.node_affinity import Choice, selects, too_long
 from conformance.scope.pod_templates import templates
 from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.rollouts import roll_out_under_way
@@ -22,6 +21,7 @@ from conformance.scope.scope import Scope, host_access, matches, subject
 from conformance.scope.template import is_static, unread
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, Taint, Toleration
 from fixtures.kubernetes.times import unix
+from fixtures.model.placement.affinity import Choice, selects, too_long
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad, not_judged, undecided
 

@@ -14,10 +14,10 @@ from conformance.gang.kueue_reservations import judge_reservations
 from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
 from conformance.scope.gang_job import GangJob
 from conformance.scope.gang_jobs import KUEUE_WORKLOADS, gang_jobs
-from conformance.scope.gang_marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.jobs.marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad, not_judged, undecided

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from conformance.devices.claim_fit import claimed_devices_of
 from conformance.devices.fitting import FreeCapacity
 from conformance.gang.adapters.kueue import pods_ready_timeout
-from conformance.scope.gang_marks import placed
-from conformance.scope.node_affinity import Choice, too_long
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope, matches
-from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest
+from fixtures.model.jobs.marks import placed
+from fixtures.model.placement.affinity import Choice, too_long
+from fixtures.model.placement.tolerations import Tolerated
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Subject

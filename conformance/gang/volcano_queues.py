@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from conformance.devices.claimable import units_of
 from conformance.gang.adapters.volcano import DEFAULT_QUEUE, GROUPS, QUEUES
-from conformance.scope.gang_marks import volcano_group
 from conformance.scope.kueue_objects import conditions_of, name_of, objects_of, units
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.jobs.marks import volcano_group
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.devices.vendors import shared_pools, vendor_of_label, vendors_of
-from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.marks import is_faint
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
 

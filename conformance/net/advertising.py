@@ -8,11 +8,11 @@ import msgspec
 
 from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
 from conformance.net.reading import name_of, text
-from conformance.scope.node_affinity import admits, terms
-from conformance.scope.node_marks import adapter_labels
 from conformance.scope.scope import Scope, subject, whole
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.nodes.marks import adapter_labels
+from fixtures.model.placement.affinity import admits, terms
 from fixtures.text.sentences import natural
 from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.scope.node_affinity import admits
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import DaemonSet, Json, Node
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.placement.affinity import admits
 from fixtures.verdict.findings import Subject
 
 DEVICE_CONFIGS = "amd.com/deviceconfigs"

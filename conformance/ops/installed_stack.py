@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.scope.node_marks import adapter_labels
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.scope import Scope, matches
@@ -17,6 +16,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.nodes.marks import adapter_labels
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject

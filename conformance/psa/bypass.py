@@ -23,14 +23,14 @@ from conformance.psa.given_devices import GivenDevices, takes_field
 from conformance.psa.host_fabric import by_host, takes_whole_nodes
 from conformance.psa.host_paths import exposed_by, unknown_device
 from conformance.psa.host_volumes import HostVolumes, claims_volume
-from conformance.scope.node_affinity import Choice, too_long
 from conformance.scope.pod_templates import templates
 from conformance.scope.reserved_devices import doubt, granted, unreserved
 from conformance.scope.scope import Scope, matches
 from conformance.scope.template import Template, demand_of, lacks_image, unread
-from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes.models import Container, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.placement.affinity import Choice, too_long
+from fixtures.model.placement.tolerations import Tolerated
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, allowed
 

@@ -11,7 +11,6 @@ from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem
 from conformance.devices.scheduler_amounts import counted, doubted
 from conformance.req.claims import check_claims_can_be_met
-from conformance.scope.node_affinity import Choice, selects, too_long
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
@@ -19,6 +18,7 @@ from conformance.scope.template import Template, unread
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.model.dra.kinds import BY_CLASS, SLICES
+from fixtures.model.placement.affinity import Choice, selects, too_long
 from fixtures.text.sentences import listed, natural
 from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 

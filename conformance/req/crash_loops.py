@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from conformance.scope.gang_marks import placed_at
-from conformance.scope.pod_events import PodEvents
 from fixtures.kubernetes.models import ContainerStatus, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.demand.pod_events import PodEvents
+from fixtures.model.jobs.marks import placed_at
 
 RESTARTS = 5
 """So many restarts make a loop of a container that just runs; fewer happen to anybody."""

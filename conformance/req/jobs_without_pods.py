@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from conformance.devices.claim_fit import claimed_devices_of
 from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
-from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
-from conformance.scope.node_affinity import too_long
-from conformance.scope.pod_events import quoted, unread_events
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.scope import Scope
 from conformance.scope.template import Template
@@ -17,6 +14,9 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Event, Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.jobs.marks import KUEUE_QUEUE, OWNER_LABELS
+from fixtures.model.placement.affinity import too_long
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import About, Finding, Inconclusive, bad, undecided
 

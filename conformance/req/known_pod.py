@@ -18,16 +18,16 @@ from conformance.probes.pod_state import why_not_running
 from conformance.req.checks import check_can_be_offered
 from conformance.req.pending_groups import pending_groups
 from conformance.req.waiting import check_waiting
-from conformance.scope.node_affinity import too_long
-from conformance.scope.pod_events import quoted, unread_events
 from conformance.scope.reserved_devices import as_reserved
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.demand.pod_events import quoted, unread_events
 from fixtures.model.devices.given import given_by_kubelet
 from fixtures.model.dra.claims import results_of
 from fixtures.model.facts import Fact
+from fixtures.model.placement.affinity import too_long
 from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.gang_marks import COSCHEDULING_GROUP, KAI_GROUP, KUEUE_GROUP, native_group, placed, volcano_group
 from conformance.scope.reserved_devices import as_reserved
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP, KUEUE_GROUP, native_group, placed, volcano_group
 from fixtures.verdict.findings import Subject
 
 

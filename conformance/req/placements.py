@@ -15,11 +15,11 @@ import msgspec
 
 from conformance.req.creation_failures import Fault
 from conformance.req.refusals import Refusal
-from conformance.scope.pod_events import quoted
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.demand.pod_events import quoted
 from fixtures.model.nodes.field_writes import owns
 from fixtures.snapshot.managed_fields import MOST_ASKED
 from fixtures.snapshot.state import Snapshot

@@ -12,11 +12,11 @@ import re
 
 from conformance.devices.claimable import units_of
 from conformance.req.creation_failures import Fault, statuses
-from conformance.scope.node_affinity import admits
 from conformance.scope.pod_templates import templates_of
 from conformance.scope.scope import Scope, whole
 from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.model.placement.affinity import admits
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Subject
 

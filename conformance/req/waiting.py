@@ -14,13 +14,13 @@ from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.gated import judge_gates
 from conformance.req.pending_groups import Group, pending_groups
-from conformance.scope.node_affinity import Choice, too_long
-from conformance.scope.pod_events import PodEvents, quoted, unread_events
 from conformance.scope.reserved_devices import fraction_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
+from fixtures.model.demand.pod_events import PodEvents, quoted, unread_events
 from fixtures.model.dra.claims import Request
 from fixtures.model.dra.kinds import CLASSES, SLICES
+from fixtures.model.placement.affinity import Choice, too_long
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, bad

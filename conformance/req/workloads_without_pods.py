@@ -16,18 +16,18 @@ from conformance.devices.claimable import units_of
 from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import names_quota, refused_now
 from conformance.req.restarted_jobs import count_of
-from conformance.scope.gang_marks import placed
 from conformance.scope.kueue_objects import conditions_of
-from conformance.scope.node_affinity import admits, too_long
-from conformance.scope.pod_events import quoted, unread_events
 from conformance.scope.pod_templates import templates_of
 from conformance.scope.scope import Scope, matches
 from conformance.scope.template import Template
-from conformance.scope.tolerations import Tolerated
 from fixtures.cluster.kinds import BARE_KEYS, KINDS
 from fixtures.kubernetes.models import DaemonSet, Event, Json, Pod
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.jobs.marks import placed
+from fixtures.model.placement.affinity import admits, too_long
+from fixtures.model.placement.tolerations import Tolerated
 from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Object
 from fixtures.text.ages import duration, so_far

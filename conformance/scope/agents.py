@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from conformance.scope.components import Workload
-from conformance.scope.node_affinity import admits, terms
 from conformance.scope.platform_namespaces import RELEASE, RELEASE_NAMESPACE
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, PodSpec, Taint, Toleration
+from fixtures.model.placement.affinity import admits, terms
 from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import in_order
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from conformance.scope.pod_shapes import CHART_VALUES, Shape, is_object, shape_of
-from conformance.scope.spec_walk import walk
 from conformance.scope.template import TOO_LARGE, Template, bounded, lacks_image, meta_of, unreadable
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.demand.pod_shapes import CHART_VALUES, Shape, is_object, shape_of
+from fixtures.model.demand.spec_walk import walk
 from fixtures.snapshot.custom_kinds import NO_CONTENT, TOO_MANY
 from fixtures.snapshot.state import Listing, Object
 from fixtures.text.sentences import listed

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.scope.gang_job import GangJob
-from conformance.scope.gang_marks import (
+from conformance.scope.gang_unsized import Told, unsized
+from conformance.scope.kueue_objects import objects_of
+from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.jobs.marks import (
     COSCHEDULING_GROUP,
     GANG_SCHEDULERS,
     JOB_LABELS,
@@ -24,14 +31,7 @@ from conformance.scope.gang_marks import (
     volcano_group,
     works_alone,
 )
-from conformance.scope.gang_owners import LWS_GROUP, Size, count, group_size, size_of
-from conformance.scope.gang_unsized import Told, unsized
-from conformance.scope.kueue_objects import objects_of
-from conformance.scope.scope import Scope
-from fixtures.cluster.kinds import KINDS
-from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.jobs.owners import LWS_GROUP, Size, count, group_size, size_of
 from fixtures.verdict.findings import Subject
 
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "Terminated", "Aborted"})

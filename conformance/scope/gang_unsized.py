@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.scope.gang_job import GangJob
-from conformance.scope.gang_marks import OWNER_LABELS, gang_system, group_marks, least_of, native_group, works_alone
-from conformance.scope.gang_owners import count
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Pod
+from fixtures.model.jobs.marks import OWNER_LABELS, gang_system, group_marks, least_of, native_group, works_alone
+from fixtures.model.jobs.owners import count
 from fixtures.verdict.findings import Subject
 
 

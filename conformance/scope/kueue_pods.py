@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from conformance.scope.gang_jobs import KUEUE_WORKLOADS
-from conformance.scope.gang_marks import KUEUE_GROUP
 from conformance.scope.kueue_objects import conditions_of, name_of, objects_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.jobs.marks import KUEUE_GROUP
 
 _NAMED = "kueue.x-k8s.io/workload"
 _PLAIN = frozenset({"Job", "Pod", "ReplicaSet", "StatefulSet", "ReplicationController"})

@@ -3,7 +3,7 @@
 The API server validates the templates of built-in workloads only. Whatever a custom resource embeds is
 judged by nobody until its controller makes a pod of it, so the walk is generic: an object
 below ``spec`` that has ``containers`` or ``tolerations`` is taken for a pod spec, wherever it is. In kinds that
-the suite does not know by name, parts of pods count too, and not below ``spec`` alone (:mod:`conformance.scope.pod_shapes`).
+the suite does not know by name, parts of pods count too, and not below ``spec`` alone (:mod:`fixtures.model.demand.pod_shapes`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 
 from conformance.scope.custom_templates import of_custom_kinds
 from conformance.scope.scope import Scope
-from conformance.scope.spec_walk import walk
 from conformance.scope.template import TOO_LARGE, Template, bounded, lacks_image, meta_of, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
+from fixtures.model.demand.spec_walk import walk
 from fixtures.snapshot.bare_templates import bare_templates
 from fixtures.snapshot.state import Object
 from fixtures.text import typed

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import msgspec
 
-from conformance.scope.device_memory import device_memory, memory_of_part
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod, Resources
 from fixtures.model.demand.pod_amounts import Amount
+from fixtures.model.devices.memory import device_memory, memory_of_part
 
 GROUP = "runai-gpu-group"
 """Label of the group of pods on one device; with ``/GROUP`` behind it where a pod is of several."""

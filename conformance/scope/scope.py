@@ -20,10 +20,7 @@ from conformance.policy.marks import Shown
 from conformance.policy.model import Policy
 from conformance.scope import platform_namespaces as platform
 from conformance.scope.components import PlatformWorkloads
-from conformance.scope.node_marks import ServedMachines, marks_of, may_be_of_cpu
 from conformance.scope.platform_namespaces import Operator, PlatformNamespaces
-from conformance.scope.pod_events import PodEvents
-from conformance.scope.spec_walk import walk
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import (
@@ -41,10 +38,13 @@ from fixtures.kubernetes.models import (
 )
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.demand.pod_amounts import Amount, of_pod, units, written
+from fixtures.model.demand.pod_events import PodEvents
+from fixtures.model.demand.spec_walk import walk
 from fixtures.model.dra.claims import Claims, DeviceDemand
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.inventory import DriverInventory, Slices
 from fixtures.model.dra.kinds import SLICES, TAINT_RULES
+from fixtures.model.nodes.marks import ServedMachines, marks_of, may_be_of_cpu
 from fixtures.model.nodes.work import is_fence_key, stopped
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.snapshot.state import Snapshot
@@ -240,7 +240,7 @@ class Scope:
 
     @cached_property
     def marks(self) -> dict[str, tuple[str, ...]]:
-        """Marks of nodes whose capacity offers no device (:mod:`conformance.scope.node_marks`): no source of their own, but they stay."""
+        """Marks of nodes whose capacity offers no device (:mod:`fixtures.model.nodes.marks`): no source of their own, but they stay."""
         return {name: texts for name, texts in self._marks.items() if not self._only_graphics(name, texts)}
 
     @cached_property

@@ -5,11 +5,11 @@ import pytest
 from conformance.gang.checks import check_partial, check_used
 from conformance.policy.model import Policy
 from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.gang_marks import gang_system
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.jobs.marks import gang_system
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload

@@ -18,9 +18,9 @@ from conformance.req.starting import check_starting
 from conformance.scope.agents import agents, missing_agents
 from conformance.scope.components import PlatformWorkloads, Workload
 from conformance.scope.platform_namespaces import PlatformNamespaces, operators_of
-from conformance.scope.pod_events import PodEvents
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Event, Json, Meta, Namespace
+from fixtures.model.demand.pod_events import PodEvents
 from fixtures.ownership.proof_record import token_digest
 from fixtures.verdict.findings import Inconclusive, Outcome
 from tests.builders import a_container, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_workload

@@ -16,14 +16,14 @@ from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
 from conformance.scope.custom_templates import templates_by_shape
 from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.node_affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.scope import Scope
-from conformance.scope.spec_walk import MAX_PATH
 from conformance.scope.template import MAX_TEMPLATES
 from fixtures.kubernetes.models import Event, Json, OwnerReference
+from fixtures.model.demand.spec_walk import MAX_PATH
 from fixtures.model.dra.claims import MAX_REQUESTS
+from fixtures.model.placement.affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION
 from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
 from fixtures.verdict.record import Level
 from tests.builders import FENCE, H100, a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee
 from conformance.gang.adapters.grouped import GroupedPods
-from conformance.scope.gang_marks import native_group
 from conformance.scope.kueue_objects import conditions_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.jobs.marks import native_group
 from fixtures.probes.workspace import Workspace
 
 GROUPS = "scheduling.k8s.io/podgroups"

@@ -7,10 +7,10 @@ import fnmatch
 import msgspec
 
 from conformance.gang.adapters.base import Availability, available
-from conformance.scope.gang_marks import COSCHEDULING_GROUP, KAI_GROUP
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
