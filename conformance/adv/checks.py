@@ -13,9 +13,9 @@ from conformance.devices.routes import same_devices, why_none_offered
 from conformance.devices.scheduler_amounts import split_of
 from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.devices.vendors import shared_pools
-from conformance.outputs.node_labels import NodeAdvertisement, expectations
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import NodeAdvertisement, expectations
 from fixtures.model.dra.inventory import DriverInventory
 from fixtures.model.dra.kinds import SLICES
 from fixtures.text.sentences import listed

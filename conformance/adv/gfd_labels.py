@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from conformance.outputs.label_rules import sharing_inconsistencies, strategy_inconsistencies
-from conformance.outputs.node_labels import NodeAdvertisement
 from fixtures.kubernetes.labels import keys_with
+from fixtures.model.devices.label_rules import sharing_inconsistencies, strategy_inconsistencies
+from fixtures.model.devices.node_labels import NodeAdvertisement
 
 PREFIX = "nvidia.com/"
 TIMESTAMP = f"{PREFIX}gfd.timestamp"

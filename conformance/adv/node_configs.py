@@ -10,13 +10,13 @@ from conformance.adv.plugin_config import ConfigNotRead, PluginConfig, PluginCon
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.devices.scheduler_amounts import split_of
-from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, workload_of
 from conformance.scope.components import workload_names
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.devices.node_labels import GPU, NodeAdvertisement
 from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed

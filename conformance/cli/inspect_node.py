@@ -10,11 +10,12 @@ import msgspec
 from conformance.adv.checks import terms_of
 from conformance.devices.physical import PhysicalCount, physical_counts
 from conformance.devices.scheduler_amounts import split_of
-from conformance.outputs import node_labels, node_text
+from conformance.outputs import node_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.policy.model import Policy
 from conformance.scope.scope import matches, whole
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices import node_labels
 from fixtures.model.nodes.marks import makers_served, marks_of, may_be_of_cpu
 from fixtures.text import typed
 

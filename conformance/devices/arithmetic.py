@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from conformance.devices.physical import PhysicalCount, number
-from conformance.outputs import mig_geometry
-from conformance.outputs.node_labels import NodeAdvertisement, capacity_inconsistencies, expectations
+from fixtures.model.devices import mig_geometry
+from fixtures.model.devices.node_labels import NodeAdvertisement, capacity_inconsistencies, expectations
 
 GKE = "cloud.google.com/gke-"
 TIMES = "\N{MULTIPLICATION SIGN}"

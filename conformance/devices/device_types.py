@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from conformance.outputs.node_labels import NodeAdvertisement
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import NodeAdvertisement
 
 _MODEL = re.compile(
     r"[/.\-_](?:product(?:[.\-_]name)?|model|accelerator(?:[.\-_](?:name|type))?|(?:instance|machine)[.\-_]type)\Z"

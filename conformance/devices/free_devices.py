@@ -11,9 +11,9 @@ from conformance.devices.device_types import GKE_CLIENTS, device_type
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import INTEL_COUNT
 from conformance.devices.routes import other_devices
-from conformance.outputs.node_labels import NodeAdvertisement
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import NodeAdvertisement
 from fixtures.model.dra.inventory import InventoryDevice
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.verdict.findings import NotApplicable

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.outputs.node_labels import NodeAdvertisement, advertisement
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import NodeAdvertisement, advertisement
 
 
 def view_of(scope: Scope, node: Node) -> NodeAdvertisement:

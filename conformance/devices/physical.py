@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from conformance.devices.scheduler_amounts import split_of
-from conformance.outputs.node_labels import NodeAdvertisement, parse_product
 from conformance.policy.model import Policy
 from conformance.scope.scope import matches
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import NodeAdvertisement, parse_product
 from fixtures.model.dra.inventory import DriverInventory
 
 GPU_COUNT = "nvidia.com/gpu.count"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from conformance.outputs.node_labels import parse_product
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import parse_product
 from fixtures.text.sentences import natural
 
 NVIDIA_PRODUCT = "nvidia.com/gpu.product"

@@ -8,9 +8,9 @@ from conformance.devices.arithmetic import TIMES
 from conformance.mig.manager_state import CHANGING
 from conformance.mig.mig_nodes import MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
 from conformance.mig.requested_layout import Requests
-from conformance.outputs import mig_geometry
-from conformance.outputs.node_labels import GPU, capacity_inconsistencies
 from conformance.scope.scope import Scope, subject
+from fixtures.model.devices import mig_geometry
+from fixtures.model.devices.node_labels import GPU, capacity_inconsistencies
 from fixtures.verdict.findings import About, Finding, Subject
 
 _STATUS = "node.status.capacity, node labels"

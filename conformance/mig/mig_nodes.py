@@ -12,10 +12,10 @@ import msgspec
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import PhysicalCount, physical_counts
 from conformance.devices.routes import why_none_offered
-from conformance.outputs import mig_geometry
-from conformance.outputs.node_labels import NodeAdvertisement
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices import mig_geometry
+from fixtures.model.devices.node_labels import NodeAdvertisement
 
 MIG_RESOURCE = "nvidia.com/mig-"
 CONFIG = "nvidia.com/mig.config"

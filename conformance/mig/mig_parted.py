@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from conformance.outputs import mig_geometry
-from conformance.outputs.mig_geometry import Geometry
+from fixtures.model.devices import mig_geometry
+from fixtures.model.devices.mig_geometry import Geometry
 from fixtures.text import yaml_text
 from fixtures.text.yaml_text import NotYaml
 

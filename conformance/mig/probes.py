@@ -10,7 +10,6 @@ import msgspec
 from conformance.devices.free_devices import Place
 from conformance.mig.claimed_slices import is_claimed_slice, is_made_on_demand, offered, profile_selector, published_profiles
 from conformance.mig.mig_nodes import MigNode, mig_nodes
-from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
@@ -21,6 +20,7 @@ from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, visible_to
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.devices import mig_geometry
 from fixtures.nodeprobe.smi_listing import Listing
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, NotApplicable, undecided

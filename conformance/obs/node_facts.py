@@ -9,9 +9,9 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import number, physical_counts
 from conformance.obs.flaws import NodeFacts
 from conformance.obs.page import Kind, Page, kinds
-from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import GPU, NodeAdvertisement
 from fixtures.model.dra.inventory import DriverInventory
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 

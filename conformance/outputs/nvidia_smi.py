@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance.outputs import mig_geometry, nvidia_smi_tables
+from conformance.outputs import nvidia_smi_tables
 from conformance.outputs.log_text import log_lines
 from conformance.outputs.nvidia_smi_sections import EXCERPT, Sections
 from conformance.outputs.unreadable import Unreadable, readable_text
+from fixtures.model.devices import mig_geometry
 from fixtures.nodeprobe import smi_device, smi_listing, smi_xml
 from fixtures.nodeprobe.document import Device
 from fixtures.nodeprobe.smi_listing import ListedGpu, Listing, failure_of

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from conformance.devices.arithmetic import TIMES
 from conformance.devices.node_view import view_of
 from conformance.devices.scheduler_amounts import split_of
-from conformance.outputs.label_rules import sharing_inconsistencies
 from conformance.scope.scope import Scope, matches, subject
 from conformance.share.claimed_shares import held_share
 from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.label_rules import sharing_inconsistencies
 from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, not_judged
 
 _STATUS = "node.status.allocatable"

@@ -12,9 +12,9 @@ import msgspec
 from conformance.devices.arithmetic import GKE, gke_terms
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import number
-from conformance.outputs.node_labels import ResourceLabels
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import ResourceLabels
 
 SHARED_SUFFIX = ".shared"
 

@@ -5,10 +5,10 @@ import pytest
 
 from conformance.devices.device_types import device_type
 from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
-from conformance.outputs.node_labels import advertisement
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.devices.node_labels import advertisement
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence, Finding, Inconclusive, Outcome, Subject, bad, ok
 from fixtures.verdict.record import Level, Verdict

@@ -5,10 +5,10 @@ import pytest
 from conformance.devices.free_devices import Place
 from conformance.mig.mig_nodes import mig_nodes
 from conformance.mig.probes import Slot, _pod, absent_profile, chosen, judge_slices, listing_of
-from conformance.outputs.mig_geometry import resource_name
-from conformance.outputs.node_labels import advertisement
 from conformance.probes.pending import PendingPod, judge_pending
 from conformance.probes.running import ProbeResult
+from fixtures.model.devices.mig_geometry import resource_name
+from fixtures.model.devices.node_labels import advertisement
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.adv.built import scope_of

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from conformance.outputs import mig_geometry
+from fixtures.model.devices import mig_geometry
 from tests.tables import each_row
 
 H100 = "NVIDIA-H100-80GB-HBM3"

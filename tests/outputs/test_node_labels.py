@@ -3,9 +3,10 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import node_labels, node_text
-from conformance.outputs.node_labels import advertisement
+from conformance.outputs import node_text
 from conformance.outputs.unreadable import Unreadable
+from fixtures.model.devices import node_labels
+from fixtures.model.devices.node_labels import advertisement
 from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"

@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conformance.cli.inspect import KINDS, inspect, to_json, to_text
-from conformance.outputs import events, nccl_log, nccl_tests, node_labels, perftest
+from conformance.outputs import events, nccl_log, nccl_tests, perftest
 from conformance.outputs.inspection import Inspection
 from conformance.outputs.log_wrappers import unwrapped
 from conformance.outputs.unreadable import Unreadable
+from fixtures.model.devices import node_labels
 from tests.outputs.lookalikes import lookalike
 
 pytestmark = pytest.mark.test_all
