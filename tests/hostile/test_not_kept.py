@@ -168,13 +168,13 @@ def test_a_proof_that_takes_writes_and_is_never_shown_costs_each_act_less(
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [gone]):
         held = Proof.open(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, renewing=False)
         gone.met, gone.times = 0, ALWAYS
-        for act in "abcd":
+        for act in "abcdef":
             before = gone.met
             with pytest.raises(ProofRefused, match="a list shows it"):
                 held.vouch(act)
             reads.append(gone.met - before)
             held.forget([act])
-    assert reads[-1] < reads[0] / 2
+    assert reads[-1] < 0.7 * reads[0]
 
 
 @pytest.mark.parametrize("honest", [False, True], ids=["the answer lies", "the answer shows it"])
