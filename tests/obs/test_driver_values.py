@@ -6,11 +6,11 @@ import math
 import random
 import re
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-import pynvml
 import pytest
 
 from conformance.obs.driver_values import Bracket, against_driver, compared
@@ -65,7 +65,7 @@ class Machine:
 
     def devices(self) -> tuple[Device, ...]:
         table = self.host.table.flat(((gpu, gpu.instances) for gpu in hardware(WHOLE).gpus), self.busy)
-        return tuple(collect(lambda _: TabledLibrary(table, pynvml)).devices)
+        return tuple(collect(partial(TabledLibrary, table)).devices)
 
     def bracket(self, *, load: float, edit: Callable[[str], str] = str) -> Bracket:
         self.wait(self.chance.uniform(0.1, 40), load=load)
