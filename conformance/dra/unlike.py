@@ -17,6 +17,7 @@ from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
 from fixtures.model.devices.memory import LABEL as MEMORY
 from fixtures.model.devices.memory import device_memory
+from fixtures.model.devices.node_labels import parse_product
 from fixtures.model.dra.inventory import InventoryDevice
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 
@@ -28,8 +29,9 @@ _PRODUCT = "nvidia.com/gpu.product"
 _NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d{1,9}")
 
-_TOLERANCE = Fraction(2, 100)
-"""By so much capacity may differ: a driver and ECC keep a part of the memory. Devices of one product differ by half or by nothing."""
+_TOLERANCE = Fraction(7, 100)
+"""By so much capacity may differ: ECC keeps a sixteenth of GDDR memory, a driver a little. Devices of one product differ by half or by
+nothing."""
 
 _Key = tuple[str, ...]
 
@@ -66,22 +68,24 @@ class Usual:
             if what in device.body.capacity and _close(value, usual):
                 continue
             confirmed = plain in _VERSIONS and bool(version := _label(node, device)) and not _differ(version, device)
-            yield Unlike(f"{name} has {plain} {value}, and {counted[usual]} of {counted.total()} of its product have {usual}", confirmed)
+            kin = f"{counted[usual]} of {counted.total()} of its {'product' if device.product else 'pool'}"
+            yield Unlike(f"{name} has {plain} {value}, and {kin} have {usual}", confirmed)
         if (said := _label(node, device)) and _differ(said, device):
             yield Unlike(f"{name} has driverVersion {device.body.attribute('driverVersion')}, and the node's label {_DRIVER} says {said}")
         labelled = node.metadata.label.get(_PRODUCT, "") if _whole(device) else ""
-        if labelled and device.product and not _words(labelled).startswith(_words(device.product)):
+        if labelled and device.product and _words(parse_product(labelled).model) != _words(device.product):
             yield Unlike(f"{name} has productName {device.product}, and the node's label {_PRODUCT} says {labelled}")
         memory = device_memory(node)
         published = _memory(device)
-        if memory.known and published and _whole(device) and not _near(published, Fraction(memory.units) * 2**20, 3):
+        if memory.known and published and _whole(device) and not _near(published, Fraction(memory.units) * 2**20):
             has = node.metadata.label[MEMORY]
-            yield Unlike(f"{name} has memory {float(published / 2**20):g}Mi, and the node's label {MEMORY} says {has} MiB")
+            yield Unlike(f"{name} has memory {published // 2**20}Mi, and the node's label {MEMORY} says {has} MiB")
 
 
 def _alike(device: InventoryDevice) -> _Key:
+    """Devices without a product are alike in their pool at most: two generations may lack its name."""
     body = device.body
-    return device.id[0], body.type, device.product, body.attribute("profile") or body.attribute("partitionProfile")
+    return device.id[0], body.type, device.product or device.id[1], body.attribute("profile") or body.attribute("partitionProfile")
 
 
 def _compared(device: InventoryDevice) -> Iterator[tuple[str, str]]:
@@ -106,17 +110,20 @@ def _label(node: Node, device: InventoryDevice) -> str:
 
 
 def _differ(label: str, device: InventoryDevice) -> bool:
-    """Whether a label names another version of the driver: ``580.95.05`` is ``580.95.5``, which is how slices write it."""
+    """Whether a label names another version of the driver. Slices write ``580.95.05`` as ``580.95.5``, and ``570.169`` as ``570.169.0``."""
     return _numbers(label) != _numbers(device.body.attribute("driverVersion"))
 
 
 def _words(product: str) -> str:
-    """A product's name as a label can hold it, which may have a suffix: ``NVIDIA H100 80GB HBM3``, ``NVIDIA-H100-80GB-HBM3-SHARED``."""
+    """A product's name as a label can hold it: ``NVIDIA H100 80GB HBM3`` is ``NVIDIA-H100-80GB-HBM3`` there."""
     return _NOT_IN_LABELS.sub("-", product.lower()).strip("-")
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(text) for text in _NUMBER.findall(version)[:4]]
+    found = [int(text) for text in _NUMBER.findall(version)[:4]]
+    while found and not found[-1]:
+        found.pop()
+    return found
 
 
 def _sortable(value: str) -> tuple[int, Fraction, list[int], str]:
@@ -141,5 +148,5 @@ def _close(value: str, usual: str) -> bool:
         return False
 
 
-def _near(one: Fraction, other: Fraction, times: int = 1) -> bool:
-    return abs(one - other) <= _TOLERANCE * times * max(abs(one), abs(other))
+def _near(one: Fraction, other: Fraction) -> bool:
+    return abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))

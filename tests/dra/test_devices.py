@@ -141,6 +141,7 @@ DIFFERING_DRIVERS = a_policy(accelerators={"allowedDifferences": ["driver"]})
     [
         (like("gpu-0"), {}, Outcome.OK),
         (like("gpu-0", memory="81920Mi"), {}, Outcome.OK),  # ECC and drivers keep a part
+        (like("gpu-0", memory="76462Mi"), {"labels": {}}, Outcome.OK),  # ECC keeps a sixteenth of GDDR memory
         (like("gpu-0", memory="40Gi"), {}, Outcome.BAD),
         (like("gpu-0", memory="40Gi"), {"labels": {}}, Outcome.BAD),
         (like("gpu-0", version="590.44.1"), {}, Outcome.BAD),  # its label says 580
@@ -165,10 +166,25 @@ def test_an_upgraded_node_whose_label_says_so_only_warns() -> None:
 
 
 def test_a_node_without_peers_is_held_against_its_labels() -> None:
-    nodes = [a_cpu_node("gpu-0", labels=LABELS)]
-    for odd, expected in (
-        (like("gpu-0"), Outcome.OK),
-        (like("gpu-0", memory="40Gi"), Outcome.BAD),
-        (like("gpu-0", version="570.1"), Outcome.BAD),
+    for odd, expected, labels in (
+        (like("gpu-0"), Outcome.OK, {}),
+        (like("gpu-0", memory="40Gi"), Outcome.BAD, {}),
+        (like("gpu-0", memory="1e400"), Outcome.BAD, {}),
+        (like("gpu-0", version="570.1"), Outcome.BAD, {}),
+        (like("gpu-0", version="570.169.0"), Outcome.OK, {"nvidia.com/cuda.driver-version.full": "570.169"}),
+        (like("gpu-0", productName="NVIDIA H200"), Outcome.OK, {"nvidia.com/gpu.product": "NVIDIA-H200-SHARED"}),
+        (like("gpu-0", productName="NVIDIA H200"), Outcome.BAD, {"nvidia.com/gpu.product": "NVIDIA-H200-NVL"}),
     ):
-        assert by_name(check_devices(a_scope(nodes=nodes, resourceslices=[odd])))[NODE] is expected
+        nodes = [a_cpu_node("gpu-0", labels={**LABELS, **labels})]
+        assert by_name(check_devices(a_scope(nodes=nodes, resourceslices=[odd])))[NODE] is expected, odd
+
+
+def test_devices_without_a_product_are_compared_in_their_pool_alone() -> None:
+    def nameless(node: str, *memory: str) -> Json:
+        devices = [
+            device(f"{node}-{index}", "productName") | {"capacity": {"memory": {"value": value}}} for index, value in enumerate(memory)
+        ]
+        return a_slice(node, devices=devices)
+
+    assert compared(nameless("gpu-0", "16Gi", "16Gi"), nameless("gpu-1", "32Gi", "32Gi"), labels={}) is Outcome.OK
+    assert compared(nameless("gpu-0", "16Gi", "32Gi"), nameless("gpu-1", "32Gi", "32Gi"), labels={}) is Outcome.BAD
