@@ -48,8 +48,10 @@ def of_each(
 
 
 def _without_run(reason: NotApplicable | Inconclusive) -> Finding:
-    subject = Subject("NCCL run", f"a kind of machine: {reason.code}")
-    return (not_judged if isinstance(reason, NotApplicable) else undecided)(subject, message=reason.message, source="plan of the run")
+    about = About(Subject("NCCL run", f"a kind of machine: {reason.code}"), "plan of the run")
+    if isinstance(reason, NotApplicable):
+        return about.not_judged(reason.message)
+    return about.undecided(reason.message, cause=cause_of(reason.code))
 
 
 def _further(run: FabricRun, judge: Callable[[FabricRun, bool], Iterator[Finding]]) -> Iterator[Finding]:
@@ -216,11 +218,14 @@ def _problem(line: Channel, accepted: Sequence[str]) -> str:
 def judge_bandwidth(run: FabricRun, figure: Figure) -> Iterator[Finding]:
     """NET-06: the table's largest size, the number of ranks, and wrong values. A missing measurement fails.
 
-    Without a figure's minimum a run can fail and not pass: nothing says what the fabric should reach.
-    Raises :class:`Inconclusive` when the image could not run the command at all.
+    Without a figure's minimum, or with sizes that are smaller than the figure's, a run can fail and not pass: nothing says what the fabric
+    should reach. Raises :class:`Inconclusive` when the image could not run the command at all.
     """
+    why = figure.words if figure.minimum is None else ""
     for finding in _measured(run, figure):
-        yield _without_figure(finding, figure.words) if figure.minimum is None and finding.outcome is Outcome.OK else finding
+        if finding.outcome is Outcome.NOT_JUDGED and finding.subject.name == _BANDWIDTH:
+            why = finding.message
+        yield _without_figure(finding, why) if why and finding.outcome is Outcome.OK else finding
 
 
 def _without_figure(finding: Finding, why: str) -> Finding:

@@ -226,7 +226,7 @@ def test_a_kind_of_machine_that_is_taken_is_told_beside_the_run_of_the_other(mon
     assert isinstance(reason, Inconclusive)
     assert "B-1 (0 free)" in reason.message
     found = list(of_each([run, reason], lambda one, first: iter([ok(one.subject, observed=str(first))])))
-    assert [finding.outcome for finding in found] == [Outcome.UNDECIDED, Outcome.OK]
+    assert [(finding.outcome, finding.cause) for finding in found] == [(Outcome.UNDECIDED, "NoFreeDevice"), (Outcome.OK, "")]
 
 
 def test_further_runs_name_their_nodes_and_their_trouble_is_theirs() -> None:
