@@ -9,12 +9,13 @@ import msgspec
 from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
 from conformance.net.reading import name_of, text
 from conformance.scope.scope import Scope, subject, whole
+from conformance.scope.settling import reconciling
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.nodes.marks import adapter_labels
 from fixtures.model.placement.affinity import admits, terms
 from fixtures.text.sentences import natural
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, not_judged
 
 MACHINE_TYPE = "node.kubernetes.io/instance-type"
 KIND_LABELS = (MACHINE_TYPE, "nvidia.com/gpu.product", "amd.com/gpu.product-name")
@@ -121,14 +122,15 @@ def _check_promises(scope: Scope, policy: Json, promised: Promises) -> Iterator[
         )
     sources = {item.resource: item.source for item in promised.resources}
     for name, source in sources.items():
-        subject_ = Subject("resource", name)
+        about = About(Subject("resource", name), source, "at least one node that advertises it")
         offering = [node.name for node in scope.snapshot.nodes if allocatable(node, name) > 0]
-        expected = "at least one node that advertises it"
-        if offering:
-            yield ok(subject_, observed=f"{len(offering)} nodes", expected=expected, source=source)
-            continue
         message = f"{name} is configured and no node advertises it, although the NicClusterPolicy says {state}{_idle_agents(scope)}"
-        yield bad(subject_, cause="FabricResourceMissing", observed="no node", expected=expected, source=source, message=message)
+        if offering:
+            yield about.ok(f"{len(offering)} nodes")
+        elif doing := reconciling(scope, policy):
+            yield about.undecided(f"{message}; {doing}", cause=CHANGE_UNDER_WAY)
+        else:
+            yield about.bad(message, cause="FabricResourceMissing", observed="no node")
 
 
 def _idle_agents(scope: Scope) -> str:

@@ -37,6 +37,13 @@ def test_a_configuration_that_cannot_be_read_does_not_conform() -> None:
     assert found["nic-cluster-policy"].outcome is Outcome.BAD
 
 
+@pytest.mark.parametrize(("made", "outcome"), [("2026-09-21T14:10:00Z", Outcome.UNDECIDED), ("2026-09-20T14:10:00Z", Outcome.BAD)])
+def test_a_configuration_that_was_just_made_need_not_be_advertised_yet(made: str, outcome: Outcome) -> None:
+    policy = a_nic_policy("rdma/a")
+    policy["metadata"]["creationTimestamp"] = made
+    assert judged(a_node(), policy=policy)["rdma/a"].outcome is outcome
+
+
 def test_machines_of_another_kind_may_offer_another_entry_of_the_configuration() -> None:
     a = a_node("a-0", labels={NFD: "true"}, capacity={"rdma/a": "8"}, product="A")
     b = a_node("b-0", labels={NFD: "true"}, capacity={"rdma/b": "8"}, product="B")
