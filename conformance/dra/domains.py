@@ -132,13 +132,14 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], labelled: dict[str, N
     said = listed([text for text, _ in problems], 4)
     begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
-    young |= {name: now for name in {*members, *labelled} if _changes(scope, name, now)}
+    changing = {name: doing for name in in_order({*members, *labelled}) if (doing := _changes(scope, name, now))}
+    young |= dict.fromkeys(changing, now)
     if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
         begun = max(young.values())
     if begun is not None and now - begun < limit:
-        return about.undecided(
-            f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}", cause="ChangeUnderWay"
-        )
+        doing = listed([f"{name}: {text}" for name, text in changing.items()], 1)
+        why = doing or f"it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}"
+        return about.undecided(f"{said}; {why}", cause="ChangeUnderWay")
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return about.bad(message, cause="DomainNotReady")
 

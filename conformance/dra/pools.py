@@ -54,19 +54,22 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     known = scope.snapshot.node_by_name
     if lost := [node for node in nodes if node not in known]:
         problems.append(f"its node {listed(lost)} does not exist")
-    unsure = ""
+    unsure, troubled = "", set[str]()
     for node in (node for node in nodes if node in known):
         if not known[node].ready:
             if not problems:
                 return about.not_judged(f"node {node} is NotReady (INV-02), so its driver cannot be judged", source=SLICES)
             continue
         state = pods.state(driver, node)
-        problems += [state.problem] if state.problem else []
+        if state.problem:
+            problems.append(state.problem)
+            troubled.add(node)
         unsure = unsure or state.unsure
         observed += f"; {state.observed}" if state.observed else ""
-    changing = (change_under_way(known[node], scope.policy, scope.snapshot.taken_at) for node in nodes if node in known)
-    if problems and not twice and not lost and (doing := next(filter(None, changing), "")):
-        return about.undecided(f"{listed(problems, 4)}; {doing}", cause="ChangeUnderWay")
+    now = scope.snapshot.taken_at
+    changing = {node: doing for node in nodes if node in known and (doing := change_under_way(known[node], scope.policy, now))}
+    if problems and not twice and not lost and changing and troubled <= changing.keys():
+        return about.undecided(f"{listed(problems, 4)}; {listed(changing.values(), 1)}", cause="ChangeUnderWay")
     if problems:
         return about.bad(listed(problems, 4), cause="PoolNotServed", observed=observed)
     if unsure and scope.kind_of(driver) is DriverKind.OTHER:

@@ -149,6 +149,16 @@ def test_a_node_has_time_to_join_an_old_domain(domain: Json, pods: list[Pod], ou
     assert ("20 s ago: ask again in 1 h" in finding.message) is (outcome is Outcome.UNDECIDED)
 
 
+def test_a_member_that_is_being_changed_has_time_and_is_named() -> None:
+    upgraded = member("gpu-1")
+    upgraded.metadata.labels = {**upgraded.metadata.label, "nvidia.com/gpu-driver-upgrade-state": "drain-required"}
+    for late, outcome in (("gpu-1", Outcome.UNDECIDED), ("gpu-0", Outcome.BAD)):
+        pods = [born(a_daemon(name, ready=name != late), OLD) for name in ("gpu-0", "gpu-1")]
+        finding = judged(a_domain(), nodes=[member("gpu-0"), upgraded], pods=pods)
+        assert finding.outcome is outcome
+        assert ("; gpu-1: its driver is being upgraded" in finding.message) is (outcome is Outcome.UNDECIDED)
+
+
 @pytest.mark.parametrize(("bound", "outcome"), [("", Outcome.NOT_JUDGED), (SECONDS_AGO, Outcome.UNDECIDED), (OLD, Outcome.BAD)])
 def test_a_domain_whose_pods_wait_and_that_no_node_has_joined_is_bad_after_the_age(bound: str, outcome: Outcome) -> None:
     pods = [a_worker("gpu-0", bound)] if bound else []

@@ -74,6 +74,18 @@ def test_a_slice_of_a_node_that_is_gone_is_found() -> None:
     assert "node gpu-0 does not exist" in messages(findings)
 
 
+@pytest.mark.parametrize(("new", "outcome"), [
+    (["gpu-0"], Outcome.BAD), (["gpu-1"], Outcome.UNDECIDED), (["gpu-0", "gpu-1"], Outcome.UNDECIDED), ([], Outcome.BAD),
+])  # fmt: skip
+def test_a_node_that_has_just_joined_excuses_its_own_driver_alone(new: list[str], outcome: Outcome) -> None:
+    nodes = [a_cpu_node("gpu-0"), a_cpu_node("gpu-1")]
+    for node in nodes:
+        node.metadata.creation_timestamp = "2026-09-21T14:10:00Z" if node.name in new else "2020-01-01T00:00:00Z"
+    shared = a_slice("gpu-0", devices=[a_device(name, nodeName=name) for name in ("gpu-0", "gpu-1")], pool="rack")
+    del shared["spec"]["nodeName"]
+    assert list(judged([shared], [a_driver(), a_driver("gpu-1", ready=False)], nodes=nodes).values()) == [outcome]
+
+
 def test_a_node_that_is_not_ready_is_another_requirement_s() -> None:
     assert judged([a_slice("gpu-0")], [], nodes=[a_cpu_node("gpu-0", ready=False)])[NODE] is Outcome.NOT_JUDGED
 
