@@ -33,6 +33,8 @@ _ANY_SIZE = (
 _NEEDED = IDENTITY | PRODUCT | {"memory"}
 """Names of attributes and capacity by which claims and agents choose or recognise a device."""
 
+_ALIKE = ("type", "driverVersion")
+
 
 def check_devices(scope: Scope) -> Iterator[Finding]:
     """Per node that offers devices through DRA only: their number; per node and driver: each device once, and complete."""
@@ -136,30 +138,35 @@ class _Peers:
     """Attributes and capacity by what devices are alike in: driver, type and version of the driver, and with them the product.
 
     Every device has what claims choose it by. What else describes it depends on its product: only some can be cut.
+    A device that lacks type or version has those of its pool's others: it would be its only peer without them.
     """
 
     def __init__(self, scope: Scope) -> None:
         self._names: dict[tuple[str, ...], Counter[str]] = {}
         self._count: Counter[tuple[str, ...]] = Counter()
-        for drivers in scope.dra_inventory.values():
-            for device in (device for item in drivers for device in item.devices):
-                for key in (_alike(device), (*_alike(device), device.product)):
-                    self._count[key] += 1
-                    self._names.setdefault(key, Counter()).update(_described(device.body))
+        self._of_pool: dict[tuple[str, ...], str] = {}
+        devices = [device for drivers in scope.dra_inventory.values() for item in drivers for device in item.devices]
+        for device in devices:
+            for name in _ALIKE:
+                if value := device.body.attribute(name):
+                    self._of_pool.setdefault((*device.id[:2], name), value)
+        for device in devices:
+            for key in (self._alike(device), (*self._alike(device), device.product)):
+                self._count[key] += 1
+                self._names.setdefault(key, Counter()).update(_described(device.body))
+
+    def _alike(self, device: InventoryDevice) -> tuple[str, ...]:
+        own = (device.body.attribute(name) or self._of_pool.get((*device.id[:2], name), "") for name in _ALIKE)
+        return device.id[0], *own
 
     def lacking(self, device: InventoryDevice) -> set[str]:
         """What more than half of its peers have and the device has not."""
-        alike = _alike(device)
+        alike = self._alike(device)
         needed = {name for name in self._common(alike) if plain_name(name) in _NEEDED}
         return (needed | self._common((*alike, device.product))) - _described(device.body)
 
     def _common(self, key: tuple[str, ...]) -> set[str]:
         return {name for name, count in self._names[key].items() if count >= 2 and 2 * count > self._count[key]}
-
-
-def _alike(device: InventoryDevice) -> tuple[str, ...]:
-    body = device.body
-    return device.id[0], body.type, body.attribute("driverVersion")
 
 
 def _described(body: SliceDevice) -> set[str]:

@@ -92,6 +92,18 @@ def test_a_device_has_what_its_peers_have(lacking: str, outcome: Outcome) -> Non
 
 
 @pytest.mark.parametrize(("lacking", "outcome"), [
+    (["driverVersion"], Outcome.ADVISED), (["type"], Outcome.ADVISED), (["driverVersion", "uuid"], Outcome.BAD),
+    (["type", "driverVersion", "uuid", "productName", "memory"], Outcome.BAD),
+])  # fmt: skip
+def test_a_device_without_type_or_version_has_the_peers_of_its_pool(lacking: list[str], outcome: Outcome) -> None:
+    whole = [device(f"gpu-{index}", driverVersion="580.95.5") for index in range(4)]
+    for name in lacking:
+        whole[3]["attributes"].pop(name, None)
+        whole[3]["capacity"].pop(name, None)
+    assert judged(*whole)[NODE] is outcome
+
+
+@pytest.mark.parametrize(("lacking", "outcome"), [
     ("partitionProfile", Outcome.OK), ("multiprocessors", Outcome.OK), ("memory", Outcome.BAD), ("uuid", Outcome.BAD),
 ])  # fmt: skip
 def test_devices_of_another_product_need_only_what_claims_choose_them_by(lacking: str, outcome: Outcome) -> None:
