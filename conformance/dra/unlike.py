@@ -1,6 +1,6 @@
 """DRA-03, what devices are like: attributes and capacity have the values of the product's other devices, and of the node's labels. Pure.
 
-Facts: docs/facts/dra.md#nvidia-driver, docs/facts/labels.md#discovery-labels.
+Facts: docs/facts/dra.md#nvidia-driver, docs/facts/labels.md#discovery-labels, docs/facts/labels.md#names-in-labels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DRIVER = "nvidia.com/cuda.driver-version.full"
 _VERSIONS = frozenset({"driverversion", "cudadriverversion"})
 _OF_PRODUCT = frozenset({"architecture", "family", "brand", "cudacomputecapability"})
 _PRODUCT = "nvidia.com/gpu.product"
-_NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
+_NOT_IN_LABELS = re.compile(r"[^\w.\s-]+", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}")
 
 _TOLERANCE = Fraction(7, 100)
@@ -73,7 +73,7 @@ class Usual:
         if (said := _label(node, device)) and _differ(said, device):
             yield Unlike(f"{name} has driverVersion {device.body.attribute('driverVersion')}, and the node's label {_DRIVER} says {said}")
         labelled = node.metadata.label.get(_PRODUCT, "") if _whole(device) else ""
-        if labelled and device.product and _words(parse_product(labelled).model) != _words(device.product):
+        if labelled and device.product and parse_product(labelled).model != _as_label(device.product):
             yield Unlike(f"{name} has productName {device.product}, and the node's label {_PRODUCT} says {labelled}")
         memory = device_memory(node)
         published = _memory(device)
@@ -114,9 +114,9 @@ def _differ(label: str, device: InventoryDevice) -> bool:
     return _numbers(label) != _numbers(device.body.attribute("driverVersion"))
 
 
-def _words(product: str) -> str:
-    """A product's name as a label can hold it: ``NVIDIA H100 80GB HBM3`` is ``NVIDIA-H100-80GB-HBM3`` there."""
-    return _NOT_IN_LABELS.sub("-", product.lower()).strip("-")
+def _as_label(product: str) -> str:
+    """A product's name as GPU Feature Discovery writes it: ``NVIDIA H100 80GB HBM3`` is ``NVIDIA-H100-80GB-HBM3``."""
+    return "-".join(_NOT_IN_LABELS.sub("", product).split())
 
 
 def _numbers(version: str) -> list[int]:

@@ -186,6 +186,7 @@ def test_a_node_without_peers_is_held_against_its_labels() -> None:
         (like("gpu-0", version="570.169.0"), Outcome.OK, {"nvidia.com/cuda.driver-version.full": "570.169"}),
         (like("gpu-0", productName="NVIDIA H200"), Outcome.OK, {"nvidia.com/gpu.product": "NVIDIA-H200-SHARED"}),
         (like("gpu-0", productName="NVIDIA H200"), Outcome.BAD, {"nvidia.com/gpu.product": "NVIDIA-H200-NVL"}),
+        (like("gpu-0", productName="Quadro RTX 6000/8000"), Outcome.OK, {"nvidia.com/gpu.product": "Quadro-RTX-60008000"}),
     ):
         nodes = [a_cpu_node("gpu-0", labels={**LABELS, **labels})]
         assert by_name(check_devices(a_scope(nodes=nodes, resourceslices=[odd])))[NODE] is expected, odd
