@@ -16,7 +16,7 @@ import msgspec
 
 from conformance.net.port_counters import speeds
 from conformance.net.two_node_run import FabricRun
-from conformance.outputs import nccl_log
+from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import NcclCode, NcclLog
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Network
@@ -74,6 +74,14 @@ class Figure(msgspec.Struct, frozen=True):
     minimum: float | None
     words: str
     bytes: int = 0
+
+    def least_of(self, run: FabricRun) -> float | None:
+        """What a run has to reach; None where its sizes are smaller than the figure's: those are slower anyway."""
+        try:
+            row = nccl_tests.largest(run.table)
+        except Unreadable:
+            return self.minimum
+        return None if row is not None and row.size < self.bytes else self.minimum
 
 
 @cache

@@ -287,7 +287,7 @@ def _judge_largest(run: FabricRun, table: NcclTests, figure: Figure, expected: s
         return about.bad(why, cause="BandwidthNotMeasured", observed=observed)
     if figure.minimum is None or row.out_of_place.busbw >= figure.minimum:
         return about.ok()
-    if row.size < figure.bytes:
+    if figure.least_of(run) is None:
         message = f"{measured}: the figure is one of {figure.bytes} bytes, and smaller sizes are slower ({figure.words})"
         return about.not_judged(message)
     cause, how = _why_low(run)

@@ -48,7 +48,7 @@ class SharedRuns:
 def _located(scope: Scope, workspace: Workspace, plan: Plan, run: FabricRun, *, first: bool) -> FabricRun:
     """The run, and where it is slow or indirect, if it is and the policy lets further runs find out."""
     network = scope.policy.network
-    minimum = figure_of(run, network, first=first).minimum
+    minimum = figure_of(run, network, first=first).least_of(run)
     if not network.bisect or not is_slow(run, minimum, network.accepted):
         return run
     return msgspec.structs.replace(run, located=locate(scope, workspace, plan, run, minimum))
