@@ -24,6 +24,7 @@ from tests.dra import a_class, a_slice
 from tests.tables import each_row
 
 VOLCANO = "scheduling.volcano.sh/podgroups"
+QUEUES = "scheduling.volcano.sh/queues"
 KUEUE = "kueue.x-k8s.io/workloads"
 
 
@@ -37,8 +38,10 @@ def scope_of(served: tuple[str, ...] = (), policy: Any = None, **items: list[Any
     return Scope(Snapshot(listings, taken_at=0.0), policy or a_policy())
 
 
-def deployment(name: str, available: int | None = 1, namespace: str = "volcano-system") -> Json:
-    status = {} if available is None else {"availableReplicas": available}
+def deployment(name: str, available: int | None = 1, namespace: str = "volcano-system", since: str = "") -> Json:
+    status: Json = {} if available is None else {"availableReplicas": available}
+    if since:
+        status["conditions"] = [{"type": "Available", "status": "False", "lastTransitionTime": since}]
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": 1}, "status": status}
 
 
@@ -49,24 +52,39 @@ def installed(scope: Scope) -> dict[str, Finding]:
 # -- GANG-01 --
 
 
+JUST_NOW = "1970-01-01T00:00:00Z"
+LONG_AGO = "1969-12-31T00:00:00Z"
+OPEN = {"metadata": {"name": "default"}, "status": {"state": "Open"}}
+ACTIVE = {"metadata": {"name": "queue"}, "status": {"conditions": [{"type": "Active", "status": "True"}]}}
+
+
 @pytest.mark.parametrize(
-    "deployments",
+    ("deployments", "outcome"),
     [
-        [deployment("volcano-scheduler", 0), deployment("volcano-controllers")],
-        [deployment("volcano-scheduler", None), deployment("volcano-controllers")],
-        [deployment("volcano-scheduler")],
+        ([deployment("volcano-scheduler", 0), deployment("volcano-controllers")], Outcome.BAD),
+        ([deployment("volcano-scheduler", None), deployment("volcano-controllers")], Outcome.BAD),
+        ([deployment("volcano-scheduler")], Outcome.BAD),
+        ([deployment("volcano-scheduler", 0, since=JUST_NOW), deployment("volcano-controllers")], Outcome.UNDECIDED),
+        ([deployment("volcano-scheduler", 0, since=JUST_NOW), deployment("volcano-controllers", 0, since=LONG_AGO)], Outcome.BAD),
+        ([deployment("volcano-scheduler"), deployment("volcano-controllers")], Outcome.OK),
     ],
 )
-def test_a_scheduler_that_is_not_ready_or_half_there_is_bad(deployments: list[Json]) -> None:
-    assert installed(scope_of((VOLCANO,), apps__deployments=deployments))["volcano"].outcome is Outcome.BAD
+@pytest.mark.parametrize("queues", [[], [OPEN]], ids=["no queue", "a queue that it opened before"])
+def test_a_scheduler_is_judged_by_its_deployments_where_it_has_some(deployments: list[Json], outcome: Outcome, queues: list[Json]) -> None:
+    served = (VOLCANO, QUEUES) if queues else ()
+    found = installed(scope_of(served, apps__deployments=deployments, scheduling_volcano_sh__queues=queues))
+    assert found["volcano"].outcome is outcome
+
+
+def test_a_manager_of_kueue_that_has_just_gone_proves_nothing_by_its_queues() -> None:
+    manager = deployment("kueue-controller-manager", 0, "kueue-system", since=JUST_NOW)
+    queues: Json = {"kueue_x-k8s_io__clusterqueues": [ACTIVE]}
+    found = installed(scope_of((KUEUE, "kueue.x-k8s.io/clusterqueues"), apps__deployments=[manager], **queues))
+    assert found["kueue"].outcome is Outcome.UNDECIDED
 
 
 def test_processes_outside_the_cluster_are_told_from_what_they_write() -> None:
-    queue = {"metadata": {"name": "default"}, "status": {"state": "Open"}}
-    assert (
-        installed(scope_of((VOLCANO, "scheduling.volcano.sh/queues"), scheduling_volcano_sh__queues=[queue]))["volcano"].outcome
-        is Outcome.OK
-    )
+    assert installed(scope_of((VOLCANO, QUEUES), scheduling_volcano_sh__queues=[OPEN]))["volcano"].outcome is Outcome.OK
     assert installed(scope_of((VOLCANO,)))["volcano"].outcome is Outcome.UNDECIDED
 
 

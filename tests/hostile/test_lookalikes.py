@@ -162,13 +162,13 @@ ROLES = {"scheduler": "volcano-scheduler"}
 
 def test_a_tenant_s_scheduler_neither_stands_for_the_platform_s_nor_breaks_it() -> None:
     down = a_scope(deployments=[scheduler("aaa"), scheduler("volcano-system", 0)])
-    assert controllers_health(down, ROLES, "volcano-system")[0] is False
+    assert controllers_health(down, ROLES, "volcano-system").healthy is False
     fine = a_scope(deployments=[scheduler("aaa", 0), scheduler("volcano-system")])
-    assert controllers_health(fine, ROLES, "volcano-system")[0] is True
-    healthy, reason = controllers_health(a_scope(deployments=[scheduler("aaa")]), ROLES, "volcano-system")
-    assert healthy is None
-    assert "Deployment aaa/volcano-scheduler" in reason
-    assert "moreInfrastructure" in reason
+    assert controllers_health(fine, ROLES, "volcano-system").healthy is True
+    found = controllers_health(a_scope(deployments=[scheduler("aaa")]), ROLES, "volcano-system")
+    assert not found.installed
+    assert "Deployment aaa/volcano-scheduler" in found.reason
+    assert "moreInfrastructure" in found.reason
 
 
 def test_two_schedulers_of_the_platform_are_both_named() -> None:

@@ -103,14 +103,14 @@ class Adapter(Protocol):
         ...
 
 
-def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) -> tuple[bool | None, str]:
+def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) -> Availability:
     """Whether the Deployments of a scheduler are available: ``wanted`` maps a role to a part of the Deployment's name.
 
-    Found by name in namespaces of the platform, the usual one first. None when there is none of them: the scheduler may run as a
-    process of its own. Raises :class:`Inconclusive` when several could be the one.
+    Found by name in namespaces of the platform, the usual one first. Not installed when there is none of them: the scheduler may run as
+    a process of its own. Raises :class:`Inconclusive` when several could be the one.
     """
     deployments = scope.snapshot.objects("apps/deployments")
-    found, down, strangers = [], [], []
+    found, down, young, strangers = [], [], [], []
     for role, part in wanted.items():
         named = [item for item in deployments if part in str(_meta(item).get("name"))]
         items = _decided(scope, named, part, namespace)
@@ -120,17 +120,18 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
         [item] = items
         works, text = available(item)
         found.append(f"{role} {text}")
-        if not works and (young := _just_gone(scope, item)):
-            return None, f"{role} {text}, {young}"
         if not works:
-            down.append(f"{role} {text}")
+            age = _just_gone(scope, item)
+            (young if age else down).append(f"{role} {text}" + (f", {age}" if age else ""))
+    source = f"Deployments {', '.join(wanted.values())}"
     if not found:
         unproven = f"; {workload_names(strangers)} are none of them: {UNPROVEN}" if strangers else ""
-        return None, f"no Deployment of its controllers was found{unproven}"
+        return Availability(installed=False, reason=f"no Deployment of its controllers was found{unproven}", source=source)
     missing = len(wanted) - len(found)
     if down or missing:
-        return False, "; ".join(down) or f"{missing} of {len(wanted)} controllers have no Deployment: {'; '.join(found)}"
-    return True, "; ".join(found)
+        reason = "; ".join(down) or f"{missing} of {len(wanted)} controllers have no Deployment: {'; '.join(found)}"
+        return Availability(installed=True, healthy=False, reason=reason, source=source)
+    return Availability(installed=True, healthy=None if young else True, reason="; ".join(young or found), source=source)
 
 
 def available(deployment: Json) -> tuple[bool, str]:

@@ -60,20 +60,22 @@ class Kueue:
     def detect(self, scope: Scope) -> Availability:
         """Installed by its kinds or its Deployment; healthy by its Deployment, else by an Active ClusterQueue."""
         snapshot = scope.snapshot
-        healthy, reason = controllers_health(scope, {"manager": "kueue-controller-manager"}, "kueue-system")
-        if healthy is None and not any(snapshot.served(key) for key in (WORKLOADS, CLUSTER_QUEUES, FLAVORS)):
+        deployed = controllers_health(scope, {"manager": "kueue-controller-manager"}, "kueue-system")
+        if deployed.installed:
+            return deployed
+        if not any(snapshot.served(key) for key in (WORKLOADS, CLUSTER_QUEUES, FLAVORS)):
             return Availability(installed=False, reason=f"{WORKLOADS} is not served", source="discovery")
-        if healthy is not None:
-            return Availability(installed=True, healthy=healthy, reason=reason, source="Deployment of Kueue")
         active = [
             str((item.get("metadata") or {}).get("name"))
             for item in (snapshot.objects(CLUSTER_QUEUES) if snapshot.served(CLUSTER_QUEUES) else ())
             if is_active(item)
         ]
         if active:
-            reason = f"ClusterQueue {active[0]} is Active, and only Kueue's manager sets that ({reason})"
+            reason = f"ClusterQueue {active[0]} is Active, and only Kueue's manager sets that ({deployed.reason})"
             return Availability(installed=True, healthy=True, reason=reason, source="clusterqueue.status.conditions")
-        return Availability(installed=True, reason=f"{reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions")
+        return Availability(
+            installed=True, reason=f"{deployed.reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions"
+        )
 
     def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement with topology-aware scheduling, which counts no claims; eviction with waitForPodsReady; else quota alone.

@@ -28,19 +28,17 @@ class Volcano:
     def detect(self, scope: Scope) -> Availability:
         """Installed by its kinds or its Deployments; healthy by its Deployments, else by the state of its default queue."""
         snapshot = scope.snapshot
-        healthy, reason = controllers_health(
-            scope, {"scheduler": "volcano-scheduler", "controllers": "volcano-controllers"}, "volcano-system"
-        )
-        if healthy is None and not any(snapshot.served(key) for key in (GROUPS, QUEUES)):
+        deployed = controllers_health(scope, {"scheduler": "volcano-scheduler", "controllers": "volcano-controllers"}, "volcano-system")
+        if deployed.installed:
+            return deployed
+        if not any(snapshot.served(key) for key in (GROUPS, QUEUES)):
             return Availability(installed=False, reason=f"{GROUPS} is not served", source="discovery")
-        if healthy is not None:
-            return Availability(installed=True, healthy=healthy, reason=reason, source="Deployments of Volcano")
         state = self._queue_state(scope)
         if state == "Open":
-            reason = f"queue {DEFAULT_QUEUE} is Open, and only Volcano's controllers set that ({reason})"
+            reason = f"queue {DEFAULT_QUEUE} is Open, and only Volcano's controllers set that ({deployed.reason})"
             return Availability(installed=True, healthy=True, reason=reason, source="queue.status.state")
         return Availability(
-            installed=True, reason=f"{reason}, and queue {DEFAULT_QUEUE} is {state or 'missing'}", source="queue.status.state"
+            installed=True, reason=f"{deployed.reason}, and queue {DEFAULT_QUEUE} is {state or 'missing'}", source="queue.status.state"
         )
 
     @staticmethod
