@@ -13,7 +13,7 @@ import urllib3
 from kubernetes.config import incluster_config
 
 from conformance.cli.main import main
-from fixtures.cluster import exec_plugin, official_client, session, token_file
+from fixtures.cluster import client, exec_plugin, official_client, session, token_file
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.plain_kubeconfig import PlainSession
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable, CredentialsError
@@ -173,15 +173,20 @@ def test_a_token_file_without_a_token_is_trouble(tmp_path: Path) -> None:
         cluster.get("namespaces", "default")
 
 
-def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(tmp_path: Path) -> None:
-    """An exec plugin need not say when its token ends. It is started again once, however often the server refuses."""
+@pytest.mark.parametrize("takes", [0, 0.3])
+def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: float
+) -> None:
+    """An exec plugin need not say when its token ends. It is started again once, however often the server refuses, and however late."""
+    if takes:
+        monkeypatch.setattr(client, "REOPEN_SECONDS", takes / 2)
     refusals = [0]
 
     def answers(asked: Asked) -> Said:
         refusals[0] += 1
         return said({"gitVersion": "v1.37.0"}) if refusals[0] in (1, 3) else status(401, "Unauthorized")
 
-    script = f"echo >> {tmp_path}/started; {_echo({'token': SECRET})}"
+    script = f"echo >> {tmp_path}/started; sleep {takes}; {_echo({'token': SECRET})}"
     (tmp_path / "server").mkdir()
     with lying(tmp_path / "server", answers) as (unused, _):
         cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, unused.server, script))
