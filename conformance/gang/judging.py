@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from conformance.gang.plan import Plan
@@ -60,8 +62,11 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
     return about.bad(f"a gang that fits {part}, while the same pods without a gang are all bound", cause="GangNotWhole")
 
 
-def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt, window: float, promise: str) -> Finding:
-    """GANG-03. The controls before it have passed; ``lowered`` is the last one: the same gang, of a size that fits."""
+def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, control: Callable[[], Attempt], window: float, promise: str) -> Finding:
+    """GANG-03. The controls before it have passed; ``control`` runs the last one: the same gang, of a size that fits.
+
+    It is run only where it decides: what was bound in part stays a fault, whatever becomes of a control.
+    """
     expected = f"0 of {misfit.size} bound for {window:.1f} s ({plan}); {promise}"
     observed = f"at most {misfit.most} of {misfit.size} bound; {misfit.trace}"
     about = About(subject, SOURCE, expected)
@@ -77,6 +82,7 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
     if misfit.missing:
         message = f"{misfit.missing} of {misfit.size} pods were removed by somebody while they were watched, and may have been bound before"
         return about.undecided(message, cause="ProbeDisturbed")
+    lowered = control()
     if not lowered.whole:
         message = (
             f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"

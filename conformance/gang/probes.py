@@ -206,11 +206,15 @@ def _misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) ->
 
 
 def _judge_misfit(scope: Scope, workspace: Workspace, plan: Plan, misfit: Misfit, seen: Attempt) -> Iterator[Finding]:
-    """The last control, the same gang of a size that fits, and the finding."""
-    lowered = gang_of(scope, plan, misfit.gang.name, plan.slots)
-    fit = _attempt(scope, workspace, misfit.adapter, lowered)
-    misfit.adapter.release(workspace, lowered)
-    yield judge_misfit(misfit.subject, plan, seen, fit, misfit.window, misfit.promise)
+    """The finding, with the last control, the same gang of a size that fits."""
+
+    def control() -> Attempt:
+        lowered = gang_of(scope, plan, misfit.gang.name, plan.slots)
+        fit = _attempt(scope, workspace, misfit.adapter, lowered)
+        misfit.adapter.release(workspace, lowered)
+        return fit
+
+    yield judge_misfit(misfit.subject, plan, seen, control, misfit.window, misfit.promise)
     if not misfit.by_nodes:
         promise = misfit.promise
         message = f"all-or-nothing placement is not promised, so a gang that fits the quota and not the nodes is not judged: {promise}"
@@ -220,7 +224,7 @@ def _judge_misfit(scope: Scope, workspace: Workspace, plan: Plan, misfit: Misfit
 def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Attempt | Inconclusive]:
     """Watch all gangs for the longest of their windows; then go on while one is bound in part, to tell that from all of it.
 
-    A gang that could not be submitted has the reason in its place.
+    A gang that could not be submitted has the reason in its place, and so has one that does not go away, unless pods of it were bound.
     """
     window = max(misfit.window for misfit in misfits)
     with workspace.observe() as observation:
@@ -250,8 +254,12 @@ def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Atte
             )
             for watch, misfit in zip(watches, misfits, strict=True)
         ]
-    for misfit in misfits:
-        misfit.adapter.release(workspace, misfit.gang)
+    for number, misfit in enumerate(misfits):
+        try:
+            misfit.adapter.release(workspace, misfit.gang)
+        except Inconclusive as error:
+            found = seen[number]
+            seen[number] = found if isinstance(found, Inconclusive) or found.most else error
     return seen
 
 

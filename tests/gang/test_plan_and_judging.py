@@ -1,12 +1,16 @@
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from conformance.gang.adapters import Gang
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
+from conformance.gang.probes import Misfit, _watch_misfits
 from conformance.gang.watching import BoundWatch
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
@@ -127,7 +131,27 @@ def test_a_gang_that_fits_is_judged_beside_the_load_without_it(seen: Attempt, co
 
 @each_row
 def test_a_gang_that_does_not_fit_binds_nothing_ever(misfit: dict[str, Any], lowered: dict[str, Any], outcome: Outcome) -> None:
-    assert judge_misfit(SUBJECT, PLAN, attempt(**misfit), attempt(**lowered), 30.0, "promise").outcome is outcome
+    assert judge_misfit(SUBJECT, PLAN, attempt(**misfit), lambda: attempt(**lowered), 30.0, "promise").outcome is outcome
+
+
+class Stuck:
+    """An adapter whose gangs do not go away."""
+
+    name = "volcano"
+
+    def submit(self, workspace: object, gang: Gang) -> None:
+        pass
+
+    def release(self, workspace: object, gang: Gang) -> None:
+        raise Inconclusive("GangStays", f"gang {gang.name} did not go away")
+
+
+def test_gangs_that_do_not_go_away_stay_judged_by_what_was_bound_of_them() -> None:
+    workspace: Any = SimpleNamespace(observe=lambda: nullcontext(Scripted(["a-0", "b-0"])), namespace=lambda: "ns")
+    adapter: Any = Stuck()
+    gangs = [gang_of(a_scope(), PLAN, name, 2) for name in "abc"]
+    seen = _watch_misfits(workspace, [Misfit(adapter=adapter, gang=gang, by_nodes=True, promise="", window=0.1) for gang in gangs])
+    assert [one.code if isinstance(one, Inconclusive) else one.most for one in seen] == [1, 1, "GangStays"]
 
 
 @each_row
@@ -145,8 +169,9 @@ def test_members_that_are_gone_may_have_been_bound_unseen() -> None:
     watch.until(5, lambda counts: False)
     assert watch.missing == 1  # a-2 is not among the objects
     gone = msgspec.structs.replace(attempt(0, 3), missing=1)
-    assert judge_misfit(SUBJECT, PLAN, gone, attempt(2), 30.0, "promise").outcome is Outcome.UNDECIDED
-    assert judge_misfit(SUBJECT, PLAN, msgspec.structs.replace(gone, most=1), attempt(2), 30.0, "promise").outcome is Outcome.BAD
+    for most, outcome in ((0, Outcome.UNDECIDED), (1, Outcome.BAD)):
+        seen = msgspec.structs.replace(gone, most=most)
+        assert judge_misfit(SUBJECT, PLAN, seen, lambda: attempt(2), 30.0, "promise").outcome is outcome
 
 
 @pytest.mark.parametrize(("first", "started"), [((0, 0), False), ((2, 0), True)])
