@@ -19,6 +19,8 @@ CONTROL = "one device"
 COPIED = "a limit without request"
 _FIELD = "spec.containers[0].resources"
 _SOURCE = "answer to a server-side dry-run"
+_BY_WEBHOOK = "admission webhook "
+"""How a webhook's denial begins, whatever its status: it may come before amounts are validated (docs/facts/admission.md)."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +121,7 @@ def refusal(wanted: Refusal, answer: Answer) -> Finding:
     if answer.ok:
         message = f"the API accepts {wanted.what}: a node may get a pod that it cannot serve"
         return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} accepted")
-    if answer.status != 422:
+    if answer.status != 422 or answer.message.startswith(_BY_WEBHOOK):
         message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
         return about.undecided(message, cause="RefusedForAnotherReason")
     missing = [field for field, text in wanted.causes if not _has_cause(answer, field, text)]

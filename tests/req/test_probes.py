@@ -47,6 +47,8 @@ def test_each_mistake_must_be_refused_for_its_own_field(name: str) -> None:
     assert outcome_of(name, invalid(("spec.containers[0].image", "Required value"))) is Outcome.BAD
     assert outcome_of(name, answer(403, {"reason": "Forbidden", "message": "no"})) is Outcome.UNDECIDED
     assert outcome_of(name, answer(500, {"message": "webhook timeout"})) is Outcome.UNDECIDED
+    denied = 'admission webhook "pods.example.com" denied the request: whole devices only'
+    assert outcome_of(name, answer(422, {"reason": "Invalid", "message": denied})) is Outcome.UNDECIDED
 
 
 def test_half_a_device_must_be_refused_in_limits_and_requests() -> None:
