@@ -63,7 +63,7 @@ def _gave_up(adapter: Adapter, error: Inconclusive) -> Finding:
 
 def probe_fit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> Iterator[Finding]:
     """GANG-02: a gang of as many pods as fit. When it does not start, the same pods without a gang say whether they could have."""
-    adapter.setup(scope, workspace, plan.resource, plan.slots * plan.unit)
+    adapter.setup(scope, workspace, plan.resource, plan.slots * plan.unit, plan.nodes)
     gang = gang_of(scope, plan, f"gang-02-{adapter.name}", plan.slots)
     attempt = _attempt(scope, workspace, adapter, gang)
     adapter.release(workspace, gang)
@@ -181,10 +181,10 @@ def probe_misfits(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 def _misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> Misfit:
     """The queues, and the controls that come first: one pod alone is bound, and without a gang as many as fit."""
-    guarantee, promise = adapter.guarantee(scope, claims=plan.by_dra)
+    guarantee, promise = adapter.guarantee(scope, plan.nodes, claims=plan.by_dra)
     by_nodes = guarantee is Guarantee.PLACEMENT
     size = plan.slots + 1
-    adapter.setup(scope, workspace, plan.resource, plan.unit * (size if by_nodes else plan.slots))
+    adapter.setup(scope, workspace, plan.resource, plan.unit * (size if by_nodes else plan.slots), plan.nodes)
     name = f"gang-03-{adapter.name}"
 
     alone = gang_of(scope, plan, f"{name}-alone", 1)
@@ -277,7 +277,7 @@ def _none_in_part(bound: Sequence[tuple[int, int]]) -> bool:
 def probe_competition(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> Iterator[Finding]:
     """GANG-04: two gangs that each need all that fits, created pod by pod in turn; the one that starts is removed for the other."""
     probes = scope.policy.probes
-    adapter.setup(scope, workspace, plan.resource, plan.slots * plan.unit)
+    adapter.setup(scope, workspace, plan.resource, plan.slots * plan.unit, plan.nodes)
     pair = [gang_of(scope, plan, f"gang-04-{adapter.name}-{letter}", plan.slots) for letter in "ab"]
     size = plan.slots
     with workspace.observe() as observation:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,7 @@ from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject
-from tests.builders import a_cpu_node, a_policy, a_scope
+from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.core.test_gang_jobs import a_job, of_job
 from tests.dra import a_class, a_slice
 from tests.tables import each_row
@@ -143,6 +144,28 @@ def test_kueue_promises_what_it_is_set_up_for() -> None:
     assert Kueue().guarantee(scope)[0] is Guarantee.PLACEMENT
     assert Kueue().guarantee(scope, claims=True)[0] is Guarantee.QUOTA, "it counts no claims when it places by topology"
     assert Volcano().guarantee(scope_of())[0] is Guarantee.PLACEMENT
+
+
+@pytest.mark.parametrize(
+    ("pools", "promise", "flavor"),
+    [
+        (["a100"], Guarantee.PLACEMENT, {"topologyName": "halls", "nodeLabels": {"pool": "a100"}}),
+        (["h100", "h100"], Guarantee.PLACEMENT, {"topologyName": "racks", "nodeLabels": {"pool": "h100"}}),
+        (["a100", "h100"], Guarantee.QUOTA, {}),
+        (["l4"], Guarantee.QUOTA, {}),
+    ],
+)
+def test_a_gang_goes_by_the_topology_of_its_own_nodes(pools: list[str], promise: Guarantee, flavor: Json) -> None:
+    of_pools = [{"spec": {"topologyName": name, "nodeLabels": {"pool": pool}}} for name, pool in (("halls", "a100"), ("racks", "h100"))]
+    scope = scope_of((KUEUE, "kueue.x-k8s.io/resourceflavors"), **{"kueue_x-k8s_io__resourceflavors": of_pools})
+    nodes = [a_node(f"gpu-{number}", labels={"pool": pool}) for number, pool in enumerate(pools)]
+    assert Kueue().guarantee(scope, nodes)[0] is promise
+    made: dict[str, Json] = {}
+    workspace: Any = SimpleNamespace(
+        run_id="r", will_remove=str, namespace=lambda: "ns", create=lambda key, obj, namespace="": made.update({obj["kind"]: obj["spec"]})
+    )
+    Kueue().setup(scope, workspace, "nvidia.com/gpu", 4, nodes)
+    assert made["ResourceFlavor"] == flavor
 
 
 # -- members --

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from conformance.scope.platform_namespaces import release_of
 from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.probes.workspace import Workspace
@@ -71,7 +71,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 class Adapter(Protocol):
     """One gang scheduler. ``name`` is the policy's word for it.
 
-    :meth:`setup` prepares queues that admit ``quota`` units of ``resource``; :meth:`submit` creates a gang;
+    :meth:`setup` prepares queues that admit ``quota`` units of ``resource`` on ``nodes``; :meth:`submit` creates a gang;
     :meth:`release` removes it and waits until its pods are gone; :meth:`teardown` removes what would keep the
     workspace from being cleared. Methods raise :class:`~fixtures.verdict.findings.Inconclusive` when the API refuses them.
     """
@@ -82,11 +82,11 @@ class Adapter(Protocol):
         """Whether the scheduler is installed and works, from the snapshot alone."""
         ...
 
-    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
-        """What is promised about a gang that does not fit, and why, as a clause. ``claims``: its devices are claims."""
+    def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
+        """What is promised about a gang that does not fit on ``nodes``, and why, as a clause. ``claims``: its devices are claims."""
         ...
 
-    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
         """Prepare queues of this run."""
         ...
 

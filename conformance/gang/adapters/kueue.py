@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.gang.adapters.base import (
     GANG_LABEL,
@@ -21,7 +21,7 @@ from conformance.gang.adapters.base import (
 from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
@@ -77,17 +77,19 @@ class Kueue:
             installed=True, reason=f"{deployed.reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions"
         )
 
-    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
+    def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement with topology-aware scheduling, which counts no claims; eviction with waitForPodsReady; else quota alone.
 
         Facts: docs/facts/gangs.md#kueue-and-placement.
         """
-        topology = self._topology_of(scope)
+        topology = text_of(self._topology_flavor(scope, nodes).get("topologyName"))
         if topology and not claims:
             return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
         found, why = self.guarantee_without_topology(scope)
         if topology and found is Guarantee.QUOTA:
             why = "Kueue has no waitForPodsReady, and its topology-aware scheduling counts no claims: it promises quota, not placement"
+        elif found is Guarantee.QUOTA and self._topology_flavor(scope):
+            why = "Kueue has no waitForPodsReady, and no ResourceFlavor of a Topology is for these nodes: it promises quota, not placement"
         return found, why
 
     @staticmethod
@@ -99,20 +101,21 @@ class Kueue:
         return Guarantee.QUOTA, "Kueue has neither waitForPodsReady nor topology-aware scheduling: it promises quota, not placement"
 
     @staticmethod
-    def _topology_of(scope: Scope) -> str:
-        if not scope.snapshot.served(FLAVORS):
-            return ""
-        names = (str((item.get("spec") or {}).get("topologyName") or "") for item in scope.snapshot.objects(FLAVORS))
-        return next((name for name in names if name), "")
+    def _topology_flavor(scope: Scope, nodes: Sequence[Node] = ()) -> Json:
+        """``spec`` of a ResourceFlavor that names a Topology and whose labels all the nodes have; empty where there is none."""
+        specs = [mapping(item, "spec") for item in scope.snapshot.objects(FLAVORS)] if scope.snapshot.served(FLAVORS) else []
+        named = [(spec, mapping(spec, "nodeLabels")) for spec in specs if text_of(spec.get("topologyName"))]
+        return next((spec for spec, labels in named if all(labels.items() <= node.metadata.label.items() for node in nodes)), {})
 
-    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
         """Queues of the run with exactly ``quota`` units of ``resource``."""
         workspace.will_remove(WORKLOADS)  # Kueue makes them of the pods, and the pods stay until they are deleted
         self._version = scope.snapshot.versions.get(WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
-        self._topology = self._topology_of(scope)
+        usual = self._topology_flavor(scope, nodes)
+        self._topology = text_of(usual.get("topologyName"))
         nominal = [*PLENTY.items(), (self.counted_as(scope, resource), str(quota))]
-        flavor: Json = {"topologyName": self._topology, "nodeLabels": self._topology_labels(scope)} if self._topology else {}
+        flavor: Json = {"topologyName": self._topology, "nodeLabels": mapping(usual, "nodeLabels")} if usual else {}
         workspace.create(FLAVORS, {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": flavor})
         group: Json = {
             "coveredResources": [key for key, _ in nominal],
@@ -140,12 +143,6 @@ class Kueue:
             f"no configuration of Kueue maps DeviceClass {device_class} to a quota (resources.deviceClassMappings): it counts no claims"
         )
         raise Inconclusive("ClaimsNotCounted", message)
-
-    def _topology_labels(self, scope: Scope) -> Json:
-        for item in scope.snapshot.objects(FLAVORS):
-            if (item.get("spec") or {}).get("topologyName") == self._topology:
-                return dict((item.get("spec") or {}).get("nodeLabels") or {})
-        return {}
 
     def submit(self, workspace: Workspace, *gangs: Gang) -> None:
         """Pods of groups, with the gate that Kueue's webhook would add: they stay where they are until Kueue answers.

@@ -5,11 +5,13 @@ Which of them there are, discovery says, never the version of the server (docs/f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee
 from conformance.gang.adapters.grouped import GroupedPods
 from conformance.scope.kueue_objects import conditions_of
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
 from fixtures.model.jobs.marks import native_group
 from fixtures.probes.workspace import Workspace
 
@@ -51,11 +53,11 @@ class Native:
             installed=True, idle=not used, reason=f"{reason} no PodGroup shows that the scheduler forms gangs", source=source
         )
 
-    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
+    def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement: no pod is bound before minCount can be."""
         return Guarantee.PLACEMENT, "the scheduler binds no pod of a PodGroup below its minCount"
 
-    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
         """There are no queues."""
         key = served_kind(scope) or GROUPS
         self._version = scope.snapshot.versions.get(key, self._version)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee, controllers_health
 from conformance.gang.adapters.grouped import GroupedPods
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Inconclusive
 
@@ -48,11 +50,11 @@ class Volcano:
                 return str((item.get("status") or {}).get("state") or "")
         return ""
 
-    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
+    def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement: the gang plugin binds nothing below minMember."""
         return Guarantee.PLACEMENT, "Volcano binds no pod of a PodGroup below its minMember"
 
-    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
         """The default queue must be open: a closed one holds every gang, which would look like all or nothing."""
         self._version = scope.snapshot.versions.get(GROUPS, self._version)
         state = self._queue_state(scope)
