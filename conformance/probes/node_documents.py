@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import msgspec
 
+from conformance.causes import cause_of
 from conformance.devices.free_devices import Place, listable_places, places_of, runtime_classes, why_unlistable
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
@@ -24,7 +25,7 @@ from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut
-from fixtures.verdict.findings import Finding, Subject, undecided
+from fixtures.verdict.findings import Finding, Inconclusive, Subject, undecided
 
 SOURCE = "node probe in a pod on the node"
 _GRANTED = "## granted "
@@ -149,7 +150,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     ``way`` stands for the policy's ``probes.wholeNodes``.
 
     Raises :class:`NotApplicable` without devices that a probe can read, :class:`Inconclusive` where all are held and the policy lets no
-    pod without a device look.
+    pod without a device look, or where the first pods may not be created.
     """
     way = way or scope.policy.probes.whole_nodes
     whole = way != "no"
@@ -162,7 +163,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     classes = runtime_classes(scope)
     by_node: dict[str, NodeDocument] = {}
     unread: dict[str, Unread] = {}
-    trouble: ApiTrouble | None = None
+    trouble: Inconclusive | None = None
     try:
         for batch in batches(scope, workspace, list(chosen.items()), 1):
             pods = {f"node-probe-{number}": item for number, item in batch}
@@ -174,7 +175,9 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
                     by_node[node] = found
                 else:
                     unread[node] = found
-    except ApiTrouble as error:  # what was read until then is read
+    except Inconclusive as error:  # what was read until then is read
+        if not (by_node or unread or isinstance(error, ApiTrouble)):
+            raise
         trouble = error
     for node, places in chosen.items():
         if node not in by_node and node not in unread:
@@ -182,10 +185,11 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     return NodeDocuments(by_node=by_node, unread=unread)
 
 
-def _not_come_to(scope: Scope, node: Node, trouble: ApiTrouble | None) -> Finding:
+def _not_come_to(scope: Scope, node: Node, trouble: Inconclusive | None) -> Finding:
     if trouble is None:
         return not_reached(scope, node)
-    return undecided(subject(node), message=f"its probe pod could not be run: {trouble.message}", source="API server", cause="ApiTrouble")
+    message = f"its probe pod could not be run: {trouble.message}"
+    return undecided(subject(node), message=message, source="API server", cause=cause_of(trouble.code))
 
 
 def judged(

@@ -31,7 +31,8 @@ class FakeRuns:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, logs: dict[str, str]) -> None:
         self.logs = logs
         self.batches: list[list[Json]] = []
-        self.answers = 1000  # batches until the API server fails
+        self.answers = 1000  # batches until this is raised
+        self.trouble: Inconclusive = EXPIRED
         monkeypatch.setattr(node_documents, "run_pods", self.run_pods)
 
     def namespace(self, level: str = "restricted") -> str:
@@ -43,7 +44,7 @@ class FakeRuns:
     def run_pods(self, workspace: object, pods: list[Json], seconds: float, namespace: str) -> dict[str, ProbeResult]:
         self.batches.append(pods)
         if len(self.batches) > self.answers:
-            raise ApiTrouble("ServiceUnavailable", "503 of the API server")
+            raise self.trouble
         found = {}
         for pod in pods:
             name, node = pod["metadata"]["name"], pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -96,12 +97,16 @@ def test_a_thousand_nodes_are_asked_by_at_most_32_pods_at_a_time(monkeypatch: py
     assert (max(map(len, runs.batches)), sum(map(len, runs.batches))) == (32, 1000)
 
 
-def test_what_was_read_before_the_api_server_failed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+EXPIRED = Inconclusive("Unauthorized", "pods node-probe-32 could not be created: 401 Unauthorized")
+
+
+@pytest.mark.parametrize(("trouble", "cause"), [(ApiTrouble("ServiceUnavailable", "503"), "ApiTrouble"), (EXPIRED, "RightMissing")])
+def test_what_was_read_before_the_api_server_failed_is_kept(monkeypatch: pytest.MonkeyPatch, trouble: Inconclusive, cause: str) -> None:
     runs = FakeRuns(monkeypatch, {})
-    runs.answers = 1
+    runs.answers, runs.trouble = 1, trouble
     found = collect(fleet(70, {}), runs)  # type: ignore[arg-type]
     assert (len(found.by_node), len(found.unread)) == (32, 38)
-    assert {gone.finding.cause for gone in found.unread.values()} == {"ApiTrouble"}
+    assert {gone.finding.cause for gone in found.unread.values()} == {cause}
 
 
 def test_what_the_time_does_not_reach_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
