@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from chaos.observe.view import View
+from fixtures.cluster import client
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -74,6 +75,27 @@ def test_a_server_that_ends_no_answer_costs_its_time_twice_and_not_for_each_kind
                 cluster.request("GET", f"/apis/a.example/v1/kinds{number}", seconds=0.5)
         assert time.monotonic() - begun < 6, "twenty kinds in ten seconds if each had its time"
         over.set()
+
+
+def test_a_watch_that_never_begins_costs_its_time_once_and_not_each_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "OPEN_SECONDS", 1.0)
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.1)
+    over = threading.Event()
+
+    def answer(asked: Asked) -> Said:
+        if asked.query.get("watch"):
+            over.wait(PATIENCE)
+        return said(a_list("Pod"))
+
+    with lying(tmp_path, answer) as (cluster, _):
+        begun = time.monotonic()
+        for _ in range(8):
+            with pytest.raises(ApiTrouble, match="timed out"), Observation(cluster, "pods"):
+                pass
+        assert time.monotonic() - begun < 4, "eight probes in eight seconds if each had its time"
+        over.set()
+        with Observation(cluster, "pods"):
+            assert cluster.opening_seconds("/api/v1/pods") == 1.0, "as before once one begins"
 
 
 # -- depth -----------------------------------------------------------------------------------------------
