@@ -110,7 +110,10 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
     a process of its own. Raises :class:`Inconclusive` when several could be the one.
     """
     deployments = scope.snapshot.objects("apps/deployments")
-    found, down, young, strangers = [], [], [], []
+    found: list[str] = []
+    down: list[str] = []
+    young: list[str] = []
+    strangers: list[str] = []
     for role, part in wanted.items():
         named = [item for item in deployments if part in str(_meta(item).get("name"))]
         items = _decided(scope, named, part, namespace)
