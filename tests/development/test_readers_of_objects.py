@@ -32,11 +32,13 @@ def readers(root: Path) -> Iterator[str]:
 
 
 def reads(node: ast.AST) -> bool:
-    """Whether it is ``object.spec.x``, ``object["spec"]`` or ``object.get("spec")``."""
+    """Whether it is ``object.spec.x``, ``object["spec"]``, ``object.get("spec")``, or ``dig`` or ``mapping`` with the name."""
     match node:
         case ast.Attribute(value=ast.Attribute(attr=field)) | ast.Subscript(slice=ast.Constant(value=field)):
             return field in FIELDS
         case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=field), *_]):
+            return field in FIELDS
+        case ast.Call(func=ast.Name(id="dig" | "mapping"), args=[_, ast.Constant(value=field), *_]):
             return field in FIELDS
     return False
 
@@ -48,5 +50,12 @@ def test_objects_are_read_in_the_model_alone() -> None:
 
 
 def test_each_way_to_read_is_known() -> None:
-    ways = {"pod.spec.node_name": 1, "pod['status']": 1, "mapping(pod.get('spec'))": 1, "answer.status": 0, "plan.spec_of(pod)": 0}
+    ways = {
+        "pod.spec.node_name": 1,
+        "pod['status']": 1,
+        "mapping(pod.get('spec'))": 1,
+        "dig(pod, 'spec', 'x')": 1,
+        "answer.status": 0,
+        "plan.spec_of(pod)": 0,
+    }
     assert {text: sum(map(reads, ast.walk(ast.parse(text)))) for text in ways} == ways

@@ -113,7 +113,7 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
     found: list[str] = []
     down: list[str] = []
     young: list[str] = []
-    strangers: list[str] = []
+    strangers: list[Workload] = []
     for role, part in wanted.items():
         named = [item for item in deployments if part in str(_meta(item).get("name"))]
         items = _decided(scope, named, part, namespace)
