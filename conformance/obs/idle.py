@@ -14,7 +14,7 @@ from conformance.obs.attribution import shares
 from conformance.obs.flaws import busy
 from conformance.obs.owners import parts_of
 from conformance.obs.page import Part
-from conformance.obs.scraping import Scraper
+from conformance.obs.scraping import NOT_REACHED, NOT_READ, Scraper
 from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION
 from conformance.outputs.metric_samples import Sample, parse_samples
 from conformance.outputs.unreadable import Unreadable
@@ -97,6 +97,8 @@ def check_idle(scope: Scope, scraper: Scraper, ask: Query | None) -> Iterator[Fi
                 if shares(scope, nodes[name]):
                     left_out.add((owner.namespace, owner.pod))
     if not held:
+        if silent := [name for name, one in scraper.first().items() if one.silence in {*NOT_REACHED, *NOT_READ}]:
+            raise Inconclusive("ExportersNotReached", f"no page names a pod that holds a device, and there is none of {listed(silent)}")
         raise NotApplicable("NoOwners", "no metrics name a pod that holds a device")
     for key, parts in sorted(held.items()):
         who = Subject("Pod", key[1], key[0])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from conformance.obs.driver_values import Bracket, against_driver
 from conformance.obs.flaws import Flaw, Movement, dead_activity, flaws, movement
 from conformance.obs.node_facts import exporter_of, facts_of
-from conformance.obs.scraping import AT_ONCE, NOT_REACHED, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
+from conformance.obs.scraping import AT_ONCE, NOT_REACHED, NOT_READ, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
 from conformance.probes.node_documents import NodeDocuments
 from conformance.scope.agents import agents, full_name
 from conformance.scope.node_changes import change_under_way
@@ -102,7 +102,7 @@ def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | N
     if one.silence is Silence.GONE or (began is not None and scope.snapshot.taken_at - began < SETTLING):
         message = f"{exporter.name} is new or was replaced: {one.why}"
         return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=source)
-    if one.silence is Silence.LOCKED:
+    if one.silence in NOT_READ:
         return undecided(subject(node), message=f"{exporter.name} gives no page: {one.why}", source=source)
     if one.silence in NOT_REACHED and all(other.silence in NOT_REACHED for other in pages.values()):
         message = f"the API server reaches no exporter, so a network policy or its own network may be in the way: {one.why}"

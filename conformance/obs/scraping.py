@@ -18,7 +18,7 @@ from conformance.scope.agents import full_name, is_ready
 from conformance.scope.scope import Scope, matches
 from fixtures.cluster.answer import UNREADABLE, Answer
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
 from fixtures.kubernetes.models import DaemonSet, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -50,10 +50,14 @@ class Silence(StrEnum):
     LOCKED = "locked"  # the exporter wants credentials of its own
     GONE = "gone"  # the pod was replaced since the cluster was read
     UNREADABLE = "unreadable"  # what was served is no page of metrics
+    TOO_LARGE = "too large"  # the suite reads no answer of that size
 
 
 NOT_REACHED = frozenset({Silence.UNREACHED, Silence.OTHER})
 """Where all exporters are like that, the reason is between them and the API server."""
+
+NOT_READ = frozenset({Silence.LOCKED, Silence.TOO_LARGE})
+"""Nothing is known of the page then, and the exporter may serve it well to others."""
 
 
 class Exporter(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +150,8 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
     except ApiTrouble as trouble:
         if trouble.code == UNREADABLE:
             return replaced(made, silence=Silence.OTHER, why=trouble.message.partition(": ")[2] or trouble.message)
+        if trouble.code == TOO_LARGE:
+            return replaced(made, silence=Silence.TOO_LARGE, why=trouble.message)
         refused = any(word in trouble.message for word in _REFUSED)
         return replaced(made, silence=Silence.REFUSED if refused else Silence.UNREACHED, why=trouble.message)
     if answer.status == 403 and answer.said_status:
@@ -157,7 +163,7 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
     if not answer.ok:
         return replaced(made, silence=Silence.REFUSED, why=f"{answer.status} {answer.quoted(120)}")
     if len(answer.body) >= PAGE_BYTES:
-        return replaced(made, silence=Silence.UNREADABLE, why=f"the page is larger than {PAGE_BYTES >> 20} MiB")
+        return replaced(made, silence=Silence.TOO_LARGE, why=f"the page is larger than {PAGE_BYTES >> 20} MiB")
     text = answer.body.decode(errors="replace")
     if text.lstrip()[:1] in _NO_PAGE:
         return replaced(made, silence=Silence.OTHER, why=f"something else answers in its place: {answer.quoted(120)}")
@@ -176,9 +182,15 @@ class Scraper:
         self._first: dict[str, Scrape] | None = None
 
     def first(self) -> Mapping[str, Scrape]:
-        """The first page of every exporter, by node, without its text: it stays to the end of the run."""
+        """The first page of every exporter, by node, without its text: it stays to the end of the run.
+
+        Where others answer, an exporter that gives none is asked once more: one lost answer is nobody's fault.
+        """
         if self._first is None:
-            self._first = {node: msgspec.structs.replace(one, text="") for node, one in self.now(self.exporters).items()}
+            found = self.now(self.exporters)
+            if any(one.page for one in found.values()):
+                found |= self.now([node for node, one in found.items() if not one.page])
+            self._first = {node: msgspec.structs.replace(one, text="") for node, one in found.items()}
         return self._first
 
     def pages(self) -> dict[str, Scrape]:
@@ -190,7 +202,7 @@ class Scraper:
         """
         first = self.first()
         found = {node: one for node, one in first.items() if one.page}
-        if first and all(one.silence in {*NOT_REACHED, Silence.LOCKED, Silence.GONE} for one in first.values()):
+        if first and all(one.silence in {*NOT_REACHED, *NOT_READ, Silence.GONE} for one in first.values()):
             raise Inconclusive("ExportersNotReached", f"no exporter was reached: {next(iter(first.values())).why}")
         if not found:
             raise NotApplicable("NoMetrics", "no exporter gives a page of metrics (OBS-01 says why)")

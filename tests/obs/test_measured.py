@@ -18,6 +18,7 @@ from tests.obs.test_pages import page
 
 REFUSED = ApiTrouble("ServiceUnavailable", "503 error trying to reach service: dial tcp 10.0.0.9:9400: connect: connection refused")
 TIMEOUT = ApiTrouble("Timeout", "GET …/proxy/metrics: no complete answer within 15 s")
+LARGE = ApiTrouble("TooLarge", "GET …/proxy/metrics: the answer is larger than 8 MiB")
 SIGN_IN = ApiTrouble("Unreadable", "GET …/proxy/metrics: a page instead of text: <html>")
 GONE = Answer(status=404, body=b'{"kind":"Status","apiVersion":"v1","code":404,"message":"pods \\"e-0\\" not found"}')
 FORBIDDEN = Answer(status=403, body=b'{"kind":"Status","apiVersion":"v1","code":403,"message":"pods is forbidden"}')
@@ -58,6 +59,7 @@ WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS 
     [
         (GOOD, GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),
         (REFUSED, GOOD, {}, Outcome.BAD, "MetricsNotServed"),
+        ([TIMEOUT, GOOD], GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),  # one answer was lost on the way
         ([WITHOUT_TLS, GOOD], GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),
         ([WITHOUT_TLS, WITHOUT_TLS], GOOD, {}, Outcome.BAD, "MetricsNotServed"),
         (Answer(status=500, body=b"collector failed"), GOOD, {}, Outcome.BAD, "MetricsNotServed"),
@@ -68,6 +70,7 @@ WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS 
         (TIMEOUT, TIMEOUT, {}, Outcome.UNDECIDED, "ExportersNotReached"),  # a network policy that lets Prometheus in alone
         (SIGN_IN, "[[]]", {}, Outcome.UNDECIDED, "ExportersNotReached"),  # a proxy before the API server
         (Answer(status=401, body=b"Unauthorized"), GOOD, {}, Outcome.UNDECIDED, "NotUnderstood"),
+        (LARGE, GOOD, {}, Outcome.UNDECIDED, "NotUnderstood"),  # a Prometheus has no such bound
         (GONE, GOOD, {}, Outcome.UNDECIDED, "ChangeUnderWay"),
         (GOOD, GOOD, {"node": {"cordoned": True}}, Outcome.BAD, "DeviceOfOtherNode"),  # the same page twice: two nodes, one host engine
         (REFUSED, GOOD, {"node": {"cordoned": True}}, Outcome.NOT_JUDGED, ""),
