@@ -14,7 +14,7 @@ import msgspec
 
 from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.yaml_text import load_objects, none_of
-from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, Slice, SliceDevice, lack_of, slices_of
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, Slice, SliceDevice, lack_of, newest, slices_of
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -56,27 +56,22 @@ def parse(text: str) -> list[Slice]:
 
 def pools(slices: Iterable[Slice]) -> list[Pool]:
     """Pools by driver and name, sorted; each in its newest generation."""
-    groups: dict[tuple[str, str], list[Slice]] = defaultdict(list)
-    for entry in slices:
-        groups[(entry.driver, entry.pool)].append(entry)
-    result = []
-    for (driver, name), members in sorted(groups.items()):
-        newest = max(entry.generation for entry in members)
-        current = [entry for entry in members if entry.generation == newest]
-        result.append(
-            Pool(
-                driver=driver,
-                name=name,
-                generation=newest,
-                slices=len(current),
-                expected_slices=max(entry.expected_slices for entry in current),
-                stale_slices=len(members) - len(current),
-                devices=tuple(device for entry in current for device in entry.devices),
-                incomplete="; ".join(dict.fromkeys(entry.incomplete for entry in current if entry.incomplete)),
-                lack=lack_of(current),
-            )
+    every = list(slices)
+    count = Counter((entry.driver, entry.pool) for entry in every)
+    return [
+        Pool(
+            driver=driver,
+            name=name,
+            generation=current[0].generation,
+            slices=len(current),
+            expected_slices=max(entry.expected_slices for entry in current),
+            stale_slices=count[(driver, name)] - len(current),
+            devices=tuple(device for entry in current for device in entry.devices),
+            incomplete="; ".join(dict.fromkeys(entry.incomplete for entry in current if entry.incomplete)),
+            lack=lack_of(current),
         )
-    return result
+        for (driver, name), current in newest(every).items()
+    ]
 
 
 class PoolProblem(msgspec.Struct, frozen=True):
