@@ -11,7 +11,7 @@ import yaml
 
 from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
 from conformance.requirement import Requirement
-from conformance.scope.platform_namespaces import READS
+from fixtures.model.platform.namespaces import READS
 from fixtures.text import yaml_text
 
 FOLDER = Path(__file__).parent

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import DaemonSet, Json, Namespace, Node, Pod, PodSpec, Taint
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.snapshot.state import Listing, Object, Snapshot
 
 FENCE = "nvidia.com/gpu=present:NoSchedule"

@@ -11,13 +11,14 @@ from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
 from conformance.plugin.session import State
 from conformance.plugin.verdict import check_preconditions, conclude
-from conformance.policy.model import Policy
 from conformance.probes.node_documents import NodeDocuments
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Evidence, Finding, NotApplicable
+from fixtures.verdict.findings import Evidence, Finding
 from fixtures.verdict.record import Access, Result, Target, TargetKind
+from fixtures.verdict.subjects import NotApplicable
 
 CATALOGUE = load_catalogue()
 READ = [id_ for id_, one in CATALOGUE.by_id.items() if one.access is Access.READ]

@@ -6,7 +6,7 @@ For the process that a worker's runs and simulators are forked from: then hundre
 from datetime import UTC, datetime
 
 from conformance.catalogue import load_catalogue
-from conformance.policy.platforms import presets
+from fixtures.policy.platforms import presets
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.simulator.simulated_cluster import seeded

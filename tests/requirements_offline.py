@@ -7,20 +7,21 @@ from typing import Any
 
 import msgspec
 
-from conformance.policy.model import Policy
-from conformance.policy.platforms import chosen_by_marks
-from conformance.policy.policy_file import build_policy
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import BUILT_IN, KINDS, kubectl_name
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
+from fixtures.policy.platforms import chosen_by_marks
+from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.defects import policy_of
 from fixtures.simulator.config.scenario import Defect, Scenario
 from fixtures.simulator.simulated_cluster import with_defects
 from fixtures.snapshot.custom_kinds import DEFINITIONS, saved
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Evidence, Finding, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Evidence, Finding
 from fixtures.verdict.record import Level, Verdict
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -27,11 +27,11 @@ from chaos.model.errors import Aborted
 from chaos.model.ledger_lines import State
 from chaos.model.plan import Plan
 from chaos.safety.abort_flag import AbortFlag
-from conformance.policy.allowlist import another_cluster
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.policy.allowlist import another_cluster
 
 _current: ContextVar[ActivityContext] = ContextVar("acting")
 

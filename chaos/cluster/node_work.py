@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from chaos.cluster.requests import field
-from conformance.devices.products import labelled_product
 from fixtures.kubernetes.models import Condition, Json
 from fixtures.model.nodes.cordons import Cordon, Kind, cordon_of
 from fixtures.model.nodes.polarity import KUBELETS, tells_fault
+from fixtures.model.nodes.products import labelled_product
 from fixtures.model.nodes.work import NodeWork, as_node, fields_of_json, work_by_node
 
 

@@ -36,8 +36,6 @@ from chaos.safety.settings import Settings
 from chaos.verdict.artefacts import LEDGER, VERDICT
 from chaos.verdict.chaos_result import result_of, result_of_error, result_without_run
 from chaos.verdict.judge import judge
-from conformance.policy.allowlist import cluster_uid
-from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
@@ -47,6 +45,8 @@ from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
+from fixtures.policy.allowlist import cluster_uid
+from fixtures.policy.model import Policy
 from fixtures.snapshot.collect import read_nodes
 from fixtures.snapshot.simulated_nodes import describe
 from fixtures.verdict.chaos_record import ChaosResult

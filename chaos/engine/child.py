@@ -31,9 +31,9 @@ from chaos.observe.await_sample import await_sample
 from chaos.safety.abort_flag import AbortFlag
 from chaos.safety.lease import must_hold
 from chaos.verdict.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, Stored, write
-from conformance.policy.allowlist import cluster_uid
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.system.garbage import collect_rarely
 from fixtures.text import typed
 

@@ -15,8 +15,8 @@ import yaml
 from chaos.engine.handover import Access
 from chaos.engine.supervision import Stop, supervise
 from chaos.verdict.artefacts import Conformance, Requirement
-from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Json
+from fixtures.policy.model import Policy
 from fixtures.verdict.record import Report, Verdict, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -28,7 +28,6 @@ from chaos.model.plan import Plan
 from chaos.safety.lease import LeaseView, halt, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.verdict.artefacts import PLAN
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
@@ -37,6 +36,7 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
 from fixtures.ownership.renewal import SURELY
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.system import private_files
 from fixtures.system.file_search import find_files
 from fixtures.text import typed

@@ -38,9 +38,9 @@ from chaos.verdict import artefacts
 from chaos.verdict.allocation_snapshots import SIGNAL, LedgerTimes, allocation_snapshots
 from chaos.verdict.judge import ChaosVerdict, judge
 from chaos.verdict.timeline import baseline_of, held_faults, undo_began
-from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
+from fixtures.policy.model import Policy
 from fixtures.verdict.record import TargetKind
 
 ROOT = Path(__file__).resolve().parents[2]

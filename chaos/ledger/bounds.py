@@ -31,10 +31,10 @@ from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import OPT_OUT
-from conformance.policy.model import Policy
 from fixtures.cluster import kinds
 from fixtures.model.nodes.cordons import STATE_LABEL, STATES, is_note
 from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.policy.model import Policy
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMED = ("name", "namespace", "node", "owner", "owner_name", "container")

@@ -20,10 +20,10 @@ from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import PlanFacts
-from conformance.policy.model import Policy, Tenants
-from conformance.scope.components import PlatformWorkloads
-from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.namespaces import PlatformNamespaces
+from fixtures.model.platform.workloads import PlatformWorkloads
+from fixtures.policy.model import Policy, Tenants
 
 _INSIDE = ("", "ClusterIP")
 """Types of Services that nobody outside of the cluster reaches."""

@@ -19,9 +19,9 @@ from chaos.ledger.residue import Reason, Residue, residue_of
 from chaos.ledger.undos.host import HostAction
 from chaos.model.errors import LedgerError, UndoRefused
 from chaos.model.ledger_lines import Entry, State
-from conformance.policy.allowlist import another_cluster
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.policy.allowlist import another_cluster
 
 FIRST_PAUSE = 0.1
 LAST_PAUSE = 5.0

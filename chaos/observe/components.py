@@ -2,7 +2,7 @@
 
 Programs, mounts, images and labels (:mod:`fixtures.model.platform.components`) only say what looks like a component: everybody can copy
 them. Which workload it is, is decided by its namespace and
-its owner (:class:`conformance.scope.components.PlatformWorkloads`); where that leaves several, or none, no experiment touches
+its owner (:class:`fixtures.model.platform.workloads.PlatformWorkloads`); where that leaves several, or none, no experiment touches
 any of them. A default name of a namespace does not decide while a look-alike runs in another one. A policy may say which workload is
 which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because charts are renamed and forked.
 
@@ -21,17 +21,6 @@ import msgspec
 from chaos.model.plan_facts import InstalledComponent
 from chaos.observe import compute_domains
 from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, node_of, text_of, uid_of
-from conformance.policy.marks import SLICES, Shown, drivers_of
-from conformance.policy.model import Tenants
-from conformance.scope.components import PlatformWorkloads, Workload, workload_names
-from conformance.scope.platform_namespaces import (
-    OPENSHIFT_NODE,
-    OPERATORS,
-    PlatformNamespaces,
-    operators_of,
-    proven_by_operators,
-    release_of,
-)
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.platform.components import (
@@ -49,6 +38,17 @@ from fixtures.model.platform.components import (
     runs_of,
     splits,
 )
+from fixtures.model.platform.namespaces import (
+    OPENSHIFT_NODE,
+    OPERATORS,
+    PlatformNamespaces,
+    operators_of,
+    proven_by_operators,
+    release_of,
+)
+from fixtures.model.platform.workloads import PlatformWorkloads, Workload, workload_names
+from fixtures.policy.marks import SLICES, Shown, drivers_of
+from fixtures.policy.model import Tenants
 from fixtures.text import typed
 from fixtures.text.sentences import listed
 

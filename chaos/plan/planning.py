@@ -27,12 +27,12 @@ from chaos.plan.selectors.claims import ClaimPlanningView
 from chaos.plan.selectors.nodes import is_mig, is_shared
 from conformance.outputs.dcgm import parse_samples
 from conformance.outputs.unreadable import Unreadable
-from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
 from fixtures.model.dra.kinds import TAINT_RULES
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.nodes.work import tolerable
+from fixtures.policy.model import Policy
 from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
 

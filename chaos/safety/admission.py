@@ -11,8 +11,8 @@ from chaos.safety.gate_input import GateInput, RequestedFault
 from chaos.safety.gate_reading import read_cluster_state
 from chaos.safety.required_rights import required_rights, restarted_agents
 from chaos.safety.settings import Settings
-from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
+from fixtures.policy.model import Policy
 from fixtures.verdict.record import TargetKind
 
 

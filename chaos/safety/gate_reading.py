@@ -20,13 +20,13 @@ from chaos.observe.device_requests import requested_devices
 from chaos.safety.gate_input import ClusterState, NodeState
 from chaos.safety.lease import read_lease
 from chaos.safety.remediators import find_remediators
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.work import Why, is_fence_key
 from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.policy.allowlist import cluster_uid
 
 # Whether one GPU of a node may be reset without its peers (docs/facts/device-health.md#gpu-reset). GPUs that NVLink joins are reset
 # together before Ampere, and behind NVSwitch on Ampere unless Fabric Manager runs, which the API does not tell. Hopper and later reset

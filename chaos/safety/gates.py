@@ -11,7 +11,7 @@ from collections.abc import Callable
 from chaos.model.levels import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
 from chaos.safety.gate_input import SPREAD_SCOPES, ClosedGate, GateInput
 from chaos.safety.remediators import NAMES
-from conformance.policy.allowlist import not_allowed
+from fixtures.policy.allowlist import not_allowed
 from fixtures.verdict.record import TargetKind
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
 from chaos.observe.components import NAMES
-from conformance.policy.model import Chaos, Policy
+from fixtures.policy.model import Chaos, Policy
 
 
 class SettingsError(Exception):

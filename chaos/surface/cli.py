@@ -34,13 +34,13 @@ from conformance.cli.commands import command_parser
 from conformance.plugin.opening import OpenTarget, open_target
 from conformance.plugin.options import Options
 from conformance.plugin.starting import OPTIONS
-from conformance.policy.model import Policy
-from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import look
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.localcluster.interface import DEFAULT_MINOR
 from fixtures.ownership import owned
+from fixtures.policy.model import Policy
+from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.system.file_search import folder_problem
 from fixtures.verdict.record import Verdict
 

@@ -14,9 +14,9 @@ from chaos.model.levels import TYPED_LEVEL
 from chaos.safety.settings import SettingsError, settings_of
 from chaos.surface.options import ChaosOptions
 from conformance.plugin.opening import OpenTarget
-from conformance.policy.allowlist import not_allowed
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.policy.allowlist import not_allowed
 from fixtures.simulator.interface import StartError
 from fixtures.verdict.record import TargetKind
 

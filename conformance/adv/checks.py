@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.adv.dra_devices import check_published, check_untainted
-from conformance.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
-from conformance.devices.plugin_pods import faults_of_devices, why_none_allocatable
-from conformance.devices.routes import same_devices, why_none_offered
-from conformance.devices.scheduler_amounts import split_of
-from conformance.devices.unlisted_offers import unlisted_offers
-from conformance.devices.vendors import shared_pools
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
 from fixtures.model.devices.node_labels import NodeAdvertisement, expectations
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
+from fixtures.model.devices.routes import same_devices, why_none_offered
+from fixtures.model.devices.scheduler_amounts import split_of
+from fixtures.model.devices.unlisted_offers import unlisted_offers
+from fixtures.model.devices.vendors import shared_pools
 from fixtures.model.dra.inventory import DriverInventory
 from fixtures.model.dra.kinds import SLICES
+from fixtures.model.platform.plugin_pods import faults_of_devices, why_none_allocatable
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok
+from fixtures.verdict.subjects import Subject
 
 CAPACITY = "node.status.capacity"
 _CHANGING = ("pending", "rebooting")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from conformance.devices.held_nodes import limit_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.drivers import IN_USE
 from fixtures.model.dra.inventory import DriverInventory, InventoryDevice, TaintRule
 from fixtures.model.dra.kinds import CLASSES, SLICES, TAINT_RULES
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
+from fixtures.model.nodes.held_nodes import limit_of
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, Subject, not_judged
+from fixtures.verdict.findings import About, Finding, not_judged
+from fixtures.verdict.subjects import Subject
 
 
 def _part(node: Node, driver: str) -> Subject:

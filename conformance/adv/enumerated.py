@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from conformance.devices.free_devices import places_of
 from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
-from conformance.scope.scope import Scope, subject
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.placement.free_devices import places_of
 from fixtures.nodeprobe.document import Driver
 from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import About, Finding, bad

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from conformance.adv import amd_labels
 from conformance.adv.gfd_labels import TIMESTAMP, count_of, discovered, problems
-from conformance.devices.arithmetic import amd_terms, gke_terms, label_terms
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import number
-from conformance.devices.scheduler_amounts import split_of
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.arithmetic import amd_terms, gke_terms, label_terms
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import number
+from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.verdict.findings import About, Finding
 
 HOUR = 3600.0

@@ -7,20 +7,21 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from conformance.adv.plugin_config import ConfigNotRead, PluginConfig, PluginConfigError, parse
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import physical_counts
-from conformance.devices.scheduler_amounts import split_of
-from conformance.scope.agents import is_agent, is_named, look_alikes, workload_of
-from conformance.scope.components import workload_names
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.node_labels import GPU, NodeAdvertisement
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import physical_counts
+from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.model.placement.affinity import admits
+from fixtures.model.platform.agents import is_agent, is_named, look_alikes, workload_of
 from fixtures.model.platform.components import mounts_plugin_folder
+from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
+from fixtures.model.platform.workloads import workload_names
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Inconclusive, bad
+from fixtures.verdict.findings import About, Finding, bad
+from fixtures.verdict.subjects import Inconclusive
 
 LABEL = "nvidia.com/device-plugin.config"
 _STRATEGY_ENV = "MIG_STRATEGY"

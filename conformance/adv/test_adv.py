@@ -6,10 +6,10 @@ from conformance.adv.checks import check_advertised, check_allocatable, check_ar
 from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
+from conformance.common_findings import unless_settling
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
+from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Evidence
 
 

@@ -18,7 +18,6 @@ from conformance.cli import confirming, target
 from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
-from conformance.policy.policy_file import PolicyError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
@@ -28,6 +27,7 @@ from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
 from fixtures.ownership.proof_record import ALIVE_SECONDS, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
 from fixtures.ownership.renewal import SURELY
+from fixtures.policy.policy_file import PolicyError
 from fixtures.system.file_search import folder_problem
 from fixtures.text.sentences import few
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from conformance.cli.arguments import tell
-from conformance.policy.allowlist import OPTION, cluster_uid, not_allowed
-from conformance.policy.policy_file import build_policy, read_policy_file
 from fixtures.cluster.client import Cluster
+from fixtures.policy.allowlist import OPTION, cluster_uid, not_allowed
+from fixtures.policy.policy_file import build_policy, read_policy_file
 from fixtures.text.sentences import plain
 
 
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def consent_of(arguments: argparse.Namespace) -> Consent:
-    """The options, decoded. Raises :class:`conformance.policy.policy_file.PolicyError` for a policy that cannot be used."""
+    """The options, decoded. Raises :class:`fixtures.policy.policy_file.PolicyError` for a policy that cannot be used."""
     policy = build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
     return Consent(allowed=(*policy.chaos.clusters, *arguments.chaos_cluster), yes=arguments.yes)
 

@@ -18,13 +18,13 @@ from conformance.cli.commands import command_parser
 from conformance.obs.attribution import pods_on, shares
 from conformance.obs.owners import Row, held_on, owner_flaws, owner_rows
 from conformance.obs.scraping import Scraper
-from conformance.policy.platforms import chosen_by_marks
-from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.model.cluster import Scope
+from fixtures.policy.platforms import chosen_by_marks
+from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.snapshot.collect import collect
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from reports.safe_text import one_line
 
 PROGRAM = "gpu-conformance owners"

@@ -28,9 +28,9 @@ from conformance.causes import met
 from conformance.cli.arguments import Parser, complain
 from conformance.cli.commands import command_parser
 from conformance.cli.readme import with_generated_parts
-from conformance.policy import model
-from conformance.policy.platforms import Preset, presets
-from conformance.policy.policy_file import policy_schema
+from fixtures.policy import model
+from fixtures.policy.platforms import Preset, presets
+from fixtures.policy.policy_file import policy_schema
 from fixtures.simulator.interface import defect_names, load_defect
 
 _WHY_MARKS = "docs/decisions/presets-by-marks.md"
@@ -81,12 +81,12 @@ def page(catalogue: Catalogue) -> str:
 
 
 def policy_page() -> str:
-    """Markdown of the policy: every section and key with its type, default and meaning, read from ``conformance/policy/model.py``."""
+    """Markdown of the policy: every section and key with its type, default and meaning, read from ``fixtures/policy/model.py``."""
     texts = _docstrings(inspect.getsource(model))
     lines = [
         "# Policy",
         "",
-        "Generated from `conformance/policy/model.py` by `make docs`; do not edit.",
+        "Generated from `fixtures/policy/model.py` by `make docs`; do not edit.",
         "",
         "A policy file says what you expect of the cluster: `pytest conformance --kubeconfig FILE --policy policy.yaml`. It is YAML",
         "with one mapping per section. A key that it leaves out has the default below. A list replaces the whole default list, or",

@@ -12,13 +12,13 @@ from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, show
 from conformance.cli.commands import command_parser
 from conformance.cli.policy_draft import KEYS, draft
-from conformance.policy.platforms import PresetError, chosen_by_marks, named
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.policy.platforms import PresetError, chosen_by_marks, named
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 PROGRAM = "gpu-conformance policy"
 USAGE, INCONCLUSIVE = 4, 10

@@ -10,16 +10,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from conformance.devices.physical import INSTANCE_TYPE, model_of
-from conformance.devices.products import pools
-from conformance.policy.platforms import NONE, Chosen
-from conformance.policy.policy_file import build_policy
-from conformance.scope.platform_namespaces import READS
-from conformance.scope.scope import Scope
 from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.podsecurity import Level, policy_of
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.physical import INSTANCE_TYPE, model_of
 from fixtures.model.nodes.holds import is_never_permanent
+from fixtures.model.nodes.products import pools
+from fixtures.model.platform.namespaces import READS
+from fixtures.policy.platforms import NONE, Chosen
+from fixtures.policy.policy_file import build_policy
 from fixtures.snapshot.state import Snapshot
 
 KEYS = ("nodes", "pods", "namespaces", "apps/daemonsets", "resource.k8s.io/resourceslices", *READS)

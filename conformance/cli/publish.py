@@ -12,12 +12,12 @@ from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.delivery import node_labels
 from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished
-from conformance.policy.allowlist import cluster_uid
-from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
-from conformance.scope.scope import matches
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.model.cluster import matches
 from fixtures.model.nodes.work import is_fence_key
+from fixtures.policy.allowlist import cluster_uid
+from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from reports.folder import ReportError, load
 
 PROGRAM = "gpu-conformance publish"

@@ -10,8 +10,8 @@ from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain, narrow, show, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.coverage.floor import floor_of
-from conformance.policy.model import Policy
-from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.policy.model import Policy
+from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Report
 from reports.diff import clusters, gate

@@ -19,24 +19,24 @@ from conformance.catalogue import load_catalogue
 from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
-from conformance.devices.known import Known
-from conformance.devices.known_device import known_by_kubelet, known_device, kubelets_devices, names_of_devices
-from conformance.devices.known_node import known_node
+from conformance.known.answers import Known
+from conformance.known.device import known_by_kubelet, known_device, kubelets_devices, names_of_devices
+from conformance.known.node import known_node
 from conformance.plugin.opening import OpenTarget, open_target
 from conformance.plugin.options import Options
-from conformance.policy.platforms import chosen_by_marks
 from conformance.req.known_pod import known_pod
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import SLICES
 from fixtures.model.facts import Fact
+from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.snapshot.simulated_nodes import describe
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import Target
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from reports.phrases import banner
 from reports.safe_text import one_line
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.requirement import Requirement
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.text.sentences import listed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.policy.model import Gate
+from fixtures.policy.model import Gate
 from fixtures.verdict.floor import Floor, Most
 from fixtures.verdict.record import Verdict
 

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 import msgspec
 
 from conformance.requirement import Requirement
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.cluster import Scope
 from fixtures.snapshot.state import Snapshot
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import MAX_NAMED, is_judged
-from fixtures.verdict.findings import REST, WAIVABLE, Evidence, Finding, Judgement, NotApplicable, Outcome, Subject, Waiving
+from fixtures.verdict.findings import WAIVABLE, Evidence, Finding, Judgement, Outcome, Waiving
 from fixtures.verdict.record import Access, Cause, Coverage, Result, Verdict
+from fixtures.verdict.subjects import REST, NotApplicable, Subject
 
 CODE = "NotInSnapshot"
 CAUSE = "KindNotInSnapshot"

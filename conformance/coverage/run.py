@@ -8,11 +8,11 @@ from itertools import chain
 from conformance.catalogue import Catalogue
 from conformance.coverage import default_namespaces, missing_kinds, unjudged_devices, unmatched_patterns
 from conformance.coverage.shortfalls import shortfalls
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Access, Coverage, Result
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 
 def coverage_of_run(

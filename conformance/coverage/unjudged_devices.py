@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
-from conformance.devices.requests import is_unlisted_accelerator
-from conformance.devices.resource_words import beside_devices, of_amount, of_gpus
-from conformance.devices.routes import other_devices
-from conformance.scope.scope import Scope, matches, whole
+from fixtures.model.cluster import Scope, matches, whole
+from fixtures.model.demand.requests import is_unlisted_accelerator
+from fixtures.model.devices.resource_words import beside_devices, of_amount, of_gpus
+from fixtures.model.devices.routes import other_devices
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.kinds import SLICES
 from fixtures.text.sentences import in_order, listed, natural

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from conformance.devices.physical import INSTANCE_TYPE, model_of
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Namespace, Node
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.devices.physical import INSTANCE_TYPE, model_of
+from fixtures.policy.model import Policy
 from fixtures.snapshot.state import Listing
 from fixtures.text.sentences import in_order, listed
 

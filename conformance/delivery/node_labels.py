@@ -20,8 +20,9 @@ from fixtures.model.nodes.work import Why, as_node, work_by_node
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
 from fixtures.verdict.coverage import is_cut_down
-from fixtures.verdict.findings import MAX_OTHERS_KEPT, REST, UNDECIDED
+from fixtures.verdict.findings import MAX_OTHERS_KEPT, UNDECIDED
 from fixtures.verdict.record import Level, Report, Result, SubjectResult, TargetKind, Verdict
+from fixtures.verdict.subjects import REST
 from reports import phrases
 from reports.safe_text import one_line
 

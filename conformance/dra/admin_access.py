@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.claimable import commonest_class
-from conformance.scope.scope import Scope, subject
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.untyped import mapping, sequence
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.dra.kinds import CLAIMS, TEMPLATES
-from fixtures.probes.claims import api_version, claim_of, template_of
+from fixtures.model.dra.written_claims import api_version, claim_of, template_of
+from fixtures.model.placement.claimable import commonest_class
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Subject, not_judged, ok
+from fixtures.verdict.findings import About, Finding, not_judged, ok
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 LABEL = "resource.kubernetes.io/admin-access"
 TURNED_ON = "true"

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.dra.claim_objects import allocated, device_of, just_changed, name_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import Holder, results_of
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice
 from fixtures.model.dra.kinds import CLAIMS, SLICES
 from fixtures.model.dra.slices import lack_of
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.verdict.subjects import Subject
 
 _SOURCE = "ResourceClaims, ResourceSlices"
 

@@ -10,24 +10,25 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.devices.free_devices import Place, usable_places, why_unlistable
 from conformance.dra.claim_objects import published
 from conformance.dra.render_nodes import RENDER_SCRIPT, RenderNodes, pci_address, render_nodes
 from conformance.probes.claim_pods import claims_by_pod, uid_of
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
-from conformance.scope.scope import Scope
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
 from fixtures.model.dra.slices import SliceDevice
+from fixtures.model.placement.free_devices import Place, usable_places, why_unlistable
 from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome, bad, ok, undecided
+from fixtures.verdict.findings import Finding, Outcome, bad, ok, undecided
+from fixtures.verdict.subjects import NotApplicable
 
 RELEASE_SECONDS = 60.0
 """How long a claim may stay allocated after its pod was deleted; Kubernetes takes about a second."""

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.dra.kinds import CLAIMS
 from fixtures.model.dra.slices import SliceDevice
 from fixtures.text.ages import ask_again, duration
-from fixtures.verdict.findings import Subject
+from fixtures.verdict.subjects import Subject
 
 IN_MOTION_SECONDS = 300.0
 """How young a change of a claim may be for pods, claims and slices to have been read before it and after it."""

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import physical_counts
-from conformance.devices.products import product_of
 from conformance.dra.unlike import Usual, plain_name
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import physical_counts
 from fixtures.model.dra.drivers import IDENTITY, PRODUCT
 from fixtures.model.dra.inventory import DriverInventory, InventoryDevice
 from fixtures.model.dra.kinds import SLICES
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, SliceDevice
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.nodes.products import product_of
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, not_judged
+from fixtures.verdict.findings import About, Finding, not_judged
+from fixtures.verdict.subjects import Subject
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _SERVER = "nvidia.com/gpu.machine"

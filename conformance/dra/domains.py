@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.scope.agents import is_ready
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.platform.agents import is_ready
 from fixtures.text.ages import ask_again, duration, so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, advised, bad
+from fixtures.verdict.findings import About, Finding, advised, bad
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 DOMAINS = "resource.nvidia.com/computedomains"
 _OF_DOMAIN = "resource.nvidia.com/computeDomain"

@@ -10,20 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.free_devices import Place, usable_places
 from conformance.dra.claim_objects import device_of, published
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, await_allocated, selecting_pod, uid_of
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import absence_seconds, judge_pending, watch_pending
 from conformance.probes.running import await_running
 from conformance.probes.visible_devices import HOLD_SCRIPT
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.dra.slices import SliceDevice
+from fixtures.model.placement.free_devices import Place, usable_places
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject
+from fixtures.verdict.findings import About, Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 NO_DRIVER = "no-such-driver.gpu-conformance.example"
 """A name that no driver has: a claim that asks for its devices must stay unallocated."""

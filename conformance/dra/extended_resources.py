@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.claimable import units_of
-from conformance.scope.scope import Scope, subject, whole
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, subject, whole
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.device_classes import DeviceClass
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.kinds import BY_CLASS, CLAIMS, SLICES
+from fixtures.model.placement.claimable import units_of
 from fixtures.text.ages import ask_again, duration
-from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, not_judged, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 _SOURCE = "pod.status.extendedResourceClaimStatus, resourceclaim.status.allocation"
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from conformance.devices.driver_pods import DriverPods
-from conformance.scope.agents import is_ready
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.kinds import SLICES
 from fixtures.model.dra.slices import Slice, lack_of
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.platform.agents import is_ready
+from fixtures.model.platform.driver_pods import DriverPods
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, Subject, bad
+from fixtures.verdict.findings import About, Finding, bad
+from fixtures.verdict.subjects import Subject
 
 _EXPECTED = "a complete pool, names once, a node that exists, a Ready pod of its driver there"
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.fitting import ended_at
 from conformance.dra.claim_objects import allocated, just_changed, place_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.kinds import CLAIMS
+from fixtures.model.placement.fitting import ended_at
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding

@@ -14,7 +14,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.device_classes import DeviceClass
 from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
-from fixtures.probes.claims import claim_of
+from fixtures.model.dra.written_claims import claim_of
 from fixtures.probes.workspace import Workspace
 
 _NAMESPACE = "default"

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from conformance.devices.driver_pods import kubelet_plugins
 from conformance.dra.selector_probe import Compiled
-from conformance.scope.kubernetes_version import least_server_minor
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.device_classes import DeviceClass, is_plain
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES
+from fixtures.model.platform.driver_pods import kubelet_plugins
+from fixtures.model.platform.kubernetes_version import least_server_minor
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad
+from fixtures.verdict.findings import About, Finding, bad
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 GROUP = "resource.k8s.io"
 Compiles = Callable[[DeviceClass], Compiled]

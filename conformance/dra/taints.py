@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.dra.claim_objects import allocated_at, device_of, name_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod, Taint, Toleration
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.drivers import IN_USE
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice, TaintRule
@@ -23,7 +23,8 @@ from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.since import said
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, advised
+from fixtures.verdict.findings import About, Finding, advised
+from fixtures.verdict.subjects import Subject
 
 _SKEW_SECONDS = 60.0
 """How far clocks of a driver and of the scheduler may be apart."""

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from conformance.common_findings import unless_settling
 from conformance.dra.admin_access import ask_admin_access, check_labelled_tenants, judge_admin_access
 from conformance.dra.allocations import check_allocations
 from conformance.dra.claim_life import probe_claims
@@ -19,8 +20,7 @@ from conformance.dra.selector_probe import ask_selectors, not_asked
 from conformance.dra.served import check_served
 from conformance.dra.taints import check_taints
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import msgspec
 
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches
 from fixtures.model.devices.memory import LABEL as MEMORY
 from fixtures.model.devices.memory import device_memory
 from fixtures.model.devices.node_labels import parse_product

@@ -7,23 +7,25 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.given_shares import doubt_of_shares, is_share
-from conformance.devices.products import pools
-from conformance.devices.requests import looks_like_device
-from conformance.devices.scheduler_amounts import USUAL, may_give_alone, of_owner
-from conformance.devices.unlisted_offers import unlisted_offers
-from conformance.devices.vendors import vendors_of
-from conformance.scope.agents import agents, is_agent, missing_agents
-from conformance.scope.pod_templates import templates
-from conformance.scope.reserved_devices import doubt, shares
-from conformance.scope.rollouts import roll_out_under_way
-from conformance.scope.scope import Scope, host_access, matches, subject
-from conformance.scope.template import is_static, unread
+from conformance.common_findings import unread
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, Taint, Toleration
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope, host_access, matches, subject
+from fixtures.model.demand.pod_templates import templates
+from fixtures.model.demand.requests import looks_like_device
+from fixtures.model.demand.reserved_devices import doubt, shares
+from fixtures.model.demand.template import is_static
+from fixtures.model.devices.given_shares import doubt_of_shares, is_share
+from fixtures.model.devices.scheduler_amounts import USUAL, may_give_alone, of_owner
+from fixtures.model.devices.unlisted_offers import unlisted_offers
+from fixtures.model.devices.vendors import vendors_of
+from fixtures.model.nodes.products import pools
 from fixtures.model.placement.affinity import Choice, selects, too_long
+from fixtures.model.platform.agents import agents, is_agent, missing_agents
+from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad, not_judged, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 
 class Daemon(msgspec.Struct, frozen=True):

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.devices.availability import probe_tolerations
-from conformance.devices.free_devices import NVIDIA_DRIVER, VENDOR, Place, usable_places
-from conformance.devices.products import product_label, product_of
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pod_state import disturbance, image_trouble, unschedulable, why_not_running
-from conformance.scope.scope import Scope, subject
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.nodes.availability import probe_tolerations
+from fixtures.model.nodes.products import product_label, product_of
+from fixtures.model.placement.free_devices import NVIDIA_DRIVER, VENDOR, Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad, ok, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 _SOURCE = "pod status and log"
 _EXPECTED = "runs on an accelerator node and sees a device"

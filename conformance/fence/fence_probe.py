@@ -7,21 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.availability import foreign_taints, probe_tolerations
-from conformance.devices.products import pools, product_of
 from conformance.fence.checks import hard_taints
 from conformance.outputs.events import ReasonKind
 from conformance.probes.node_sampling import batches, kept_away, left_out, not_reached
 from conformance.probes.pending import absence_seconds
 from conformance.probes.pod_state import unschedulable, why_not_running
-from conformance.scope.scope import Scope, subject
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node, Pod, Toleration
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.nodes.availability import foreign_taints, probe_tolerations
+from fixtures.model.nodes.products import pools, product_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import WatchedPods
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 MAX_OPEN = 12
 """Nodes that look open and are probed beside one of each pool."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
-from conformance.devices.products import pools
-from conformance.devices.words_of_nodes import words_by_node
 from conformance.fence.checks import HARD
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.nodes.health_words import Word, of
+from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young
 from fixtures.model.nodes.holds import Hold
 from fixtures.model.nodes.polarity import Health
+from fixtures.model.nodes.products import pools
+from fixtures.model.nodes.words_of_nodes import words_by_node
 from fixtures.model.nodes.work import own_keys
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again

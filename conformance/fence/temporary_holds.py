@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young, limit_of
 from fixtures.model.nodes.holds import Hold, soft_holds
 from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, allowed, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, allowed, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _SOURCE = "node.spec.taints, node.spec.unschedulable, metadata.managedFields"
 

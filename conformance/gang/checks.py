@@ -12,15 +12,16 @@ from conformance.gang.kueue_admission import judge_queues
 from conformance.gang.kueue_quota import judge_quota
 from conformance.gang.kueue_reservations import judge_reservations
 from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
-from conformance.scope.gang_job import GangJob
-from conformance.scope.gang_jobs import KUEUE_WORKLOADS, gang_jobs
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope
+from fixtures.model.jobs.gang_job import GangJob
+from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS, gang_jobs
 from fixtures.model.jobs.marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 

@@ -8,7 +8,8 @@ import msgspec
 
 from conformance.gang.plan import Plan
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Subject
 
 SOURCE = "pod.spec.nodeName at every event"
 

@@ -9,13 +9,14 @@ import msgspec
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS, checks_of, sent_away
 from conformance.gang.kueue_order import judge_order
-from conformance.scope.kueue_objects import conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
+from fixtures.model.queues.kueue_objects import conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 WORKERS = "kueue.x-k8s.io/multikueueclusters"
 _STOPS = ("Hold", "HoldAndDrain")

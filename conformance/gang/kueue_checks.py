@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from conformance.scope.kueue_objects import name_of, objects_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.cluster import Scope
+from fixtures.model.queues.kueue_objects import name_of, objects_of
 
 CHECKS = "kueue.x-k8s.io/admissionchecks"
 _MULTIKUEUE = "kueue.x-k8s.io/multikueue"

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from conformance.devices.claimable import counter_sets
 from conformance.gang.adapters.kueue import class_mappings
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import sequence, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.inventory import DeviceId, InventoryDevice
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
+from fixtures.model.placement.claimable import counter_sets
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 
 _KNOWN = frozenset({"name", "deviceClassNames"})
 

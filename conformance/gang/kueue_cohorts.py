@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.scope.kueue_objects import name_of, objects_of, units
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.cluster import Scope
+from fixtures.model.queues.kueue_objects import name_of, objects_of, units
 
 COHORTS = "kueue.x-k8s.io/cohorts"
 

@@ -10,21 +10,22 @@ from fractions import Fraction
 
 import msgspec
 
-from conformance.devices.claimable import units_of
-from conformance.devices.fitting import requests_of
 from conformance.gang.adapters.kueue import FLAVORS, WORKLOADS
-from conformance.scope.kueue_objects import assigned, conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
-from conformance.scope.scope import Scope
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.placement.affinity import Choice
+from fixtures.model.placement.claimable import units_of
+from fixtures.model.placement.fitting import requests_of
 from fixtures.model.placement.tolerations import Tolerated
+from fixtures.model.queues.kueue_objects import assigned, conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
 from fixtures.text import typed
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Subject, bad, undecided
+from fixtures.verdict.findings import Finding, bad, undecided
+from fixtures.verdict.subjects import Subject
 
 STRICT = "StrictFIFO"
 _SOURCE = "clusterqueue.spec.queueingStrategy, spec.resourceGroups, workload.spec.podSets, status.admission, resourceflavor.spec.nodeLabels"

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.devices.claim_fit import claimed_devices_of
-from conformance.devices.fitting import FreeCapacity
 from conformance.gang.adapters.kueue import pods_ready_timeout
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest
+from fixtures.model.cluster import Scope, matches
 from fixtures.model.jobs.marks import placed
+from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.placement.affinity import Choice, too_long
+from fixtures.model.placement.claim_fit import claimed_devices_of
+from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.placement.tolerations import Tolerated
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Subject
 
 _SOURCE = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
 

@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from conformance.devices.claimable import units_of
 from conformance.gang.adapters.base import Guarantee
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, Kueue
 from conformance.gang.kueue_checks import sent_away
 from conformance.gang.kueue_claims import ClaimQuota, claim_quotas, device_quotas, devices_of_claims, reach_further
 from conformance.gang.kueue_cohorts import Place, added_by_cohorts, lent_by, quotas_of
-from conformance.scope.kueue_objects import name_of, objects_of
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.scope import Scope, matches, whole
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, matches, whole
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.placement.claimable import units_of
+from fixtures.model.queues.kueue_objects import name_of, objects_of
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, Subject, not_judged
+from fixtures.verdict.findings import About, Finding, not_judged
+from fixtures.verdict.subjects import Subject
 
 _SOURCE = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable, ResourceSlices"
 

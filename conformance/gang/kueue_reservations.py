@@ -6,22 +6,23 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.fitting import FreeCapacity
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS
 from conformance.gang.kueue_claims import device_quotas
 from conformance.gang.kueue_placement import judge_unplaced
-from conformance.scope.kueue_objects import assigned, conditions_of, is_true, name_of, objects_of, reserved, units
-from conformance.scope.kueue_pods import KueuePods
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import KUEUE_GATES
+from fixtures.model.placement.fitting import FreeCapacity
+from fixtures.model.queues.kueue_objects import assigned, conditions_of, is_true, name_of, objects_of, reserved, units
+from fixtures.model.queues.kueue_pods import KueuePods
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.verdict.subjects import Subject
 
 _LAG = 60.0
 """Seconds that a queue's status may lag behind its workloads."""

@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import msgspec
 
-from conformance.devices.availability import foreign_taints
-from conformance.devices.free_devices import Place, usable_places
 from conformance.gang.adapters.base import GANG_LABEL, Gang
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.availability import foreign_taints
+from fixtures.model.placement.free_devices import Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 HOSTNAME = "kubernetes.io/hostname"
 SCRIPT = "sleep 3600"

@@ -15,9 +15,10 @@ from conformance.gang.judging import Attempt, Competition, judge_competition, ju
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.watching import BoundWatch, is_bound
 from conformance.probes.pending import absence_seconds
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, not_judged, undecided
+from fixtures.verdict.findings import Finding, not_judged, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 Probe = Callable[[Scope, Workspace, Adapter, Plan], Iterator[Finding]]
 REST_FACTOR = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.gang.checks import check_held, check_installed, check_partial, check_queues_admit, check_quota_exists, check_used
 from conformance.gang.probes import for_each_adapter, probe_competition, probe_fit, probe_misfits
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

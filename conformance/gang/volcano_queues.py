@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.claimable import units_of
 from conformance.gang.adapters.volcano import DEFAULT_QUEUE, GROUPS, QUEUES
-from conformance.scope.kueue_objects import conditions_of, name_of, objects_of, units
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import volcano_group
+from fixtures.model.placement.claimable import units_of
+from fixtures.model.queues.kueue_objects import conditions_of, name_of, objects_of, units
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _WAITS = frozenset({"", "Pending", "Inqueue"})
 _SHUT = frozenset({"Closed", "Closing", "Unknown"})

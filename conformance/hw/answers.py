@@ -11,7 +11,7 @@ from conformance.health.answers import CAUSES, of_device, of_driver
 from conformance.health.judging import Seen
 from conformance.hw.judging import finding
 from conformance.probes.node_documents import NodeDocument, Unread, device_subject
-from conformance.scope.scope import subject
+from fixtures.model.cluster import subject
 from fixtures.text.sentences import cut
 from fixtures.verdict.findings import Finding, bad
 

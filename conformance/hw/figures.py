@@ -14,9 +14,7 @@ from statistics import median
 
 import msgspec
 
-from conformance.devices.free_devices import Place, listable_places, usable_places
 from conformance.health.product_links import links_of
-from conformance.policy.model import Hardware
 from conformance.probes.computing import (
     COMPUTES,
     LIMITS_OF_ALL,
@@ -33,13 +31,16 @@ from conformance.probes.computing import (
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, run_pods
 from conformance.probes.visible_devices import visible_to
-from conformance.scope.scope import Scope, subject
 from fixtures.compute.document import Device
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.placement.free_devices import Place, listable_places, usable_places
+from fixtures.policy.model import Hardware
 from fixtures.probes.workspace import Workspace
 from fixtures.text import yaml_text
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 SOURCE = "gpu-conformance compute in a pod with the node's free devices"
 _AROUND = 25

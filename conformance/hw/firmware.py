@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from conformance.probes.node_documents import SOURCE, NodeDocument
-from conformance.scope.scope import subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import subject
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged, ok

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from conformance.health.judging import Answer, Fault, Seen, unread
 from conformance.outputs.dcgm import BASELINE_MIB
 from conformance.probes.node_documents import SOURCE, NodeDocument, device_subject
-from conformance.scope.scope import subject
+from fixtures.model.cluster import subject
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 
 class OnNode(Seen, frozen=True):

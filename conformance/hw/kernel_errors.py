@@ -15,12 +15,13 @@ import msgspec
 
 from conformance.outputs.xid import XidEvent, event_of, slot_of
 from conformance.probes.node_documents import NodeDocument
-from conformance.scope.scope import subject
+from fixtures.model.cluster import subject
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 from fixtures.nodeprobe.document import Host
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _FILE = Path(__file__).with_name("amd_lines.yaml")
 _SOURCE = "kernel log (/dev/kmsg) of the node"

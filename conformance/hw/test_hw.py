@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from conformance.devices.peers import pools_of_peers
 from conformance.health.judging import fabric, host_link, memory, recovery, slowdown
 from conformance.hw.answers import check_answers, check_refused
 from conformance.hw.figures import probe_figures
@@ -11,7 +10,8 @@ from conformance.hw.judging import per_device, use
 from conformance.hw.kernel_errors import kernel_errors
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.peers import pools_of_peers
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.availability import withheld
-from conformance.devices.unlisted_offers import unlisted_offers
-from conformance.devices.vendors import shared_pools, vendor_of_label, vendors_of
-from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, whole
+from fixtures.model.devices.unlisted_offers import unlisted_offers
+from fixtures.model.devices.vendors import shared_pools, vendor_of_label, vendors_of
+from fixtures.model.nodes.availability import withheld
 from fixtures.model.nodes.marks import is_faint
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.verdict.subjects import Subject
 
 ADVERTISED = "advertised"
 """Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from conformance.scope.agents import full_name, is_agent
-from conformance.scope.kubernetes_version import minor_of
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import DaemonSet, Node
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope, matches
 from fixtures.model.placement.affinity import admits
+from fixtures.model.platform.agents import full_name, is_agent
 from fixtures.model.platform.components import mounts_plugin_folder
+from fixtures.model.platform.kubernetes_version import minor_of
+from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
 
 _LEAST = {"containerd": (1, 7), "cri-o": (1, 23)}
 _KUBELET = 29

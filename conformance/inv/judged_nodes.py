@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.availability import busy, foreign_taints, without_devices
-from conformance.devices.driver_pods import DriverPods
-from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
-from conformance.scope.node_changes import rebooting
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.nodes.availability import busy, foreign_taints, without_devices
+from fixtures.model.nodes.changes_by_age import rebooting
+from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young
 from fixtures.model.nodes.holds import Hold
+from fixtures.model.platform.driver_pods import DriverPods
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, allowed, missed, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, allowed, missed, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
 _ALLOW = "accelerators.allowNotJudged"

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from conformance.devices.peers import keys_of, pools_of_peers
-from conformance.scope.agents import agents
-from conformance.scope.scope import Scope, matches, subject, whole
 from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject, whole
+from fixtures.model.nodes.peers import keys_of, pools_of_peers
+from fixtures.model.platform.agents import agents
 from fixtures.verdict.findings import About, Finding, not_judged
 
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version", "amd.com/gpu.driver-src-version")

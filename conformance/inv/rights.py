@@ -16,7 +16,8 @@ from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import CLAIMS, SLICES, TEMPLATES
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import About, Finding, Subject, not_judged
+from fixtures.verdict.findings import About, Finding, not_judged
+from fixtures.verdict.subjects import Subject
 
 _SOURCE = "SelfSubjectAccessReview"
 ASKED_AT_ONCE = 8

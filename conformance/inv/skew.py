@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 
 from conformance.inv.cdi import without_cdi
-from conformance.scope.kubernetes_version import least_server_minor, minor_of, server_minor
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
+from fixtures.model.platform.kubernetes_version import least_server_minor, minor_of, server_minor
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
 

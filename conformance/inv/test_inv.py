@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.devices.held_nodes import maybe_held
+from conformance.common_findings import unless_settling
 from conformance.inv.agreement import check_agreement
 from conformance.inv.judged_nodes import check_judged
 from conformance.inv.peer_agreement import check_peers
@@ -13,9 +13,9 @@ from conformance.inv.skew import check_skew
 from conformance.inv.versions import check_versions
 from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
 from fixtures.cluster.client import Cluster
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.held_nodes import maybe_held
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Evidence

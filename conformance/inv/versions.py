@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from conformance.devices.peers import pools_of_peers
 from conformance.inv.peer_agreement import DRIVER_LABELS, Differences, driver_of_parts, unlike_versions
 from conformance.probes.node_documents import NodeDocuments
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.nodes.peers import pools_of_peers
 from fixtures.text.sentences import cut
 from fixtures.verdict.findings import About, Finding, advised, bad
 

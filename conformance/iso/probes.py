@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.devices.free_devices import Place, listable_places, runtime_classes, usable_places, why_unlistable
 from conformance.iso.judging import judge_computing, judge_disjoint, judge_holder, judge_sample, judge_unasked
 from conformance.probes.computing import (
     LIMITS_OF_ALL,
@@ -19,10 +18,12 @@ from conformance.probes.computing import (
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, LIST_SCRIPT, VisibleDevices, visible_to
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import Place, listable_places, runtime_classes, usable_places, why_unlistable
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, not_judged, undecided
+from fixtures.verdict.findings import Finding, not_judged, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 BYPASS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
 TOGETHER = 4

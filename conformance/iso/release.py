@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from conformance.probes.computing import SECONDS_PER_DEVICE, has_library, image_of, listing_pod
 from conformance.probes.node_documents import SOURCE, NodeDocument, NodeDocuments, Unread, collect, device_subject, judged, units
 from conformance.probes.running import run_pods
-from conformance.scope.scope import Scope, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.nodeprobe.document import Device
 from fixtures.probes.workspace import Workspace
 from fixtures.text.sentences import cut

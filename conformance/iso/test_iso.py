@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.iso.probes import TOGETHER, probe_bypass, probe_computing, probe_disjoint, probe_holders
 from conformance.iso.release import probe_release
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

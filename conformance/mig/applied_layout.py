@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.arithmetic import TIMES
 from conformance.mig.mig_nodes import CONFIG, MigNode, mig_nodes, words
 from conformance.mig.mig_parted import Requested
 from conformance.mig.requested_layout import Request, Requests
-from conformance.scope.scope import Scope, subject
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.arithmetic import TIMES
 from fixtures.verdict.findings import About, Finding
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.arithmetic import TIMES
 from conformance.mig.manager_state import CHANGING
 from conformance.mig.mig_nodes import MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
 from conformance.mig.requested_layout import Requests
-from conformance.scope.scope import Scope, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices import mig_geometry
+from fixtures.model.devices.arithmetic import TIMES
 from fixtures.model.devices.node_labels import GPU, capacity_inconsistencies
-from fixtures.verdict.findings import About, Finding, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Subject
 
 _STATUS = "node.status.capacity, node labels"
 _PRODUCT = "label nvidia.com/gpu.product"

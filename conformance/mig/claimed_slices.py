@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.free_devices import NVIDIA_DRIVER, Place, places_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.inventory import InventoryDevice
+from fixtures.model.placement.free_devices import NVIDIA_DRIVER, Place, places_of
 
 _ATTRIBUTE = f'device.attributes["{NVIDIA_DRIVER}"].profile'
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.mig.mig_nodes import CONFIG, STATE
-from conformance.scope.agents import DEPLOY, paused_agents
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.field_writes import label, last_write
+from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding

@@ -9,16 +9,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.arithmetic import AMD_PARTITION
 from conformance.mig.partitions import PROFILE, unapplied
-from conformance.scope.agents import DEPLOY, paused_agents
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.arithmetic import AMD_PARTITION
 from fixtures.model.nodes.field_writes import label, last_write
+from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.model.since import said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
+from fixtures.verdict.subjects import Subject
 
 
 class _Manager(msgspec.Struct, frozen=True, kw_only=True):

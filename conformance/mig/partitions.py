@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from conformance.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import model_of, physical_counts
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import model_of, physical_counts
 from fixtures.model.nodes.machines import type_of
 from fixtures.text.json_text import NotJson, decode
 

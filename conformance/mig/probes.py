@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.free_devices import Place
 from conformance.mig.claimed_slices import is_claimed_slice, is_made_on_demand, offered, profile_selector, published_profiles
 from conformance.mig.mig_nodes import MigNode, mig_nodes
 from conformance.outputs.nvidia_smi import parse_listing
@@ -18,12 +17,14 @@ from conformance.probes.node_sampling import PlaceFinding, choose_places, in_bat
 from conformance.probes.pending import FACTOR, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, visible_to
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
 from fixtures.model.devices import mig_geometry
+from fixtures.model.placement.free_devices import Place
 from fixtures.nodeprobe.smi_listing import Listing
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, NotApplicable, undecided
+from fixtures.verdict.findings import About, Finding, undecided
+from fixtures.verdict.subjects import NotApplicable
 
 SOURCE = "nvidia-smi -L in the container"
 _NOBODY = "no node offers this profile"

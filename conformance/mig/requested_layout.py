@@ -6,11 +6,11 @@ import msgspec
 
 from conformance.mig.mig_nodes import MigNode
 from conformance.mig.mig_parted import PartedError, Requested, Row, parse, requested
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, operators_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import ConfigMap, Json
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.devices import mig_geometry
+from fixtures.model.platform.namespaces import CLUSTER_POLICIES, operators_of
 
 STATIC = "default-mig-parted-config"
 KEY = "config.yaml"

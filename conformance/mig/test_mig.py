@@ -6,14 +6,14 @@ from itertools import chain
 
 import pytest
 
+from conformance.common_findings import unless_settling
 from conformance.mig.applied_layout import check_applied
 from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
 from conformance.mig.manager_state import changing, check_state, since_of
 from conformance.mig.other_managers import check_others, unsettled
 from conformance.mig.probes import probe_slices
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.common_findings import reconciling
 from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
 from conformance.net.reading import name_of, text
-from conformance.scope.scope import Scope, subject, whole
-from conformance.scope.settling import reconciling
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.cluster import Scope, subject, whole
 from fixtures.model.nodes.marks import adapter_labels
 from fixtures.model.placement.affinity import admits, terms
 from fixtures.text.sentences import natural
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, not_judged
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged
+from fixtures.verdict.subjects import Subject
 
 MACHINE_TYPE = "node.kubernetes.io/instance-type"
 KIND_LABELS = (MACHINE_TYPE, "nvidia.com/gpu.product", "amd.com/gpu.product-name")

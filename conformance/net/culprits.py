@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from conformance.net.two_node_run import FabricRun, Located
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclLog
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged
+from fixtures.verdict.findings import Finding, bad, not_judged
+from fixtures.verdict.subjects import Subject
 
 RUNS = "further runs of pairs of nodes"
 LOG = "channel lines of the NCCL log"

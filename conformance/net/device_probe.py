@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.devices.free_devices import Place
-from conformance.devices.node_view import view_of
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
 from conformance.net.visible_fabric import LIST_SCRIPT, judge_visible_fabric
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, kept_away, left_out, one_per_node
 from conformance.probes.running import pinned_pod, run_pods
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Finding
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 

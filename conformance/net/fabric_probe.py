@@ -10,22 +10,22 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.devices.products import product_of
 from conformance.net.advertising import MACHINE_TYPE
 from conformance.net.device_probe import attached
 from conformance.net.port_counters import with_ports_read
 from conformance.net.two_node_run import FabricRun, RankPod
 from conformance.net.two_nodes import Plan
-from conformance.policy.model import Network
 from conformance.probes.running import pod_trouble
-from conformance.scope.scope import Scope, matches
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.nodes.products import product_of
+from fixtures.policy.model import Network
 from fixtures.probes import allreduce
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 NAME = "net-fabric"
 """Name of the ConfigMap and, of a job that runs alone, of the Service; its pods are ``net-fabric-<node rank>``."""

@@ -19,8 +19,8 @@ from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import NcclCode, NcclLog
 from conformance.outputs.unreadable import Unreadable
-from conformance.policy.model import Network
-from conformance.scope.scope import matches
+from fixtures.model.cluster import matches
+from fixtures.policy.model import Network
 from fixtures.text import yaml_text
 
 _OTHER_FORMS = {"PCIE", "NVL"}

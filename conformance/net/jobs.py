@@ -8,11 +8,12 @@ from functools import partial
 import msgspec
 
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
-from conformance.scope.gang_job import GangJob
-from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Pod
-from fixtures.verdict.findings import About, Finding, NotApplicable
+from fixtures.model.cluster import Scope, whole
+from fixtures.model.jobs.gang_job import GangJob
+from fixtures.model.jobs.gang_jobs import gang_jobs
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import NotApplicable
 
 SOURCE = "pod.spec.containers[].resources"
 

@@ -18,7 +18,8 @@ from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
 from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
 from conformance.outputs.unreadable import Unreadable
-from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 _BANDWIDTH = "bus bandwidth"
 TABLE = "all-reduce table of the run"

@@ -17,10 +17,10 @@ from conformance.net.two_nodes import Plan
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS
 from conformance.outputs.unreadable import Unreadable
-from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 
 _SPREAD = 0.05
 """By how much repeated runs of the same nodes may differ."""

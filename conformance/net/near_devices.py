@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 
 from conformance.net.advertising import offering_nodes
 from conformance.probes.node_documents import SOURCE, NodeDocument
-from conformance.scope.scope import Scope, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.nodeprobe.document import Host, PciFunction
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _EXPECTED = "peer memory or DMA-BUF, ACS without redirection, and an RDMA adapter below the same switch"
 _NEAR = ("PIX", "PXB")

@@ -10,14 +10,15 @@ from typing import Any
 
 import msgspec
 
+from conformance.common_findings import reconciling
 from conformance.net.reading import name_of, text
-from conformance.scope.scope import Scope
-from conformance.scope.settling import reconciling
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.cluster import Scope
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Outcome, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 KEY = "mellanox.com/nicclusterpolicies"
 SINGLETON = "nic-cluster-policy"

@@ -13,7 +13,8 @@ from conformance.outputs import nccl_log
 from conformance.outputs.nccl_log import NcclCode
 from conformance.outputs.unreadable import Unreadable
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, not_judged, undecided
+from fixtures.verdict.subjects import Subject
 
 _SOURCE = "counters of ports in sysfs, before and after the run"
 _EXPECTED = "ports that carry the payload and count no errors"

@@ -9,9 +9,9 @@ from conformance.net.figures import figure_of
 from conformance.net.locating import is_slow, locate
 from conformance.net.two_node_run import FabricRun
 from conformance.net.two_nodes import Plan, make_plans
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 
 class SharedRuns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.common_findings import unless_settling
 from conformance.net.advertising import check_advertised, check_attachments
 from conformance.net.device_probe import probe_devices
 from conformance.net.figures import figure_of
@@ -13,8 +14,7 @@ from conformance.net.port_use import judge_ports
 from conformance.net.shared_runs import SharedRuns
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

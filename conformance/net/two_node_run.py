@@ -11,7 +11,7 @@ from conformance.net.bisecting import Found
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import NcclLog
 from conformance.outputs.nccl_tests import NcclTests
-from fixtures.verdict.findings import Subject
+from fixtures.verdict.subjects import Subject
 
 NOT_RUNNABLE = frozenset({126, 127})
 """Exit codes of a shell that could not start the command (POSIX): the image lacks it."""

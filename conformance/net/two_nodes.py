@@ -6,10 +6,10 @@ import msgspec
 
 from conformance.net.advertising import KIND_LABELS, allocatable, fabric_resources
 from conformance.probes.node_sampling import kept_away
-from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, whole
 from fixtures.text.sentences import natural
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 WITHOUT_RESOURCE = frozenset({"MNNVL", "TCPX_GPUDIRECT"})
 """Transports that need no fabric resource in the pod."""

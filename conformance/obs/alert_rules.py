@@ -15,12 +15,13 @@ from conformance.obs.promql import Expression, read_expression, seconds
 from conformance.obs.rule_trial import Rule, Situation, fires, promtool, series_of, situations
 from conformance.obs.scraping import Exporter, Scraper
 from conformance.outputs.metric_samples import Sample
-from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope, whole
 from fixtures.text.sentences import listed
 from fixtures.text.yaml_text import NotYaml, load_all
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 RULES = "monitoring.coreos.com/prometheusrules"
 _MOST_RULES, _MOST_RECORDS, _EXPRESSION = 2000, 100, 4096

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from conformance.devices.free_devices import Place, places_of, usable_places, why_unlistable
 from conformance.obs.flaws import Flaw
 from conformance.obs.kubelets import read_kubelets
 from conformance.obs.owners import Name, held_on, owner_flaws
@@ -14,14 +13,16 @@ from conformance.obs.scraping import COLLECTIONS, Scrape, Scraper
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
-from conformance.scope.scope import Scope, subject
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.placement.free_devices import Place, places_of, usable_places, why_unlistable
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 _EXPECTED = "series of exactly the device that the pod holds name its namespace, pod and container, and none does after its end"
 

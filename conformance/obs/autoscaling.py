@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"

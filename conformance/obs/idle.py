@@ -18,13 +18,14 @@ from conformance.obs.scraping import NOT_REACHED, NOT_READ, Scraper
 from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION
 from conformance.outputs.metric_samples import Sample, parse_samples
 from conformance.outputs.unreadable import Unreadable
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 Query = Callable[[str], list[Sample]]
 """Asks a Prometheus and gives the samples of its answer."""

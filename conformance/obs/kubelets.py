@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.probes.running import pinned_pod, run_pods
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET, PodResources
+from fixtures.model.cluster import Scope
 from fixtures.model.devices.given import listed_by_kubelet
 from fixtures.probes.workspace import Workspace
 from fixtures.text import json_text

@@ -9,11 +9,11 @@ from conformance.obs.flaws import Flaw, Movement, dead_activity, flaws, movement
 from conformance.obs.node_facts import exporter_of, facts_of
 from conformance.obs.scraping import AT_ONCE, NOT_REACHED, NOT_READ, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
 from conformance.probes.node_documents import NodeDocuments
-from conformance.scope.agents import agents, full_name
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.rollouts import roll_out_under_way
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.platform.agents import agents, full_name
+from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided

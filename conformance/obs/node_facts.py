@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from conformance.devices.availability import withheld
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import number, physical_counts
 from conformance.obs.flaws import NodeFacts
 from conformance.obs.page import Kind, Page, kinds
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
 from fixtures.model.devices.node_labels import GPU, NodeAdvertisement
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import number, physical_counts
 from fixtures.model.dra.inventory import DriverInventory
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
+from fixtures.model.nodes.availability import withheld
 
 _HOST_SERVICE = ("kubernetes.azure.com/dcgm-exporter", "enabled")
 """Marks machines whose exporter is a service of the host, which no pod stands for (docs/facts/telemetry.md#exporters)."""

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.devices.words_of_nodes import words_by_node
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.health_words import Word, of
+from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young, limit_of
 from fixtures.model.nodes.polarity import Health
+from fixtures.model.nodes.words_of_nodes import words_by_node
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import NotApplicable
 
 _EXPECTED = "no condition and no label that reports a fault"
 

@@ -11,9 +11,9 @@ import msgspec
 
 from conformance.obs.flaws import Flaw
 from conformance.obs.page import Page, Part
-from conformance.scope.scope import Scope, requested_amounts
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope, requested_amounts
 from fixtures.model.devices.given import given_by_kubelet
 from fixtures.text.sentences import in_order, listed
 

@@ -7,20 +7,21 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.devices.claimable import could_choose
-from conformance.devices.free_devices import Place, usable_places
 from conformance.outputs.events import ReasonKind, Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.node_sampling import choose_places
 from conformance.probes.pending import absence_seconds
 from conformance.probes.pod_state import disturbance
-from conformance.scope.scope import Scope
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod, Toleration
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import Request
+from fixtures.model.placement.claimable import could_choose
+from fixtures.model.placement.free_devices import Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 REASON = "FailedScheduling"
 SOURCE = "events of the pod"

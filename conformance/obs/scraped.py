@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from conformance.obs.scraping import exporter_daemonsets
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.labels import selects
 from fixtures.kubernetes.models import Container, DaemonSet, Json
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.platform.components import base_name
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import NotApplicable
 
 _OPERATOR, _GOOGLE, _VICTORIA = "monitoring.coreos.com", "monitoring.googleapis.com", "operator.victoriametrics.com"
 SERVICE_MONITORS = (f"{_OPERATOR}/servicemonitors", f"{_VICTORIA}/vmservicescrapes")

@@ -14,17 +14,17 @@ import msgspec
 
 from conformance.obs.page import Kind, Page, kinds, read_page
 from conformance.outputs.unreadable import Unreadable
-from conformance.scope.agents import full_name, is_ready
-from conformance.scope.scope import Scope, matches
 from fixtures.cluster.answer import UNREADABLE, Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
 from fixtures.kubernetes.models import DaemonSet, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.platform.agents import full_name, is_ready
 from fixtures.model.platform.components import base_name
 from fixtures.model.platform.exporters import metrics_page, metrics_port
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 AT_ONCE = 8
 SECONDS = 15.0

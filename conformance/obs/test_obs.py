@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.devices.held_nodes import maybe_held
 from conformance.obs.alert_rules import check_rules
 from conformance.obs.attribution import probe_attribution, probe_owners
 from conformance.obs.autoscaling import check_served
@@ -15,8 +14,9 @@ from conformance.obs.probes import probe_unplaced
 from conformance.obs.scraped import check_scraped
 from conformance.obs.scraping import Scraper
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.held_nodes import maybe_held
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.devices.availability import withheld
-from conformance.devices.peers import pools_of_peers
 from conformance.ops.device_config_parts import parts_of_device_configs
-from conformance.scope.agents import DEPLOY, Agent, agents
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.models import DaemonSet, Json, Node
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.nodes.availability import withheld
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.nodes.peers import pools_of_peers
 from fixtures.model.placement.affinity import admits
+from fixtures.model.platform.agents import DEPLOY, Agent, agents
+from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _COMPONENTS = {
     "driver": ("driver", True),

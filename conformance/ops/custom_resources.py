@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.scope.kueue_objects import conditions_of
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
-from conformance.scope.scope import Scope
-from conformance.scope.settling import reconciling
+from conformance.common_findings import reconciling
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope
+from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
+from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad, not_judged
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 GPU_CLUSTER = "nvidia.com/gpuclusters"
 KEYS = (CLUSTER_POLICIES, GPU_CLUSTER, "nvidia.com/nvidiadrivers", "mellanox.com/nicclusterpolicies", "amd.com/deviceconfigs")

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import DaemonSet, Json, Node
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope
 from fixtures.model.placement.affinity import admits
-from fixtures.verdict.findings import Subject
+from fixtures.verdict.subjects import Subject
 
 DEVICE_CONFIGS = "amd.com/deviceconfigs"
 _DRIVER_READY = "kmm.node.kubernetes.io/"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.plugin_pods import plugin_pods
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.platform.plugin_pods import plugin_pods
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, NotApplicable
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import NotApplicable
 
 _HIDDEN = ("eks.amazonaws.com/compute-type", "auto")
 """EKS Auto Mode runs the plugins on the machine, where no pod shows them."""

@@ -9,19 +9,20 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.scope.agents import DEPLOY, paused_agents
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
+from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.nodes.cordons import is_cordoned
 from fixtures.model.nodes.field_writes import label, last_write
+from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young, limit_of
 from fixtures.model.nodes.holds import Hold
+from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, NotApplicable, Subject, bad
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 _STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
 _DONE = re.compile(r"(?i)(?:upgrade|install)-(?:done|complete)")

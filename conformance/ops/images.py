@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 from conformance.causes import cause_of
-from conformance.scope.agents import Agent, agents
-from conformance.scope.pod_templates import templates_in
-from conformance.scope.rollouts import roll_out_under_way
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.images import tag_of
 from fixtures.kubernetes.models import Container, Pod, PodSpec
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.demand.pod_templates import templates_in
+from fixtures.model.platform.agents import Agent, agents
+from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, undecided
+from fixtures.verdict.subjects import Subject
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"

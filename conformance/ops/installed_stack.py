@@ -9,17 +9,18 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.scope.platform_namespaces import CLUSTER_POLICIES, is_heeded
-from conformance.scope.pod_templates import templates_in
-from conformance.scope.scope import Scope, matches
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.demand.pod_templates import templates_in
 from fixtures.model.nodes.marks import adapter_labels
+from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Subject
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
+from fixtures.verdict.subjects import Subject
 
 
 class _Stack(msgspec.Struct, frozen=True, kw_only=True):

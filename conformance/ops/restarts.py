@@ -11,15 +11,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.scope.agents import agents
-from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import ContainerStatus, Json, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.platform.agents import agents
 from fixtures.model.since import said
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, About, Finding, NotApplicable, Outcome, Subject
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, About, Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 STACK = (
     "*gpu-operator*", "*network-operator*", "*dra-driver*", "*device-plugin*", "*node-feature-discovery*", "nvsentinel*", "kube-amd-gpu",

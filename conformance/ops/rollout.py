@@ -6,25 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from conformance.devices.vendors import vendors_of
-from conformance.scope.agents import MONITORS, Agent, agents, full_name, is_named, is_ready, look_alikes, missing_agents, workload_of
-from conformance.scope.components import UNPROVEN, workload_names
-from conformance.scope.rollouts import replaces_by_itself, roll_out_under_way
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.devices.vendors import vendors_of
+from fixtures.model.platform.agents import MONITORS, Agent, agents, full_name, is_named, is_ready, look_alikes, missing_agents, workload_of
 from fixtures.model.platform.components import mounts_plugin_folder
+from fixtures.model.platform.rollouts import replaces_by_itself, roll_out_under_way
+from fixtures.model.platform.workloads import UNPROVEN, workload_names
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import (
-    CHANGE_UNDER_WAY,
-    About,
-    Finding,
-    Inconclusive,
-    NotApplicable,
-    Subject,
-    bad,
-    not_judged,
-    undecided,
-)
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")

@@ -13,7 +13,7 @@ from conformance.ops.installed_stack import check_configured
 from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_rolled_out
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
 

@@ -12,11 +12,12 @@ from conformance import causes
 from conformance.plugin.options import Options
 from conformance.plugin.session import Baseline
 from conformance.plugin.verdict import fail
-from conformance.policy.waivers import RequirementWaivers, WaiverFile
+from fixtures.policy.waivers import RequirementWaivers, WaiverFile
 from fixtures.system.file_search import folder_problem
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.findings import COMPARISON, Finding, Outcome, Subject
+from fixtures.verdict.findings import COMPARISON, Finding, Outcome
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+from fixtures.verdict.subjects import Subject
 
 if TYPE_CHECKING:
     from reports.diff.runs import Difference

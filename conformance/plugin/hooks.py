@@ -28,19 +28,20 @@ from conformance.plugin.settle import settle
 from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, failure_text, worse_of
 from conformance.plugin.waivers import read_waivers
 from conformance.plugin.waves import Waves
-from conformance.policy.platforms import chosen_by_marks
 from conformance.requirement import Requirement, needs_of
 from fixtures.cluster import access
 from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.ownership import owned
+from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.simulated_nodes import describe
 from fixtures.snapshot.state import Snapshot
 from fixtures.system import private_files
 from fixtures.system.garbage import collect_rarely
 from fixtures.text import typed
-from fixtures.verdict.findings import AT_THE_END, Inconclusive, NotApplicable
+from fixtures.verdict.findings import AT_THE_END
 from fixtures.verdict.record import Access, Result, Verdict
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from reports.terminal.actions import harmless
 
 WORKER_KEY = "gpu_conformance"

@@ -11,16 +11,16 @@ import pytest
 
 from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
-from conformance.policy.allowlist import cluster_uid, is_another
-from conformance.policy.model import Policy
-from conformance.policy.platforms import Chosen, PresetError, named
-from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
-from conformance.policy.waivers import WaiverFile
 from fixtures.cluster.client import SIMULATED_MARK, Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.kubernetes.models import Json
 from fixtures.localcluster import interface as localcluster
 from fixtures.localcluster.interface import NotStartable
+from fixtures.policy.allowlist import cluster_uid, is_another
+from fixtures.policy.model import Policy
+from fixtures.policy.platforms import Chosen, PresetError, named
+from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.policy.waivers import WaiverFile
 from fixtures.simulator import interface as simulator
 from fixtures.simulator.interface import RunningCluster, ScenarioError, StartError
 from fixtures.snapshot.files import SnapshotError, load_files

@@ -14,7 +14,7 @@ import pytest
 from conformance import causes
 from conformance.coverage.floor import floor_of
 from conformance.coverage.run import coverage_of_run
-from conformance.devices.node_inventory import inventory
+from conformance.known.inventory import inventory
 from conformance.plugin import progress
 from conformance.plugin.baseline import compare_with, difference_from, judge_comparison
 from conformance.plugin.options import left_out
@@ -23,10 +23,10 @@ from conformance.plugin.session import State
 from conformance.plugin.starting import as_typed
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise, unjudged
 from conformance.plugin.waivers import account_for_waivers
-from conformance.policy.allowlist import is_another
-from conformance.policy.policy_file import digest
-from conformance.policy.policy_text import policy_text
 from conformance.version import VERSION
+from fixtures.policy.allowlist import is_another
+from fixtures.policy.policy_file import digest
+from fixtures.policy.policy_text import policy_text
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON

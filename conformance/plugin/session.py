@@ -19,19 +19,20 @@ from conformance.catalogue import Catalogue
 from conformance.coverage.missing_kinds import SavedEvidence
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
-from conformance.policy.model import Policy
-from conformance.policy.policy_file import COPIED_SECRET
-from conformance.policy.waivers import RequirementWaivers
 from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect
 from conformance.requirement import Needs, Requirement
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
+from fixtures.policy.policy_file import COPIED_SECRET
+from fixtures.policy.waivers import RequirementWaivers
 from fixtures.probes.workspace import Output, Workspace
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.findings import Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Evidence
 from fixtures.verdict.record import Access, Report, Result
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 
 class Baseline(msgspec.Struct, frozen=True):

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from conformance.policy.model import Policy
-from conformance.scope.platform_namespaces import OPERATORS
-from conformance.scope.scope import Scope
-from conformance.scope.settling import still_moving
+from conformance.common_findings import still_moving
 from fixtures.cluster.client import Cluster
+from fixtures.model.cluster import Scope
+from fixtures.model.platform.namespaces import OPERATORS
+from fixtures.policy.model import Policy
 from fixtures.snapshot.collect import collect
 
 KEYS = ("nodes", "pods", "apps/daemonsets", "resource.k8s.io/resourceslices", *OPERATORS)

@@ -17,8 +17,9 @@ from fixtures.text import limits
 from fixtures.text.sentences import cut
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.coverage import beyond_access
-from fixtures.verdict.findings import ADVISED, AT_THE_END, REST, Evidence, Inconclusive, Judgement, NotApplicable, undecided
+from fixtures.verdict.findings import ADVISED, AT_THE_END, Evidence, Judgement, undecided
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
+from fixtures.verdict.subjects import REST, Inconclusive, NotApplicable
 
 _PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
 """Verdicts of subjects that pytest prints of a requirement that did not pass."""

@@ -10,7 +10,7 @@ import pytest
 from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
 from conformance.plugin.verdict import fail
-from conformance.policy.waivers import Waiver, WaiverError, WaiverFile, read_waiver_file
+from fixtures.policy.waivers import Waiver, WaiverError, WaiverFile, read_waiver_file
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import is_judged
 from fixtures.verdict.record import Access, AppliedWaiver, Cause, Report, Result, Verdict, WaiverState, WaiverUse

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from conformance.devices.free_devices import usable_places
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, SECONDS, State
 from conformance.plugin.verdict import check_preconditions
 from conformance.probes.node_sampling import choose_places
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import usable_places
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Evidence
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 _ARGUMENTS = frozenset({"judge", "scope", "workspace"})
 _PAUSE = 0.2

@@ -8,17 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from conformance.devices.free_devices import Place
 from conformance.probes.computing import Run
 from conformance.probes.running import pinned_pod
-from conformance.scope.scope import Scope
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.kinds import BY_CLASS, CLAIMS, TEMPLATES
+from fixtures.model.dra.written_claims import api_version, claim_of, template_of
+from fixtures.model.placement.free_devices import Place
 from fixtures.ownership import owned
-from fixtures.probes.claims import api_version, claim_of, template_of
 from fixtures.probes.workspace import Workspace
 
 CANNOT_ALLOCATE = "cannot allocate all claims"

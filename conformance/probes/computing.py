@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from conformance.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, amd_units
-from conformance.devices.free_devices import Place, why_unlistable
 from conformance.outputs.job_log import parse_vector_add
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.running import ProbeResult, pinned_pod
 from conformance.probes.visible_devices import LIST_SCRIPT, VisibleDevices, computing_script, visible_to
-from conformance.scope.scope import Scope
 from fixtures.compute.document import Device, Document, Status, Trouble
 from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, amd_units
+from fixtures.model.placement.free_devices import Place, why_unlistable
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, Outcome, Subject, bad, undecided
+from fixtures.verdict.findings import Finding, Outcome, bad, undecided
+from fixtures.verdict.subjects import Subject
 
 COMPUTES = "computes, and gives the values that it must"
 ENVIRONMENT = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}

@@ -13,19 +13,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from conformance.causes import cause_of
-from conformance.devices.free_devices import Place, listable_places, places_of, runtime_classes, why_unlistable
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
-from conformance.scope.scope import Scope, subject
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.placement.free_devices import Place, listable_places, places_of, runtime_classes, why_unlistable
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
 from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut
-from fixtures.verdict.findings import Finding, Inconclusive, Subject, undecided
+from fixtures.verdict.findings import Finding, undecided
+from fixtures.verdict.subjects import Inconclusive, Subject
 
 SOURCE = "node probe in a pod on the node"
 _GRANTED = "## granted "

@@ -8,14 +8,15 @@ from typing import TypeVar
 
 import msgspec
 
-from conformance.devices.availability import busy, foreign_taints, without_devices
-from conformance.devices.free_devices import Place, places_of
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.nodes.availability import busy, foreign_taints, without_devices
+from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.probes.workspace import Workspace
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome, not_judged, undecided
+from fixtures.verdict.findings import Finding, Outcome, not_judged, undecided
+from fixtures.verdict.subjects import Inconclusive
 
 T = TypeVar("T")
 

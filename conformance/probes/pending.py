@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 FACTOR = 5.0
 """An absence is watched so many times as long as the scheduler took to bind the positive control."""

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import urllib3.exceptions
 
-from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import ContainerStatus, Json, Node, Pod
+from fixtures.model.cluster import Scope
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Subject
+from fixtures.verdict.subjects import Subject
 
 MAX_LOG_BYTES = 1 << 20
 

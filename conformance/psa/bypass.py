@@ -5,8 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator
 
-from conformance.devices.free_devices import runtime_classes
-from conformance.devices.given_shares import knows_nodes
+from conformance.common_findings import unread
 from conformance.psa.environments import (
     DEVICES,
     HARMLESS,
@@ -23,13 +22,15 @@ from conformance.psa.given_devices import GivenDevices, takes_field
 from conformance.psa.host_fabric import by_host, takes_whole_nodes
 from conformance.psa.host_paths import exposed_by, unknown_device
 from conformance.psa.host_volumes import HostVolumes, claims_volume
-from conformance.scope.pod_templates import templates
-from conformance.scope.reserved_devices import doubt, granted, unreserved
-from conformance.scope.scope import Scope, matches
-from conformance.scope.template import Template, demand_of, lacks_image, unread
 from fixtures.kubernetes.models import Container, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.demand.pod_templates import templates
+from fixtures.model.demand.reserved_devices import doubt, granted, unreserved
+from fixtures.model.demand.template import Template, demand_of, lacks_image
+from fixtures.model.devices.given_shares import knows_nodes
 from fixtures.model.placement.affinity import Choice, too_long
+from fixtures.model.placement.free_devices import runtime_classes
 from fixtures.model.placement.tolerations import Tolerated
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, allowed

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from conformance.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
-from conformance.devices.resource_words import names_share, of_amount
 from conformance.psa.environments import DEVICES, HARMLESS
-from conformance.scope.scope import Scope, held_by, matches
-from conformance.scope.template import Template, demand_of
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope, held_by, matches
+from fixtures.model.demand.template import Template, demand_of
+from fixtures.model.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
+from fixtures.model.devices.resource_words import names_share, of_amount
 from fixtures.text.sentences import listed
 
 _FIELD = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")

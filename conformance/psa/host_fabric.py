@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.scope.scope import Scope, matches
-from conformance.scope.template import Template
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.demand.template import Template
 
 
 def by_host(scope: Scope, template: Template) -> bool:

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from conformance.scope.template import Template
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import PersistentVolume, PersistentVolumeClaim
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.demand.template import Template
 from fixtures.snapshot.state import Snapshot
 
 VOLUMES: Final = "persistentvolumes"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.podsecurity import Level
+from fixtures.model.cluster import Scope
 
 
 def required_level(scope: Scope, namespace: str) -> Level:

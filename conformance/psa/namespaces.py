@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from conformance.psa.levels import required_level
 from conformance.psa.pinned_versions import let_through
-from conformance.scope.kubernetes_version import server_minor
-from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Namespace
 from fixtures.kubernetes.podsecurity import LATEST, Level, policy_of
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Outcome, allowed, bad, not_judged
 

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
 from conformance.probes.computing import computing, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from conformance.probes.visible_devices import LIST_SCRIPT, SOURCE, visible_to
-from conformance.scope.kubernetes_version import server_minor
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_unlistable
+from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 
 class Dryrun(msgspec.Struct, frozen=True, kw_only=True):

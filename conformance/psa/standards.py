@@ -7,16 +7,17 @@ from typing import Any
 
 import msgspec
 
+from conformance.common_findings import unread
 from conformance.psa.host_fabric import by_host
 from conformance.psa.levels import required_level
-from conformance.scope.kubernetes_version import server_minor
-from conformance.scope.pod_templates import templates
-from conformance.scope.scope import Scope, matches
-from conformance.scope.template import Template, demand_of, unread
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.kubernetes.podsecurity.registry import checks
 from fixtures.kubernetes.podsecurity.standards import NEWEST_MINOR
+from fixtures.model.cluster import Scope, matches
+from fixtures.model.demand.pod_templates import templates
+from fixtures.model.demand.template import Template, demand_of
+from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.verdict.findings import About, Finding, Outcome, allowed, bad, not_judged, undecided
 
 IPC_LOCK = "IPC_LOCK"

@@ -7,7 +7,7 @@ from conformance.psa.namespaces import check_enforcement
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.psa.standards import check_standards
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

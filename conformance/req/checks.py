@@ -6,21 +6,23 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from conformance.devices.claimable import units_of
-from conformance.devices.plugin_pods import why_none_allocatable
-from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem
-from conformance.devices.scheduler_amounts import counted, doubted
+from conformance.common_findings import unread
 from conformance.req.claims import check_claims_can_be_met
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.pod_templates import templates
-from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
-from conformance.scope.template import Template, unread
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope, matches, requested_amounts, subject, whole
+from fixtures.model.demand.pod_templates import templates
+from fixtures.model.demand.requests import held, is_extended, looks_like_device, mapped_to_dra, problem
+from fixtures.model.demand.template import Template
+from fixtures.model.devices.scheduler_amounts import counted, doubted
 from fixtures.model.dra.kinds import BY_CLASS, SLICES
+from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.placement.affinity import Choice, selects, too_long
+from fixtures.model.placement.claimable import units_of
+from fixtures.model.platform.plugin_pods import why_none_allocatable
 from fixtures.text.sentences import listed, natural
-from fixtures.verdict.findings import About, Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from conformance.req.quantity_probe import CONTROL, Refusal, refusal
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
-from fixtures.probes.claims import api_version, claim_of
+from fixtures.model.dra.written_claims import api_version, claim_of
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Inconclusive, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Inconclusive, Subject
 
 DEFAULTED = "a claim without a count"
 _SOURCE = "answer to a server-side dry-run"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from conformance.devices.claimable import choosable, could_choose
-from conformance.scope.scope import Scope, held_by, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope, held_by, subject
 from fixtures.model.dra.claims import MAX_REQUESTS, TOO_MANY, Request, Signature
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES
+from fixtures.model.placement.claimable import choosable, could_choose
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding
 

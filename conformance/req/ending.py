@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.req.crash_loops import Loop, crash_loop
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed

@@ -12,16 +12,16 @@ import msgspec
 
 from conformance.req.pending_groups import Group
 from conformance.req.queued_jobs import QueuedJobs, names_quota
-from conformance.scope.agents import is_ready
-from conformance.scope.gang_jobs import KUEUE_WORKLOADS
-from conformance.scope.kueue_objects import conditions_of, name_of
-from conformance.scope.kueue_pods import KueuePods
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import quoted
+from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
 from fixtures.model.jobs.marks import KUEUE_GATES, volcano_group
+from fixtures.model.platform.agents import is_ready
+from fixtures.model.queues.kueue_objects import conditions_of, name_of
+from fixtures.model.queues.kueue_pods import KueuePods
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding

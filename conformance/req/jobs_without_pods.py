@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.claim_fit import claimed_devices_of
-from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
-from conformance.scope.pod_templates import templates_in
-from conformance.scope.scope import Scope
-from conformance.scope.template import Template
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Event, Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.demand.pod_templates import templates_in
+from fixtures.model.demand.template import Template
 from fixtures.model.jobs.marks import KUEUE_QUEUE, OWNER_LABELS
 from fixtures.model.placement.affinity import too_long
+from fixtures.model.placement.claim_fit import claimed_devices_of
+from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import About, Finding, Inconclusive, bad, undecided
+from fixtures.verdict.findings import About, Finding, bad, undecided
+from fixtures.verdict.subjects import Inconclusive
 
 _JOBS, _RAY_JOBS, _RAY_CLUSTERS = "batch/jobs", "ray.io/rayjobs", "ray.io/rayclusters"
 _TRAIN_JOBS, _JOB_SETS = "trainer.kubeflow.org/trainjobs", "jobset.x-k8s.io/jobsets"

@@ -8,30 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from conformance.devices.claim_fit import claimed_devices_of
-from conformance.devices.fitting import FreeCapacity, constraints_not_modelled, requests_of
-from conformance.devices.known import Known, gathered
-from conformance.devices.known_device import uuids_by_claim
-from conformance.devices.known_node import placed_since
-from conformance.devices.products import product_of
+from conformance.known.answers import Known, gathered
+from conformance.known.device import uuids_by_claim
+from conformance.known.node import placed_since
 from conformance.probes.pod_state import why_not_running
 from conformance.req.checks import check_can_be_offered
 from conformance.req.pending_groups import pending_groups
 from conformance.req.waiting import check_waiting
-from conformance.scope.reserved_devices import as_reserved
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.given import given_by_kubelet
 from fixtures.model.dra.claims import results_of
 from fixtures.model.facts import Fact
+from fixtures.model.nodes.products import product_of
 from fixtures.model.placement.affinity import too_long
+from fixtures.model.placement.claim_fit import claimed_devices_of
+from fixtures.model.placement.fitting import FreeCapacity, constraints_not_modelled, requests_of
 from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 _WAITS = "why it waits"
 _REFUSALS = (Outcome.BAD, Outcome.UNDECIDED)

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.reserved_devices import as_reserved
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.reserved_devices import as_reserved
+from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP, KUEUE_GROUP, native_group, placed, volcano_group
-from fixtures.verdict.findings import Subject
+from fixtures.verdict.subjects import Subject
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from conformance.devices.claimable import claimable
-from conformance.devices.free_devices import asked_by
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.claimable import claimable
+from fixtures.model.placement.free_devices import asked_by
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 CONTROL = "one device"
 COPIED = "a limit without request"

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Event, Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.cluster import Scope
 
 _GROUPS = "scheduling.volcano.sh/podgroups"
 _WAITING = "Pending"

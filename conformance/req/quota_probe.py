@@ -8,15 +8,16 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.req.quantity_probe import counted_resource
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
-from fixtures.probes.claims import api_version, claim_of
+from fixtures.model.dra.written_claims import api_version, claim_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Inconclusive, Subject, ok
+from fixtures.verdict.findings import About, Finding, ok
+from fixtures.verdict.subjects import Inconclusive, Subject
 
 QUOTA = "gpu-conformance"
 HARD = 1

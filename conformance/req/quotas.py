@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.devices.requests import held
 from conformance.req.quota_probe import quota_key
-from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope, whole
+from fixtures.model.demand.requests import held
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Subject
 
 COUNT = "count/resourceclaims.resource.k8s.io"
 """What counts the claims of a namespace, each of which may hold many devices."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from conformance.devices.requests import held
 from conformance.req.waiting import Still
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.demand.requests import held
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import typed
 

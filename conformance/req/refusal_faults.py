@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 
-from conformance.devices.claimable import units_of
 from conformance.req.creation_failures import Fault, statuses
-from conformance.scope.pod_templates import templates_of
-from conformance.scope.scope import Scope, whole
 from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.model.cluster import Scope, whole
+from fixtures.model.demand.pod_templates import templates_of
 from fixtures.model.placement.affinity import admits
+from fixtures.model.placement.claimable import units_of
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Subject
+from fixtures.verdict.subjects import Subject
 
 _SHARED_UNITS = re.compile(r"maximum request size for shared resources is 1|at most 1 [\w./-]{1,253} can be requested")
 _OWN_REASONS = frozenset({"SMTAlignmentError", "SysctlForbidden", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch"})

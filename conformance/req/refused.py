@@ -15,14 +15,15 @@ from conformance.req.creation_failures import Fault, failed_creation, fault, sta
 from conformance.req.placements import Records, attributed
 from conformance.req.refusal_faults import asks_for_shared_units, fault_of_refusal
 from conformance.req.refusals import Refusal
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Event, Pod
 from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import quoted
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Outcome, Subject, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 PILE = 50
 """So many refused pods of one node and reason are a pile, however old they are."""

@@ -11,12 +11,13 @@ import msgspec
 
 from conformance.req.crash_loops import LONGEST_TURN, RESTARTS
 from conformance.req.ending import device_count, device_hours
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import About, Finding, Inconclusive, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Inconclusive, Subject
 
 
 class Counter(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.req.creation_failures import failed_creation, never_ran, statuses
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ContainerStatus, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.marks import placed_at
+from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import About, Finding
 

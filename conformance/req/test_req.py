@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.common_findings import unless_settling
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.claim_probe import ask_claims, judge_claims
 from conformance.req.ending import check_ending
@@ -19,11 +20,11 @@ from conformance.req.starting import check_starting
 from conformance.req.waiting import Still, check_waiting
 from conformance.req.workloads_without_pods import check_workloads
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Evidence, NotApplicable
+from fixtures.verdict.findings import Evidence
+from fixtures.verdict.subjects import NotApplicable
 
 
 @requirement("REQ-01")

@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from conformance.devices.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
-from conformance.devices.fitting import FreeCapacity, Room, constraints_not_modelled
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.gated import judge_gates
 from conformance.req.pending_groups import Group, pending_groups
-from conformance.scope.reserved_devices import fraction_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import PodEvents, quoted, unread_events
+from fixtures.model.demand.reserved_devices import fraction_of
 from fixtures.model.dra.claims import Request
 from fixtures.model.dra.kinds import CLASSES, SLICES
 from fixtures.model.placement.affinity import Choice, too_long
+from fixtures.model.placement.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
+from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, bad

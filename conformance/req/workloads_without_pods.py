@@ -11,28 +11,29 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.claim_fit import claimed_devices_of
-from conformance.devices.claimable import units_of
-from conformance.devices.fitting import FreeCapacity
 from conformance.req.queued_jobs import names_quota, refused_now
 from conformance.req.restarted_jobs import count_of
-from conformance.scope.kueue_objects import conditions_of
-from conformance.scope.pod_templates import templates_of
-from conformance.scope.scope import Scope, matches
-from conformance.scope.template import Template
 from fixtures.cluster.kinds import BARE_KEYS, KINDS
 from fixtures.kubernetes.models import DaemonSet, Event, Json, Pod
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope, matches
 from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.demand.pod_templates import templates_of
+from fixtures.model.demand.template import Template
 from fixtures.model.jobs.marks import placed
 from fixtures.model.placement.affinity import admits, too_long
+from fixtures.model.placement.claim_fit import claimed_devices_of
+from fixtures.model.placement.claimable import units_of
+from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.placement.tolerations import Tolerated
+from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Object
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, Inconclusive, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import Inconclusive
 
 DEPLOYMENTS = "apps/deployments"
 _KEYS = (DEPLOYMENTS, "apps/statefulsets", "apps/daemonsets", "apps/replicasets", "replicationcontrollers")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.arithmetic import TIMES
-from conformance.devices.node_view import view_of
-from conformance.devices.scheduler_amounts import split_of
-from conformance.scope.scope import Scope, matches, subject
 from conformance.share.claimed_shares import held_share
 from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.devices.arithmetic import TIMES
 from fixtures.model.devices.label_rules import sharing_inconsistencies
-from fixtures.verdict.findings import About, Finding, NotApplicable, Subject, not_judged
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.scheduler_amounts import split_of
+from fixtures.verdict.findings import About, Finding, not_judged
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 _STATUS = "node.status.allocatable"
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 
 import msgspec
 
-from conformance.devices.free_devices import Place
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.quantity import parse
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.inventory import InventoryDevice
+from fixtures.model.placement.free_devices import Place
 
 
 class ClaimedShares(msgspec.Struct, frozen=True):

@@ -8,19 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.devices.free_devices import Place, listable_places, places_of
 from conformance.probes.claim_pods import CANNOT_ALLOCATE
 from conformance.probes.computing import computing, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import PendingPod, absence_seconds, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, VisibleDevices, visible_to
-from conformance.scope.scope import Scope
 from conformance.share.claimed_shares import claimed_shares
 from conformance.share.units import Shared, shared_resources
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import Place, listable_places, places_of
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Inconclusive, NotApplicable, Outcome, Subject, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, bad, ok, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 MAX_PODS = 64
 """Most pods that one node is filled with."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from conformance.common_findings import unless_settling
 from conformance.requirement import requirement
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
 from conformance.share.checks import check_isolated, check_replicas
 from conformance.share.probes import probe_sharing
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 

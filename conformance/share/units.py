@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.devices.arithmetic import GKE, gke_terms
-from conformance.devices.node_view import view_of
-from conformance.devices.physical import number
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.arithmetic import GKE, gke_terms
 from fixtures.model.devices.node_labels import ResourceLabels
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.physical import number
 
 SHARED_SUFFIX = ".shared"
 

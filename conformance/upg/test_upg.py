@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from conformance.requirement import requirement
-from fixtures.verdict.findings import AT_THE_END, NotApplicable
+from fixtures.verdict.findings import AT_THE_END
+from fixtures.verdict.subjects import NotApplicable
 
 
 @requirement("UPG-05")

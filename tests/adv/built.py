@@ -5,15 +5,16 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.defects import apply, policy_of
 from fixtures.simulator.config.scenario import load_defect, load_scenario
 from fixtures.snapshot.state import Listing, Object, Snapshot
-from fixtures.verdict.findings import Evidence, Finding, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Evidence, Finding
 from fixtures.verdict.record import Level
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 MOMENT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 NOW = MOMENT.timestamp()

@@ -10,11 +10,11 @@ from conformance.adv.checks import check_advertised, check_allocatable, check_ar
 from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
-from conformance.devices.arithmetic import TIMES
 from conformance.probes.node_documents import NodeDocument, Unread
-from conformance.scope.scope import subject
 from conformance.share.checks import check_isolated
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import subject
+from fixtures.model.devices.arithmetic import TIMES
 from fixtures.nodeprobe.document import Device, Driver, Host, Partitions, PciFunction, Way
 from fixtures.verdict.findings import Outcome, undecided
 from tests.adv.built import outcomes, verdict

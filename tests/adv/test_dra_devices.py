@@ -8,8 +8,8 @@ import pytest
 from conformance.adv.checks import check_advertised, check_allocatable
 from conformance.dra.devices import check_devices
 from conformance.inv.agreement import check_agreement
-from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Json, Node
+from fixtures.policy.model import Policy
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope

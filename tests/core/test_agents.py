@@ -4,9 +4,10 @@ import pytest
 
 from conformance.ops.images import check_pinned, unpinned
 from conformance.ops.rollout import check_rolled_out
-from conformance.scope.agents import agents
 from fixtures.kubernetes.models import Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.model.platform.agents import agents
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.tables import each_row
 

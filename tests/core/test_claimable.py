@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.free_devices import Place, places_of
 from conformance.inv.rights import rights
 from conformance.requirement import Needs
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import templates_of
+from fixtures.model.dra.written_claims import templates_of
+from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.probes.pods import PodShape, probe_pod
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.dra import a_class, a_device, a_slice, claim_spec

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.coverage.floor import floor_of
 from conformance.coverage.shortfalls import shortfalls
-from conformance.policy.model import Gate
+from fixtures.policy.model import Gate
 from fixtures.verdict.coverage import (
     Asked,
     beyond_access,

@@ -9,12 +9,12 @@ from conformance.coverage.default_namespaces import notes
 from conformance.fence.checks import check_agents_reach, check_blanket_tolerations, check_intruders
 from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
-from conformance.policy.default_namespaces import OF_KUBERNETES, PRODUCT_OF, PRODUCTS
-from conformance.policy.model import Policy, Tenants
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
+from fixtures.model.cluster import Scope
+from fixtures.policy.default_namespaces import OF_KUBERNETES, PRODUCT_OF, PRODUCTS
+from fixtures.policy.model import Policy, Tenants
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.hostile.test_lookalikes import cluster_policy

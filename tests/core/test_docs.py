@@ -12,10 +12,10 @@ import pytest
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.catalogue_groups import WRITE_GROUPS
 from conformance.cli.pages import main, pages, policy_page
-from conformance.policy import model
-from conformance.policy.policy_file import build_policy, policy_schema, read_policy_file
-from conformance.scope.platform_namespaces import READS as PROOFS
 from fixtures.cluster.kinds import WORKLOAD_KEYS
+from fixtures.model.platform.namespaces import READS as PROOFS
+from fixtures.policy import model
+from fixtures.policy.policy_file import build_policy, policy_schema, read_policy_file
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from tests.tables import each_row
 

@@ -2,23 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.text import limits
-from fixtures.verdict.findings import (
-    MAX_PASSED_KEPT,
-    Evidence,
-    Finding,
-    Inconclusive,
-    NotApplicable,
-    Outcome,
-    Subject,
-    advised,
-    allowed,
-    bad,
-    missed,
-    not_judged,
-    ok,
-    undecided,
-)
+from fixtures.verdict.findings import MAX_PASSED_KEPT, Evidence, Finding, Outcome, advised, allowed, bad, missed, not_judged, ok, undecided
 from fixtures.verdict.record import Level, Verdict
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 NODE = Subject("Node", "gpu-0")
 

@@ -1,8 +1,8 @@
 import pytest
 
-from conformance.devices.free_devices import is_shared, listable_places, usable_places
-from conformance.devices.node_view import view_of
-from fixtures.verdict.findings import NotApplicable
+from fixtures.model.devices.node_view import view_of
+from fixtures.model.placement.free_devices import is_shared, listable_places, usable_places
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 from tests.tables import each_row
 

@@ -3,15 +3,16 @@ from typing import Any
 import pytest
 
 from conformance.gang.checks import check_partial, check_used
-from conformance.policy.model import Policy
-from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
+from fixtures.model.cluster import Scope
+from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.model.jobs.marks import gang_system
+from fixtures.policy.model import Policy
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
 from tests.tables import each_row
 

@@ -6,9 +6,9 @@ import pytest
 
 from conformance.gang.checks import check_used
 from conformance.net.jobs import check_jobs
-from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.cluster import Scope
+from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_scope, a_workload
 from tests.core.test_gang_jobs import NOW, member, partial

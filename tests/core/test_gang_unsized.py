@@ -6,8 +6,8 @@ import pytest
 
 from conformance.gang.checks import check_installed, check_used
 from conformance.net.jobs import check_jobs
-from conformance.scope.gang_jobs import gang_jobs
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_scope
 from tests.core.test_gang_jobs import NOW, a_job, member, partial

@@ -6,9 +6,10 @@ from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
 from conformance.plugin.session import State
 from conformance.plugin.verdict import ExitCode, conclude, decide, worse_of
-from conformance.policy.model import Policy
-from fixtures.verdict.findings import REST, Evidence, Inconclusive, NotApplicable, Subject, advised, bad
+from fixtures.policy.model import Policy
+from fixtures.verdict.findings import Evidence, advised, bad
 from fixtures.verdict.record import Access, Level, Result, Target, TargetKind, Verdict
+from fixtures.verdict.subjects import REST, Inconclusive, NotApplicable, Subject
 
 
 def a_result(verdict: Verdict, level: Level = Level.MUST, id_: str = "FENCE-01") -> Result:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.policy.policy_file import COPIED_SECRET, PolicyError, build_policy, check
 from conformance.probes.running import pinned_pod
 from conformance.version import VERSION
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
+from fixtures.policy.policy_file import COPIED_SECRET, PolicyError, build_policy, check
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_scope
 from tests.simulated import simulated
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.devices.node_inventory import inventory
-from conformance.scope.scope import Scope
+from conformance.known.inventory import inventory
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.verdict.record import DeviceClaim, PublishedSlice, decode_report, encode_report
 from reports import phrases
 from tests.builders import a_cpu_node, a_pod, a_scope

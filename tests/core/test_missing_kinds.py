@@ -12,10 +12,10 @@ import pytest
 
 from conformance.coverage.missing_kinds import notes, one_namespace, unsaved_namespaces
 from conformance.coverage.run import coverage_of_run
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.kubernetes.models import Condition, Json, Node, Pod
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
 from fixtures.simulator.simulated_cluster import with_defects

@@ -3,15 +3,16 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.device_types import device_type
-from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.device_types import device_type
 from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_unlistable
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Evidence, Finding, Inconclusive, Outcome, Subject, bad, ok
+from fixtures.verdict.findings import Evidence, Finding, Outcome, bad, ok
 from fixtures.verdict.record import Level, Verdict
+from fixtures.verdict.subjects import Inconclusive, Subject
 from tests.builders import FENCE, a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row
 

@@ -4,9 +4,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from conformance.policy.model import Policy
-from conformance.policy.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
-from conformance.policy.policy_text import MAX_LINES, policy_text
+from fixtures.policy.model import Policy
+from fixtures.policy.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
+from fixtures.policy.policy_text import MAX_LINES, policy_text
 from fixtures.text import yaml_text
 from tests.tables import each_row
 

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from conformance.policy.model import Policy
-from conformance.policy.platforms import NONE, ORDER, PresetError, chosen_by_marks, named, presets
-from conformance.policy.policy_file import PolicyError, build_policy, check
+from fixtures.policy.model import Policy
+from fixtures.policy.platforms import NONE, ORDER, PresetError, chosen_by_marks, named, presets
+from fixtures.policy.policy_file import PolicyError, build_policy, check
 from fixtures.snapshot.state import Snapshot
 from tests.builders import a_namespace, a_node, a_pod, a_snapshot
 

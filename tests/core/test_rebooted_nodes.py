@@ -11,8 +11,8 @@ from conformance.dra.domains import check_domains
 from conformance.dra.pools import check_pools
 from conformance.gang.checks import check_installed, check_quota_exists
 from conformance.req.checks import check_can_be_offered, check_not_overcommitted
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_slice

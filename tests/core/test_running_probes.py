@@ -16,7 +16,7 @@ from fixtures.probes.watched_pods import WatchedPods
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission import chain
 from fixtures.simulator.interface import start
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.endtoend.runs import run_for_record
 from tests.served import served

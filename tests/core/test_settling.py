@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.common_findings import still_moving, unless_settling
 from conformance.ops.rollout import check_rolled_out
-from conformance.scope.node_changes import change_under_way
-from conformance.scope.rollouts import max_unavailable, replaces_by_itself
-from conformance.scope.scope import subject
-from conformance.scope.settling import still_moving, unless_settling
 from fixtures.kubernetes.models import ContainerStatus, Node, Pod
 from fixtures.kubernetes.times import moment
+from fixtures.model.cluster import subject
+from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.platform.rollouts import max_unavailable, replaces_by_itself
 from fixtures.text.ages import duration
 from fixtures.verdict.findings import Finding, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope

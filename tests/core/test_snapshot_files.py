@@ -13,8 +13,8 @@ from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.snapshot.folder import SERVED, TAKEN_AT
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import limits
-from fixtures.verdict.findings import Inconclusive
 from fixtures.verdict.record import Verdict
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_policy
 from tests.judging import judge
 from tests.tables import each_row

@@ -7,8 +7,8 @@ import pytest
 from conformance.catalogue import load_catalogue
 from conformance.coverage import unjudged_devices, unmatched_patterns
 from conformance.coverage.run import coverage_of_run
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict

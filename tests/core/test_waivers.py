@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from conformance.catalogue import load_catalogue
 from conformance.plugin.options import Options
 from conformance.plugin.waivers import account_for_waivers, read_waivers
-from conformance.policy.waivers import RequirementWaivers, Waiver, WaiverError, WaiverFile, read_waiver_file
-from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject, bad, missed, ok, undecided
+from fixtures.policy.waivers import RequirementWaivers, Waiver, WaiverError, WaiverFile, read_waiver_file
+from fixtures.verdict.findings import Evidence, Finding, Outcome, bad, missed, ok, undecided
 from fixtures.verdict.record import Access, Cause, Coverage, Level, NotJudged, Report, Result, Verdict, WaiverState
+from fixtures.verdict.subjects import Subject
 from reports.formats import ctrf, html, junit, markdown, openmetrics
 from reports.terminal import summary
 from tests.reports.sample_report import report, result

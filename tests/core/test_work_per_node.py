@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 from fixtures.simulator.config.scenario import parse_simulate
 from tests.judging import READ, judge
 from tests.requirements_offline import scope_of

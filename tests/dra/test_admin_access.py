@@ -11,8 +11,9 @@ from conformance.dra.admin_access import LABEL, Asked, check_labelled_tenants, g
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import CLAIMS, TEMPLATES
-from fixtures.probes.claims import claim_of, template_of
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.model.dra.written_claims import claim_of, template_of
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_namespace, a_scope
 
 WORDS = f"admin access to devices requires the `{LABEL}: true` label on the containing namespace"

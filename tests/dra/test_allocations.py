@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conformance.dra.allocations import check_allocations
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from tests.builders import a_cpu_node, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
 from tests.tables import each_row

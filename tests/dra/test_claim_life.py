@@ -11,7 +11,8 @@ from conformance.dra.claim_life import ClaimLife, judge_life
 from conformance.dra.claim_objects import published
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Outcome, Subject
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Subject
 from tests.builders import a_cpu_node, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
 

@@ -6,7 +6,8 @@ import pytest
 
 from conformance.dra.domains import check_domains
 from fixtures.kubernetes.models import Json, Node, Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 
 NOW = 1_790_000_000.0

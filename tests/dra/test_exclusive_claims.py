@@ -5,7 +5,8 @@ import pytest
 from conformance.dra.exclusive_claims import Given, judge_pair
 from conformance.probes.pending import PendingPod, judge_pending
 from fixtures.model.dra.slices import SliceDevice
-from fixtures.verdict.findings import Outcome, Subject
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Subject
 
 DRIVER = "gpu.nvidia.com"
 UUIDS = {"gpu-0": "GPU-a", "gpu-1": "GPU-b", "gpu-0-again": "GPU-a", "nameless": ""}

@@ -7,9 +7,10 @@ import pytest
 
 from conformance.dra.extended_resources import check_extended
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.model.cluster import Scope
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_pod, a_scope
 from tests.dra import a_claim, a_class, a_slice
 

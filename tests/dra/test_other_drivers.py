@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from conformance.adv.dra_devices import check_untainted
-from conformance.devices.free_devices import places_of
 from conformance.dra.allocations import check_allocations
 from conformance.dra.taints import check_taints
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.placement.free_devices import places_of
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_pod, a_scope
 from tests.dra import a_claim, a_class, a_slice

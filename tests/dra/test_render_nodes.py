@@ -6,7 +6,8 @@ from conformance.dra.claim_life import ClaimLife, judge_life
 from conformance.dra.render_nodes import pci_address, render_nodes
 from conformance.probes.running import ProbeResult
 from fixtures.model.dra.slices import SliceDevice
-from fixtures.verdict.findings import Finding, Outcome, Subject
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Subject
 from tests.dra import a_claim
 from tests.tables import each_row
 

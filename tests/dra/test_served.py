@@ -5,12 +5,13 @@ import pytest
 
 from conformance.dra.selector_probe import Compiled, not_asked, read_answer
 from conformance.dra.served import check_served
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.device_classes import DeviceClass
 from fixtures.snapshot.state import Listing, Object, Snapshot
-from fixtures.verdict.findings import NotApplicable, Outcome
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
 from tests.findings import by_name, messages

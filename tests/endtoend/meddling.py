@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 
-from fixtures.verdict.findings import Evidence, Inconclusive, Subject, bad
+from fixtures.verdict.findings import Evidence, bad
+from fixtures.verdict.subjects import Inconclusive, Subject
 
 MEDDLING = os.environ.get("GPU_CONFORMANCE_TEST_MEDDLING", "").split(",")
 TRIED = pytest.StashKey[bool]()

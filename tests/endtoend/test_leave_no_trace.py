@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.endtoend.runs import ROOT, command, environment
 

@@ -2,10 +2,11 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.products import pools
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import NotApplicable, Outcome
+from fixtures.model.nodes.products import pools
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages

@@ -2,12 +2,13 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.devices.free_devices import usable_places
 from conformance.fence.device_probe import Plan, PodOutcome, judge_device, plan_of, pod_of, probe_devices
 from fixtures.kubernetes.models import Pod
+from fixtures.model.placement.free_devices import usable_places
 from fixtures.probes.pods import probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import H100, a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row
 

@@ -3,7 +3,8 @@ import pytest
 from conformance.fence.fence_probe import Attempt, judge_fence, pair, targets
 from conformance.probes.pending import CEILING, absence_seconds
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import FENCE, a_cpu_node, a_node, a_pod, a_policy, a_scope, a_taint
 
 OLD = "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 4 node(s) didn't match Pod's node affinity."

@@ -25,13 +25,13 @@ from chaos.observe.sample import NoData
 from chaos.observe.signals.registry import SIGNALS
 from chaos.verdict import artefacts
 from conformance.cli.inspect import KINDS, inspect
-from conformance.devices.free_devices import places_of
 from conformance.outputs.unreadable import Unreadable
-from conformance.policy.model import Policy
 from conformance.probes.node_documents import NodeDocument, NodeDocuments, why_unreadable
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS as API_KINDS
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import places_of
+from fixtures.policy.model import Policy
 from fixtures.simulator.builder import hardware_of
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.defects import policy_of

@@ -12,13 +12,14 @@ from conformance.gang.checks import check_installed
 from conformance.gang.claimed import without_devices
 from conformance.gang.judging import Attempt, judge_fit
 from conformance.gang.plan import make_plan
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.core.test_gang_jobs import a_job, of_job
 from tests.dra import a_class, a_slice

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from conformance.gang.checks import check_installed
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.cluster import Scope
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.record import Verdict

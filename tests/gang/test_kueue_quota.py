@@ -4,8 +4,9 @@ import pytest
 
 from conformance.gang.checks import check_quota_exists
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Finding
 from fixtures.verdict.record import Verdict
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_class, a_device, a_slice
 from tests.gang.test_adapters import kueue_s

@@ -6,7 +6,8 @@ import pytest
 
 from conformance.gang.checks import check_held
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Finding
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class
 from tests.gang.test_adapters import kueue_s

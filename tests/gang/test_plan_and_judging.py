@@ -12,9 +12,10 @@ from conformance.gang.judging import Attempt, Competition, judge_competition, ju
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.probes import Misfit, _watch_misfits
 from conformance.gang.watching import BoundWatch
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.model.cluster import Scope
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.builders import FENCE, a_node, a_pod, a_scope
 from tests.tables import each_row
 

@@ -6,7 +6,8 @@ import pytest
 
 from conformance.gang.checks import check_queues_admit
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.gang.test_kueue_reservations import NOW, ago
 

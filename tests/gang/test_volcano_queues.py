@@ -6,7 +6,8 @@ import pytest
 
 from conformance.gang.checks import check_held, check_quota_exists
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_scope
 from tests.gang.test_kueue_reservations import NOW
 from tests.gang.test_queues_admit import group, only

@@ -19,7 +19,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
 from tests.tables import table
 

@@ -22,7 +22,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.snapshot.collect import collect
 from fixtures.text import json_text, limits
 from fixtures.text.json_text import NotJson, check_depth
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.served import kubeconfig, served

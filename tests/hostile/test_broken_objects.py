@@ -18,13 +18,13 @@ import pytest
 import yaml
 
 from conformance.coverage.unjudged_devices import accelerators
-from conformance.devices.free_devices import usable_places
-from conformance.policy.model import Policy
-from conformance.policy.policy_file import build_policy
-from conformance.scope.scope import Scope
 from fixtures.cluster.answer import item_problem
 from fixtures.cluster.kinds import BUILT_IN, KINDS
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import usable_places
+from fixtures.policy.model import Policy
+from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.snapshot import whole_lists

@@ -13,12 +13,12 @@ from chaos.cluster import namespaces
 from chaos.safety.lease import Holder
 from conformance.cli import cleanup
 from conformance.cli.confirming import Consent, NotConfirmed, add_options, confirm, consent_of
-from conformance.policy.policy_file import PolicyError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, CONFORMANCE_PREFIX, PROOF
+from fixtures.policy.policy_file import PolicyError
 from fixtures.probes.workspace import Workspace
 from fixtures.system.process import Process
 from tests.served import served

@@ -18,10 +18,10 @@ from chaos.observe.view import View
 from chaos.plan.selectors import PlanRefused, TargetUnclear
 from chaos.safety.gate_reading import node_states
 from chaos.surface.cli import describe_plan
-from conformance.policy.model import Tenants
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.policy.model import Tenants
 from tests.chaos.engine.stage import Stage, stage
 from tests.chaos.ledger.simulated_cluster import acting, ledger
 from tests.chaos.ledger.simulated_cluster import world as cluster_of

@@ -24,12 +24,12 @@ from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.plan import Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
 from chaos.safety.abort_flag import AbortFlag
-from conformance.policy.model import Chaos, Policy, Tenants
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
+from fixtures.policy.model import Chaos, Policy, Tenants
 from fixtures.simulator.api.resources import Resource
 from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, namespace, node, plan, recover, world
 from tests.chaos.shipped import EXPERIMENTS

@@ -17,10 +17,10 @@ from chaos.plan.planning import make_plan
 from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetUnclear
 from chaos.plan.selectors.base import TargetQuery
 from chaos.safety.settings import SettingsError, settings_of
-from conformance.policy.model import Policy, Tenants
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.policy.model import Policy, Tenants
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.builders import a_policy
 from tests.chaos.engine.stage import campaign_on

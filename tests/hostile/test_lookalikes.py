@@ -11,18 +11,19 @@ from conformance.gang.adapters.base import controllers_health
 from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.mig.requested_layout import Requests
 from conformance.ops.rollout import check_rolled_out
-from conformance.policy.model import Tenants
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
 from conformance.req.starting import check_starting
-from conformance.scope.agents import agents, missing_agents
-from conformance.scope.components import PlatformWorkloads, Workload
-from conformance.scope.platform_namespaces import PlatformNamespaces, operators_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Event, Json, Meta, Namespace
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import PodEvents
+from fixtures.model.platform.agents import agents, missing_agents
+from fixtures.model.platform.namespaces import PlatformNamespaces, operators_of
+from fixtures.model.platform.workloads import PlatformWorkloads, Workload
 from fixtures.ownership.proof_record import token_digest
-from fixtures.verdict.findings import Inconclusive, Outcome
+from fixtures.policy.model import Tenants
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_container, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_workload
 from tests.findings import by_name
 from tests.req.suffering import MINUTE, NOW, ago, an_event, scheduled

@@ -14,18 +14,19 @@ from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_whole_devices
 from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
-from conformance.scope.custom_templates import templates_by_shape
-from conformance.scope.gang_jobs import gang_jobs
-from conformance.scope.pod_templates import templates_in
-from conformance.scope.reserved_devices import doubt, shares
-from conformance.scope.scope import Scope
-from conformance.scope.template import MAX_TEMPLATES
 from fixtures.kubernetes.models import Event, Json, OwnerReference
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.custom_templates import templates_by_shape
+from fixtures.model.demand.pod_templates import templates_in
+from fixtures.model.demand.reserved_devices import doubt, shares
 from fixtures.model.demand.spec_walk import MAX_PATH
+from fixtures.model.demand.template import MAX_TEMPLATES
 from fixtures.model.dra.claims import MAX_REQUESTS
+from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.model.placement.affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION
-from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
+from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level
+from fixtures.verdict.subjects import Subject
 from tests.builders import FENCE, H100, a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload
 from tests.dra import DRIVER, a_claim, a_class, a_slice, claim_spec
 from tests.steps import growth, steps

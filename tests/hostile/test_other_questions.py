@@ -19,7 +19,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
 from fixtures.text import limits
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.hostile.test_bounds import event, read_pods

@@ -11,7 +11,6 @@ import pytest
 from conformance.dra.selector_probe import ask_selectors
 from conformance.net.fabric_probe import NAME, objects
 from conformance.plugin.session import workspace_limits
-from conformance.policy.model import Network
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
@@ -20,12 +19,13 @@ from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.proof_record import PROOF
 from fixtures.ownership.read_proofs import read_proofs
+from fixtures.policy.model import Network
 from fixtures.probes.namespace_limits import DNS_PORT, NETWORK_POLICIES, QUOTA, QUOTAS, among
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission import chain
 from fixtures.text import limits
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.definitions import definitions
 from tests.hostile.faults import effects

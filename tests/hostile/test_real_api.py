@@ -25,7 +25,6 @@ from chaos.safety.lease import HALT, halt, must_hold, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from conformance.cli.main import main as suite
-from conformance.policy.allowlist import cluster_uid
 from deploy.chaos_rights import everything
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -35,6 +34,7 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.text import limits
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
 from tests.tables import filled, table

@@ -16,15 +16,15 @@ from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
 from conformance.plugin.residue import sweep
 from conformance.plugin.session import State
-from conformance.policy.model import Policy
 from conformance.requirement import Needs
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
+from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.process.embedded import EmbeddedCluster
-from fixtures.verdict.findings import Inconclusive
 from fixtures.verdict.record import Report, Target, TargetKind
+from fixtures.verdict.subjects import Inconclusive
 from tests.endtoend.runs import ROOT, command, environment
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward

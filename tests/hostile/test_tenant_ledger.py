@@ -25,12 +25,12 @@ from chaos.safety.lease import HALT, parse_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from chaos.verdict import artefacts
-from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
+from fixtures.policy.model import Policy
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, plan, recover, soon, strip, world
 from tests.chaos.shipped import EXPERIMENTS
 from tests.tables import filled, table

@@ -7,14 +7,14 @@ import pytest
 from chaos.catalogue.extension_rules import KnownNames
 from chaos.catalogue.loading import load_experiment
 from chaos.model.extension_decoding import ExperimentError
-from conformance.policy.policy_file import PolicyError, read_policy_file
-from conformance.policy.waivers import WaiverError, read_waiver_file
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.policy.policy_file import PolicyError, read_policy_file
+from fixtures.policy.waivers import WaiverError, read_waiver_file
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.text import limits, yaml_text
 from fixtures.text.yaml_text import NotYaml, RepeatedKey
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 from tests.steps import steps
 from tests.tables import table
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from conformance.devices.free_devices import places_of
 from conformance.probes.node_documents import NodeDocument
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import places_of
 from fixtures.nodeprobe import nvml
 from fixtures.nodeprobe.document import Document, Driver, Host
 from fixtures.nodeprobe.tabled import TabledLibrary

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.hw.answers import check_answers, check_refused
 from conformance.probes.node_documents import Unread
-from conformance.scope.scope import subject
+from fixtures.model.cluster import subject
 from fixtures.verdict.findings import Outcome, undecided
 from tests.hw.documents import a_document
 from tests.nodeprobe.tables import MACHINES, Table

@@ -5,16 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from conformance.devices.free_devices import places_of
 from conformance.health.product_links import links_of
 from conformance.hw import figures
 from conformance.hw.figures import judge_figures, peak_of, peaks, probe_figures, usual_figures
-from conformance.policy.model import Hardware, Policy, Probes
 from conformance.probes.computing import why_partial
 from conformance.probes.running import ProbeResult
 from fixtures.compute.document import Device, Document, Figures, Library, Status, Step, Trouble, WrongValues, encode
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject
+from fixtures.model.placement.free_devices import places_of
+from fixtures.policy.model import Hardware, Policy, Probes
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable, Subject
 from tests.builders import a_node, a_scope
 from tests.nodeprobe.tables import MACHINES
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from conformance.policy.policy_file import build_policy
 from conformance.probes import node_documents
 from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect, judged
 from conformance.probes.running import ProbeResult
@@ -14,7 +13,9 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import encode
-from fixtures.verdict.findings import Inconclusive, Outcome, Subject, ok
+from fixtures.policy.policy_file import build_policy
+from fixtures.verdict.findings import Outcome, ok
+from fixtures.verdict.subjects import Inconclusive, Subject
 from tests.builders import a_node, a_pod, a_scope
 from tests.hw.documents import a_document
 from tests.nodeprobe.tables import MACHINES

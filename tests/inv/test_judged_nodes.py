@@ -3,15 +3,15 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.availability import foreign_taints
-from conformance.devices.free_devices import usable_places
 from conformance.fence.checks import check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
 from conformance.inv.judged_nodes import check_judged
 from conformance.inv.peer_agreement import check_peers
 from conformance.inv.skew import check_skew
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.availability import foreign_taints
+from fixtures.model.placement.free_devices import usable_places
 from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level, Verdict
 from tests.builders import FENCE, NFD, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope

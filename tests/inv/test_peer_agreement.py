@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.common_findings import unless_settling
 from conformance.inv.peer_agreement import check_peers
-from conformance.scope.settling import unless_settling
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope

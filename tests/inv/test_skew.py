@@ -10,11 +10,11 @@ import pytest
 
 from conformance.inv.skew import check_skew
 from conformance.inv.versions import check_versions
-from conformance.policy.model import Accelerators, Policy
 from conformance.probes.node_documents import NodeDocument, NodeDocuments
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import DaemonSet, Json, Node, NodeInfo
+from fixtures.model.cluster import Scope
 from fixtures.nodeprobe.document import Driver, Host
+from fixtures.policy.model import Accelerators, Policy
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_daemonset, a_node, a_scope, a_workload

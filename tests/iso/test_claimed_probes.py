@@ -11,15 +11,15 @@ import pytest
 from conformance.dra.exclusive_claims import probe_exclusive
 from conformance.fence.device_probe import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
-from conformance.policy.model import Policy
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.req.claim_probe import ask_claims, judge_claims
 from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES
 from fixtures.ownership.owned import RUN_LABEL
+from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.snapshot.collect import collect

@@ -7,7 +7,8 @@ import pytest
 from conformance.iso.judging import judge_computing, judge_holder, judge_sample
 from conformance.probes.running import ProbeResult
 from fixtures.compute.document import Device, Document, Library, Status, Step, Trouble, WrongValues, encode
-from fixtures.verdict.findings import Outcome, Subject
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Subject
 from tests.samples import sample
 
 GPU = "GPU-11111111-2222-3333-4444-55555555555{}"

@@ -10,7 +10,8 @@ from conformance.iso.judging import judge_disjoint, judge_holder, judge_unasked
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.running import ProbeResult
 from conformance.probes.visible_devices import read_visible_devices
-from fixtures.verdict.findings import Outcome, Subject
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Subject
 
 GPU = "nvidia.com/gpu"
 BLIND = "sh: nvidia-smi: not found\nexit=127"

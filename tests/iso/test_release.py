@@ -7,7 +7,7 @@ import pytest
 
 from conformance.iso.release import MIB, compared, not_freed
 from conformance.probes.node_documents import NodeDocument, Unread
-from conformance.scope.scope import subject
+from fixtures.model.cluster import subject
 from fixtures.nodeprobe.document import Device, Driver, Way
 from fixtures.verdict.findings import undecided
 from tests.hw.documents import a_document, of_driver

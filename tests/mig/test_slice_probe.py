@@ -2,15 +2,16 @@ from typing import cast
 
 import pytest
 
-from conformance.devices.free_devices import Place
 from conformance.mig.mig_nodes import mig_nodes
 from conformance.mig.probes import Slot, _pod, absent_profile, chosen, judge_slices, listing_of
 from conformance.probes.pending import PendingPod, judge_pending
 from conformance.probes.running import ProbeResult
 from fixtures.model.devices.mig_geometry import resource_name
 from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.adv.built import scope_of
 from tests.builders import a_node, a_pod, a_scope
 from tests.mig.test_slices import mixed, single

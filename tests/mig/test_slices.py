@@ -9,9 +9,10 @@ from conformance.mig.claimed_slices import is_made_on_demand, profile_selector
 from conformance.mig.mig_nodes import mig_nodes
 from conformance.mig.mig_parted import PartedError, parse, requested
 from conformance.mig.probes import absent_profile, chosen, slots
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.model.cluster import Scope
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.adv.built import outcomes, verdict
 from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice

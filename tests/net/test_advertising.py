@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from conformance.net.advertising import check_advertised, check_attachments, fabric_nodes
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_node, a_scope
 

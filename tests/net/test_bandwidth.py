@@ -8,7 +8,8 @@ from conformance.net.figures import KEYS, Figure
 from conformance.net.judging import judge_bandwidth, unless_without_figure
 from conformance.net.two_node_run import FabricRun
 from fixtures.probes import allreduce
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.net.logs import a_run
 
 GIB = 1 << 30

@@ -12,12 +12,13 @@ from conformance.net.port_counters import with_ports_read
 from conformance.net.shared_runs import SharedRuns
 from conformance.net.two_node_run import FabricRun
 from conformance.net.two_nodes import Plan, make_plan
-from conformance.policy.model import Network
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Network
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, ok
+from fixtures.verdict.findings import Finding, Outcome, ok
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net.logs import run_of
 

@@ -11,7 +11,7 @@ from conformance.net.figures import Figure, fabric_of, figure_of, measured
 from conformance.net.judging import judge_bandwidth
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_tests
-from conformance.policy.model import Network
+from fixtures.policy.model import Network
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_policy
 from tests.net.logs import Via, a_run, adapters, gdr, nccl_log

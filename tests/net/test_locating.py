@@ -14,8 +14,9 @@ from conformance.net.locating import is_slow, locate
 from conformance.net.two_node_run import FabricRun
 from conformance.net.two_nodes import make_plan
 from conformance.outputs import nccl_log
-from conformance.scope.scope import Scope
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from fixtures.model.cluster import Scope
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net import logs
 from tests.net.test_figures import a_measured_run, sockets

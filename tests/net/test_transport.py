@@ -6,7 +6,8 @@ import pytest
 
 from conformance.net.judging import judge_transport
 from conformance.net.two_node_run import FabricRun
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive
 from tests.net.logs import a_run, gdr, nccl_log, run_of
 
 ACCEPTED = ("GDR_ENGAGED",)

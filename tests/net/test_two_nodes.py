@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from conformance.net.two_nodes import Plan, make_plan
-from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.policy.model import Policy
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import FENCE, a_node, a_pod, a_policy, a_scope
 
 RDMA = "rdma/a"

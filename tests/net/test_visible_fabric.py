@@ -14,7 +14,8 @@ from conformance.net.visible_fabric import judge_visible_fabric, read_visible_fa
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.builders import a_node, a_pod, a_policy, a_scope
 
 RDMA = "rdma/a"

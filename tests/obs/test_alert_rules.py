@@ -14,7 +14,8 @@ from conformance.obs.promql import read_expression, seconds
 from conformance.obs.rule_trial import Rule, fires, promtool, series_of, situations
 from conformance.obs.scraping import Exporter, Scrape
 from fixtures.simulator.builder.manifests import raw
-from fixtures.verdict.findings import Inconclusive, Outcome
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled
 from tests.obs.test_pages import AMD, WHOLE, page

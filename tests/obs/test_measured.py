@@ -12,7 +12,8 @@ from conformance.probes.node_documents import NodeDocuments
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Inconclusive, Outcome
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.obs.test_pages import page
 

@@ -4,7 +4,8 @@ import pytest
 
 from conformance.obs.node_words import check_node_words
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_scope
 from tests.model.nodes.said import DAY, HOUR, MINUTE, a_condition, told
 

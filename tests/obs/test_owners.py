@@ -18,13 +18,14 @@ from conformance.obs.attribution import judge_attribution
 from conformance.obs.owners import Held, held_on, owner_flaws
 from conformance.obs.page import Owner, kinds, read_page
 from conformance.obs.scraping import Exporter, Scrape
-from conformance.policy.policy_file import build_policy
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import Container, Granted, PodResources
 from fixtures.kubernetes.pod_resources import Pod as Listed
 from fixtures.model.devices.given import listed_by_kubelet
-from fixtures.verdict.findings import Outcome, Subject
+from fixtures.policy.policy_file import build_policy
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Subject
 from tests.builders import a_node, a_pod, a_scope
 from tests.obs.test_pages import SLICED, WHOLE, page, uuid
 from tests.simulated import simulated

@@ -19,8 +19,8 @@ from conformance.obs.flaws import Flaw, NodeFacts, dead_activity, flaws, movemen
 from conformance.obs.page import read_page
 from conformance.outputs.metric_samples import parse_page
 from conformance.outputs.unreadable import Unreadable
-from conformance.policy.model import Metrics
 from fixtures.model.platform.exporters import metrics_page, metrics_port
+from fixtures.policy.model import Metrics
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
 from fixtures.simulator.nodes.devices.manager import DeviceManager

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from conformance.obs.probes import Unplaced, judge_unplaced, names_reason, scheduling_messages, tried
 from fixtures.kubernetes.models import Json
 from fixtures.probes.watched_pods import decode_pod
-from fixtures.verdict.findings import Outcome, Subject
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Subject
 
 GPU = "nvidia.com/gpu"
 TEXT = "0/5 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 3 Insufficient nvidia.com/gpu. no new claims"

@@ -9,7 +9,8 @@ import pytest
 from conformance.obs.autoscaling import check_served
 from conformance.obs.scraped import check_scraped
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import NotApplicable, Outcome
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_daemonset, a_namespace, a_pod, a_scope, a_workload
 
 APP = {"app": "nvidia-dcgm-exporter"}

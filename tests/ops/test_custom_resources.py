@@ -6,7 +6,8 @@ import pytest
 from conformance.net.nic_policy import check_nic_cluster_policy
 from conformance.ops.custom_resources import check_ready
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_daemonset, a_node, a_pod, a_scope
 
 

@@ -6,7 +6,8 @@ import pytest
 from conformance.ops.driver_upgrades import check_upgrades
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.model.nodes.field_writes import SPEC_UNSCHEDULABLE, label
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.model.nodes.said import DAY, HOUR, NOW, ago, told, written
 

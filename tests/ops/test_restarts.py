@@ -6,7 +6,8 @@ import pytest
 
 from conformance.ops.restarts import check_restarts
 from fixtures.kubernetes.models import Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.model.nodes.said import DAY, HOUR, MINUTE, ago
 

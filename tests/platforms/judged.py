@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from conformance.policy.model import Policy
 from fixtures.cluster.kinds import BUILT_IN, KINDS
 from fixtures.kubernetes.models import Json
+from fixtures.policy.model import Policy
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.record import Result, Verdict
 from tests.judging import judge

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.policy.platforms import chosen_by_marks
+from fixtures.policy.platforms import chosen_by_marks
 from fixtures.verdict.record import Verdict
 from tests.judging import judge
 from tests.platforms.clusters import with_quotas

@@ -6,9 +6,9 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.coverage.run import coverage_of_run
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Access, Result, Verdict
 from tests.judging import judge

@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.policy.model import Policy
-from conformance.policy.platforms import chosen_by_marks
+from fixtures.policy.model import Policy
+from fixtures.policy.platforms import chosen_by_marks
 from fixtures.verdict.record import Verdict
 from tests.judging import judge
 from tests.platforms.clusters import CLUSTERS, Cluster, with_quotas

@@ -9,8 +9,8 @@ import yaml
 
 from conformance.cli.main import main
 from conformance.cli.policy_draft import draft
-from conformance.policy.platforms import chosen_by_marks
-from conformance.policy.policy_file import build_policy, check
+from fixtures.policy.platforms import chosen_by_marks
+from fixtures.policy.policy_file import build_policy, check
 from fixtures.snapshot.state import Snapshot
 from tests.builders import a_container, a_namespace, a_node, a_pod, a_snapshot
 from tests.platforms.clusters import CLUSTERS, with_quotas

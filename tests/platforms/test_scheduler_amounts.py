@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import pytest
 
 from conformance.fence.checks import check_intruders
-from conformance.policy.model import Requests
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Requests
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim

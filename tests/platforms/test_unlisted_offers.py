@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Json
+from fixtures.policy.model import Policy
 from fixtures.verdict.record import Result, Verdict
 from tests.judging import judge
 from tests.platforms.clusters import H100, NFD, PRESENT, gfd

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.physical import physical_counts
 from conformance.fence.checks import check_fenced, check_intruders
 from conformance.net.advertising import check_advertised
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
 from conformance.psa.standards import check_standards
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
+from fixtures.model.cluster import Scope
 from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.devices.physical import physical_counts
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
 

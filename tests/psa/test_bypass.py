@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.policy.platforms import named
-from conformance.policy.policy_file import build_policy
 from conformance.psa.bypass import check_bypass
 from conformance.psa.environments import DEVICES, FEATURES
 from conformance.psa.host_paths import exposed_by
 from fixtures.kubernetes.models import ConfigMap, Meta, PersistentVolume, PersistentVolumeClaim
+from fixtures.policy.platforms import named
+from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_scope, a_spec, a_workload
 from tests.dra import a_claim as a_dra_claim

@@ -8,8 +8,8 @@ import pytest
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_whole_devices
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_policy, a_scope, a_snapshot, a_workload

@@ -5,7 +5,8 @@ from conformance.probes.running import ProbeResult, pinned_pod
 from conformance.psa.probes import Dryrun, judge_nonroot, judge_refusal, root_pod
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate
-from fixtures.verdict.findings import Outcome, Subject
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Subject
 from tests.builders import a_node, a_scope
 from tests.tables import each_row
 

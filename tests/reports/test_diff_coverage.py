@@ -6,8 +6,9 @@ import pytest
 
 from conformance.cli.main import main
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.findings import MAX_OTHERS_KEPT, Evidence, Subject, bad
+from fixtures.verdict.findings import MAX_OTHERS_KEPT, Evidence, bad
 from fixtures.verdict.record import Access, AppliedPolicy, Level, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.subjects import Subject
 from reports.diff import runs
 from reports.folder import write_all
 from tests.reports.sample_report import report, result, subject

@@ -10,10 +10,10 @@ from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_whole_devices
-from conformance.scope.pod_templates import templates
-from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.pod_templates import templates
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from fixtures.snapshot.files import load_files

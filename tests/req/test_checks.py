@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.observe.device_requests import requested_devices
-from conformance.devices.fitting import requests_of
-from conformance.devices.requests import held, is_extended, looks_like_device, problem
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
+from fixtures.model.demand.requests import held, is_extended, looks_like_device, problem
+from fixtures.model.placement.fitting import requests_of
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 from tests.findings import by_name

@@ -8,10 +8,11 @@ import pytest
 
 from conformance.req.checks import check_approved_names, check_can_be_offered
 from conformance.req.claim_probe import claim_cases, judge_claims
-from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.model.cluster import Scope
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
 from tests.tables import each_row

@@ -6,8 +6,8 @@ import pytest
 
 from conformance.req.ending import check_ending
 from conformance.req.restarted_jobs import check_restarted_jobs
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope, a_workload
 from tests.dra import a_claim, a_class, claim_spec

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from conformance.policy.model import Policy
 from conformance.req.waiting import check_waiting
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_snapshot, a_workload
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, created

@@ -7,7 +7,8 @@ from conformance.req.quantity_probe import CONTROL, COPIED, Case, cases, counted
 from conformance.req.quota_probe import QUOTA, QuotaOutcome, judge_quota
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.tables import each_row
 

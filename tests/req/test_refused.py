@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.common_findings import unless_settling
 from conformance.req.creation_failures import Fault, fault
 from conformance.req.placements import Records
 from conformance.req.refused import PILE, check_refused
-from conformance.scope.scope import Scope
-from conformance.scope.settling import unless_settling
 from fixtures.cluster.answer import Answer
 from fixtures.kubernetes.models import Event, Node, Pod
+from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages

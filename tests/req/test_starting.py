@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conformance.req.starting import check_starting
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages

@@ -2,17 +2,18 @@ from typing import Any
 
 import pytest
 
+from conformance.common_findings import unread
 from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_whole_devices
-from conformance.scope.pod_templates import templates, templates_in
-from conformance.scope.scope import Scope
-from conformance.scope.template import unread
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.pod_templates import templates, templates_in
 from fixtures.model.demand.spec_walk import MAX_DEPTH, MAX_PATH
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_toleration, a_workload
 from tests.tables import each_row
 

@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.devices.claim_fit import ClaimedDevices, claimed_devices_of
-from conformance.devices.fitting import FreeCapacity, requests_of
 from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.recheck import MAX_ASKED, recheck
 from conformance.req.waiting import check_waiting
-from conformance.scope.scope import Scope
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.claim_fit import ClaimedDevices, claimed_devices_of
+from fixtures.model.placement.fitting import FreeCapacity, requests_of
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template

@@ -8,7 +8,8 @@ import pytest
 from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.workloads_without_pods import check_workloads
 from fixtures.kubernetes.models import DaemonSet, Event, Json, Pod
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_container, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.req.suffering import HOUR, MINUTE, NOW, ago, an_event
 

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.free_devices import places_of
 from conformance.probes.pending import PendingPod
-from conformance.scope.scope import Scope
 from conformance.share.checks import check_isolated
 from conformance.share.claimed_shares import ClaimedShares, claimed_shares
 from conformance.share.probes import fillable_nodes, judge_extra
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.model.cluster import Scope
+from fixtures.model.placement.free_devices import places_of
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
 from tests.tables import each_row

@@ -1,15 +1,16 @@
 import pytest
 
-from conformance.devices.arithmetic import TIMES
-from conformance.devices.free_devices import places_of
 from conformance.probes.pending import PendingPod
 from conformance.probes.running import ProbeResult
-from conformance.scope.scope import Scope
 from conformance.share.checks import check_isolated, check_replicas
 from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled
 from conformance.share.units import shared_resources
 from fixtures.kubernetes.models import Node
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.arithmetic import TIMES
+from fixtures.model.placement.free_devices import places_of
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.adv.built import outcomes, scope_of, verdict
 from tests.builders import a_node, a_pod, a_policy, a_scope
 

@@ -26,9 +26,9 @@ from chaos.observe.view import (
     text_of,
     uid_of,
 )
-from conformance.scope.platform_namespaces import IGNORED
 from fixtures.kubernetes.models import Json
 from fixtures.model.platform.components import DAEMON_SETS
+from fixtures.model.platform.namespaces import IGNORED
 
 _COUNTS = ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
 AMOUNTS = ("capacity", "allocatable")

@@ -8,8 +8,8 @@ from chaos.observe.components import pods_of
 from chaos.observe.signals.agents import POLICIES
 from chaos.observe.view import dig, is_ready, items_of, name_of, namespace_of, node_of, number_of, text_of, uid_of
 from chaos.plan.selectors.base import Choice, NotApplicable, PlanningView, PlanRefused
-from conformance.scope.platform_namespaces import operators_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.namespaces import operators_of
 
 
 def choose_controller(planning: PlanningView) -> Choice:

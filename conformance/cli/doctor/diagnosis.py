@@ -7,21 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from conformance.devices.availability import without_devices
-from conformance.devices.free_devices import Place, places_of
-from conformance.devices.products import pools
 from conformance.inv.rights import Review
 from conformance.inv.skew import driver_version
 from conformance.plugin.session import State
 from conformance.probes.node_sampling import kept_away
 from conformance.requirement import Requirement
-from conformance.scope.scope import Scope
 from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.availability import without_devices
+from fixtures.model.nodes.products import pools
+from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import beyond_access, is_judged
-from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Cause, Report, Target, TargetKind
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 READY, NOT_READY = 0, 10
 FORMAT = "1.0"

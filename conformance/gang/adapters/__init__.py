@@ -7,7 +7,7 @@ from conformance.gang.adapters.kueue import Kueue
 from conformance.gang.adapters.native import Native
 from conformance.gang.adapters.volcano import Volcano
 from conformance.gang.adapters.watched import Watched, watched
-from conformance.scope.scope import Scope
+from fixtures.model.cluster import Scope
 
 __all__ = ["Adapter", "Availability", "Gang", "Guarantee", "Kueue", "Native", "Volcano", "Watched", "adapters", "chosen", "watched"]
 

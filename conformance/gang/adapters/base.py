@@ -9,18 +9,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from conformance.scope.components import UNPROVEN, Workload, workload_names
-from conformance.scope.kueue_objects import conditions_of
-from conformance.scope.platform_namespaces import release_of
-from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.cluster import Scope
+from fixtures.model.platform.namespaces import release_of
+from fixtures.model.platform.workloads import UNPROVEN, Workload, workload_names
+from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.probes.workspace import Workspace
 from fixtures.text.ages import so_far
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 
 RELEASE_SECONDS = 60.0
 GANG_LABEL = "gpu-conformance.io/gang"
@@ -73,7 +73,7 @@ class Adapter(Protocol):
 
     :meth:`setup` prepares queues that admit ``quota`` units of ``resource`` on ``nodes``; :meth:`submit` creates a gang;
     :meth:`release` removes it and waits until its pods are gone; :meth:`teardown` removes what would keep the
-    workspace from being cleared. Methods raise :class:`~fixtures.verdict.findings.Inconclusive` when the API refuses them.
+    workspace from being cleared. Methods raise :class:`~fixtures.verdict.subjects.Inconclusive` when the API refuses them.
     """
 
     name: str

@@ -9,7 +9,7 @@ from conformance.gang.adapters.base import RELEASE_SECONDS, Gang, await_gone, de
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 
 
 class GroupedPods:

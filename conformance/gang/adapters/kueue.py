@@ -18,16 +18,16 @@ from conformance.gang.adapters.base import (
     in_turn,
     start_pod,
 )
-from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.text import yaml_text
 from fixtures.text.yaml_text import NotYaml
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 
 GROUP = "kueue.x-k8s.io"
 WORKLOADS = f"{GROUP}/workloads"

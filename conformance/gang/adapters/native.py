@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee
 from conformance.gang.adapters.grouped import GroupedPods
-from conformance.scope.kueue_objects import conditions_of
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import native_group
+from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.probes.workspace import Workspace
 
 GROUPS = "scheduling.k8s.io/podgroups"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee, controllers_health
 from conformance.gang.adapters.grouped import GroupedPods
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive
+from fixtures.verdict.subjects import Inconclusive
 
 GROUPS = "scheduling.volcano.sh/podgroups"
 QUEUES = "scheduling.volcano.sh/queues"

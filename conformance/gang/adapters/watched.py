@@ -7,9 +7,9 @@ import fnmatch
 import msgspec
 
 from conformance.gang.adapters.base import Availability, available
-from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping
+from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"

@@ -18,11 +18,11 @@ from chaos.model.plan_facts import PlanFacts, canary_namespace
 from chaos.observe.components import Components
 from chaos.observe.view import View
 from chaos.plan.planning import plan_facts as facts_of
-from conformance.policy.policy_file import build_policy
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.chaos.ledger.simulated_cluster import RUN, Json, acting, fetch, ledger, plan, recover, replay, soon, world
 from tests.troubles import Trouble

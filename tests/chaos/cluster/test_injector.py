@@ -13,11 +13,11 @@ from chaos.cluster.injector import HostResult, injector_pod, run_on_host
 from chaos.ledger.residue import Reason
 from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, KubeletArgs, Means, Programs
 from chaos.ledger.undos.nodes import identity
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
+from fixtures.policy.allowlist import cluster_uid
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
 from tests.simulated import simulated
 from tests.watching import PATIENCE

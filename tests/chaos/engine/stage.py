@@ -14,9 +14,9 @@ from chaos.model.experiment import Experiment
 from chaos.safety.settings import settings_of
 from chaos.verdict.artefacts import Conformance
 from conformance.plugin.opening import SIMULATED_PACE
-from conformance.policy.policy_file import build_policy
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
+from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Target, TargetKind
 from tests.chaos.catalogue.documents import LABEL, MODULES

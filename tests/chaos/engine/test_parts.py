@@ -20,7 +20,7 @@ from chaos.engine.supervision import Stop, end_process, supervise
 from chaos.ledger.bounds import Terms
 from chaos.model.engine_record import Ending
 from chaos.verdict.artefacts import Conformance, Requirement
-from conformance.policy.model import Policy
+from fixtures.policy.model import Policy
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import activity, document
 

@@ -22,10 +22,10 @@ from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import Entry
 from chaos.model.plan import Plan, Target
 from chaos.safety.abort_flag import AbortFlag
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.simulator.config.rights import Rights
 from fixtures.simulator.server.http.authorization import Authorizer
 from fixtures.simulator.server.store.store import Store

@@ -20,10 +20,10 @@ from chaos.ledger.undos.slices import PublishedArgs, SlicesPublished, offered
 from chaos.ledger.undos.taints import NodeTaints, Taint
 from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
 from chaos.model.errors import UndoRefused
-from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
+from fixtures.policy.model import Policy
 from fixtures.simulator.server.store.store import Store
 from tests.chaos.ledger.simulated_cluster import RUN, Json, acting, config_map, daemon_pod, fetch, ledger, node, plan, soon, world
 from tests.chaos.shipped import EXPERIMENTS

@@ -11,14 +11,14 @@ from chaos.model.plan import Plan, Target
 from chaos.model.plan_facts import CANARY_LABEL, InstalledComponent, PlanFacts
 from chaos.observe.sample import NoData, Reading
 from chaos.observe.view import View
-from conformance.policy.model import Tenants
-from conformance.scope.components import PlatformWorkloads
-from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.cluster.answer import Expected, Form
 from fixtures.cluster.kinds import BUILT_IN, KINDS, path
 from fixtures.cluster.server_clock import ServerClock
 from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.namespaces import PlatformNamespaces
+from fixtures.model.platform.workloads import PlatformWorkloads
+from fixtures.policy.model import Tenants
 from fixtures.verdict.record import TargetKind
 
 NAMESPACE = "gpu-conformance-chaos-run"

@@ -17,9 +17,9 @@ from chaos.safety.gates import GATES, closed_gates
 from chaos.safety.lease import halt
 from chaos.safety.remediators import Remediator, find_remediators
 from chaos.safety.settings import SettingsError, settings_of
-from conformance.policy.model import Chaos, Policy
-from conformance.policy.policy_file import build_policy
 from fixtures.cluster.client import Cluster
+from fixtures.policy.model import Chaos, Policy
+from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.record import TargetKind
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, Denied, Json, daemon_pod, deployment, ledger, node, plan, world
 from tests.chaos.tables import table

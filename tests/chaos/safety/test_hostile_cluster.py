@@ -18,9 +18,9 @@ from chaos.model.plan_facts import InstalledComponent, PlanFacts
 from chaos.observe.components import Components, find_components, pods_of
 from chaos.observe.view import View
 from chaos.plan.planning import devices_by_node, plan_facts
-from conformance.policy.model import Policy, Probes
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.policy.model import Policy, Probes
 from tests.chaos.ledger.simulated_cluster import RUN, acting, daemon_pod, ledger, plan, soon, world
 from tests.chaos.observe.made_up_cluster import World, pod, standing, workload
 

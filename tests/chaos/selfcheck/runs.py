@@ -10,8 +10,8 @@ import msgspec
 import yaml
 
 from chaos.model.levels import OPT_IN_LABEL
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult, decode_chaos
 

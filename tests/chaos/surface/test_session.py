@@ -19,8 +19,8 @@ from chaos.ledger.undos.nodes import NodeLabels
 from chaos.surface import chaos_run
 from chaos.surface.options import ChaosOptions
 from conformance.matrix.forked_runs import Finished, run_pytest
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.watch import Observation
+from fixtures.policy.allowlist import cluster_uid
 from reports.schema import CHAOS_SCHEMA_FILE
 from tests.chaos.catalogue.documents import LABEL
 from tests.chaos.engine.stage import Stage

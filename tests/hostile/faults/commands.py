@@ -14,11 +14,11 @@ import msgspec
 from chaos.cluster.leak_scan import scan
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.safety.lease import read_lease
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import PROOF
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.probes.workspace import Workspace
 from fixtures.system.process import Process
 from tests.chaos.ledger.simulated_cluster import fetch, ledger, world

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from conformance.cli import cleanup
-from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.account import grant, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.components import AUDIT_LOG, SUITE_USER
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof_record import PROOF
+from fixtures.policy.allowlist import cluster_uid
 from fixtures.probes.workspace import Workspace
 from fixtures.system.process import Process
 from tests.simulator.localcluster.rights.targets import unbind

@@ -17,12 +17,12 @@ from chaos.model.ledger_lines import State
 from chaos.safety.settings import settings_of
 from chaos.verdict.artefacts import Artefacts, Conformance
 from conformance.plugin.opening import SIMULATED_PACE
-from conformance.policy.policy_file import build_policy
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane import account
 from fixtures.localcluster.install.search import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.ownership import owned
+from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.record import Target, TargetKind, Verdict
 from tests.chaos.shipped import EXPERIMENTS
 

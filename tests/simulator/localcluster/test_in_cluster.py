@@ -14,13 +14,13 @@ from conformance.delivery import config_map
 from conformance.delivery.bundle import DeliveryError
 from conformance.delivery.node_labels import LABEL, UNTIL, NodeVerdict, apply, changes, expired, read_nodes
 from conformance.delivery.outcome import Outcome
-from conformance.policy.allowlist import cluster_uid
 from deploy import workload
 from deploy.templates import resolved
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.account import ROLES, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.policy.allowlist import cluster_uid
 from tests.deploy.test_packages import CASES
 from tests.watching import PATIENCE
 

@@ -1,1 +1,0 @@
-"""What the owner of a cluster expects of it, and which clusters may be changed."""
