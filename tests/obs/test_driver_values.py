@@ -20,10 +20,10 @@ from fixtures.nodeprobe.nvml import collect
 from fixtures.nodeprobe.tabled import TabledLibrary
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Gpu, Value
-from fixtures.simulator.nodes.devices.manager import DeviceManager
+from fixtures.simulator.nodes.devices import DeviceManager
 from fixtures.simulator.nodes.machine import device_table
 from fixtures.simulator.nodes.machine.host import Host
-from fixtures.simulator.nodes.telemetry.dcgm_exporter import Exporter
+from fixtures.simulator.nodes.telemetry import Exporter
 from tests.obs.test_pages import FIRST, WHOLE, change, hardware, page, swap, uuid
 
 

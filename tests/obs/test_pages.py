@@ -23,9 +23,9 @@ from fixtures.model.platform.exporters import metrics_page, metrics_port
 from fixtures.policy.model import Metrics
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
-from fixtures.simulator.nodes.devices.manager import DeviceManager
+from fixtures.simulator.nodes.devices import DeviceManager
 from fixtures.simulator.nodes.machine.host import Host
-from fixtures.simulator.nodes.telemetry.dcgm_exporter import Exporter
+from fixtures.simulator.nodes.telemetry import Exporter
 from tests.samples import sample
 
 FAMILIES = Metrics().families

@@ -11,14 +11,14 @@ from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import Device, Document, decode
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, Value, gpus
-from fixtures.simulator.nodes.container.context import ContainerView, all_devices
-from fixtures.simulator.nodes.devices.manager import DeviceManager
+from fixtures.simulator.nodes.container import ContainerView, all_devices
+from fixtures.simulator.nodes.devices import DeviceManager
 from fixtures.simulator.nodes.machine.host import Host
-from fixtures.simulator.nodes.plugins.health import listed
-from fixtures.simulator.nodes.programs.node_probe import node_probe
+from fixtures.simulator.nodes.plugins.device_plugins import listed
 from fixtures.simulator.nodes.programs.nvidia_smi import nvidia_smi
-from fixtures.simulator.nodes.shell.interpreter import Invocation, Program, Streams
-from fixtures.simulator.nodes.telemetry.dcgm_exporter import Exporter
+from fixtures.simulator.nodes.programs.suite import node_probe
+from fixtures.simulator.nodes.shell import Invocation, Program, Streams
+from fixtures.simulator.nodes.telemetry import Exporter
 
 NODE = {"H100": None, "A100-40": {"1g.5gb": 7}, "L40S": None, "GB200": None}
 FAULTS: list[tuple[dict[str, Value], str, float]] = [

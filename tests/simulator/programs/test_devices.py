@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Sharing
-from fixtures.simulator.nodes.devices.manager import AdmissionFailure, DeviceManager
+from fixtures.simulator.nodes.devices import AdmissionFailure, DeviceManager
 from tests.simulator.programs.small_cluster import RDMA, hardware
 
 GPU = "nvidia.com/gpu"

@@ -7,8 +7,7 @@ import pytest
 
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.pods.groups import FINALIZER, SCHEDULED
-from fixtures.simulator.pods.state import condition
+from fixtures.simulator.pods.state import FINALIZER, SCHEDULED, condition
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 
 GPU = "nvidia.com/gpu"

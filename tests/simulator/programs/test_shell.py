@@ -5,11 +5,10 @@ from hypothesis import strategies as st
 
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Hardware
-from fixtures.simulator.nodes.container.context import ContainerView
-from fixtures.simulator.nodes.machine.files import Files
-from fixtures.simulator.nodes.machine.host import Host
+from fixtures.simulator.nodes.container import ContainerView
+from fixtures.simulator.nodes.machine.host import Files, Host
 from fixtures.simulator.nodes.programs.posix import posix_programs
-from fixtures.simulator.nodes.shell.interpreter import Shell, Streams
+from fixtures.simulator.nodes.shell import Shell, Streams
 from tests.tables import each_row
 
 
