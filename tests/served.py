@@ -12,10 +12,10 @@ import yaml
 
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.admission.interface import Admission
-from fixtures.simulator.api.registry import Registry
+from fixtures.simulator.api.resources import Registry
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.http.authorization import Authorizer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.request import Authorizer
+from fixtures.simulator.server.store import Store
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
 

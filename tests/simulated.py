@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fixtures.simulator.config.rights import SUITE_USER
+from fixtures.simulator.config.defects import SUITE_USER
 from fixtures.simulator.config.scenario import load_scenario
-from fixtures.simulator.process.kubeconfigs import new_tokens, write_kubeconfig
+from fixtures.simulator.process.serve import new_tokens, write_kubeconfig
 from fixtures.simulator.simulated_cluster import SimulatedCluster
 from tests.troubles import Trouble
 

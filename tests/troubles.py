@@ -7,8 +7,8 @@ import msgspec
 from aiohttp import web
 
 from fixtures.simulator.api.errors import ApiError
-from fixtures.simulator.server.http.context import Api
-from fixtures.simulator.server.store.entries import watch_line
+from fixtures.simulator.server.context import Api
+from fixtures.simulator.server.store import watch_line
 
 _REASONS = {
     401: "Unauthorized",

@@ -26,9 +26,9 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.policy.allowlist import cluster_uid
-from fixtures.simulator.config.rights import Rights
-from fixtures.simulator.server.http.authorization import Authorizer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.config.defects import Rights
+from fixtures.simulator.server.request import Authorizer
+from fixtures.simulator.server.store import Store
 from fixtures.verdict.record import TargetKind
 from tests.chaos.tables import table
 from tests.served import served

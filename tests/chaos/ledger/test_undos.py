@@ -24,7 +24,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.policy.model import Policy
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.chaos.ledger.simulated_cluster import RUN, Json, acting, config_map, daemon_pod, fetch, ledger, node, plan, soon, world
 from tests.chaos.shipped import EXPERIMENTS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fixtures.simulator.admission import AdmissionSwitches, chain
+from fixtures.simulator.admission.chain import AdmissionSwitches, chain
 from fixtures.simulator.admission.interface import AdmissionRequest, ApiError, admit_all
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.resources import Resource

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.simulator.admission import AdmissionSwitches
+from fixtures.simulator.admission.chain import AdmissionSwitches
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.pods.requests import pod_total, shown
 from tests.simulator.admission.cluster import CLAIMS, GPU, QUOTAS, Objects, admit, container, gpu, gpu_pod, pod, refusal, request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.simulator.admission.plugins.webhooks import MUTATING, VALIDATING
+from fixtures.simulator.admission.webhooks import MUTATING, VALIDATING
 from fixtures.simulator.api.objects import Json
 from tests.simulator.admission.cluster import DEPLOYMENTS, Objects, admit, container, deployment, namespace, pod, refusal, request
 

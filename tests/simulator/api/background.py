@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.watching import PATIENCE
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import Web, widget_definition
 

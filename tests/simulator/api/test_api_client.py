@@ -10,7 +10,7 @@ import pytest
 from fixtures.simulator.api.client import SYNCED, ApiClient
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.simulator.api.background import compact, drop_watches
 from tests.simulator.api.web import CONFIG_MAPS, config_map
 from tests.troubles import Trouble

@@ -5,7 +5,7 @@ import kubernetes as official
 import pytest
 
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import WIDGETS, Web, config_map, widget, widget_definition
 

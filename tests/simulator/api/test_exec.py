@@ -8,11 +8,10 @@ from typing import cast
 import pytest
 import websocket
 
-from fixtures.simulator.config.rights import SUITE_USER, Rights, parse_denied
+from fixtures.simulator.config.defects import SUITE_USER, Rights, parse_denied
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
-from fixtures.simulator.streams.kubelets import Kubelets
-from fixtures.simulator.streams.remotecommand import Channels
+from fixtures.simulator.server.store import Store
+from fixtures.simulator.streams import Channels, Kubelets
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import PODS, Web, pod
 from tests.watching import PATIENCE

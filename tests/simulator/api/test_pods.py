@@ -8,9 +8,8 @@ import pytest
 
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
-from fixtures.simulator.streams.kubelets import LogOptions
-from fixtures.simulator.streams.remotecommand import Execution
+from fixtures.simulator.server.store import Store
+from fixtures.simulator.streams import Execution, LogOptions
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import PODS, Web, pod
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.patches import json_patch, merge_patch
-from fixtures.simulator.api.registry import Registry
+from fixtures.simulator.api.resources import Registry
 from fixtures.simulator.api.selectors import field_matcher, parse_labels
-from fixtures.simulator.server.write import managedfields
+from fixtures.simulator.server import managedfields
 from tests.simulator.api.web import config_map
 from tests.tables import each_row
 

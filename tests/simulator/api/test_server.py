@@ -7,7 +7,7 @@ import urllib3
 
 from fixtures.simulator.admission.interface import Admission, AdmissionRequest, ApiError, Reader
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod, widget_definition
 from tests.troubles import Trouble

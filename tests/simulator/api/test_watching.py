@@ -2,7 +2,7 @@ from collections.abc import Generator
 from typing import Any
 
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.simulator.api.background import BackgroundServer, compact
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
 

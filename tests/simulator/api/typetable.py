@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fixtures.simulator.api.registry import Registry
-from fixtures.simulator.api.resources import Resource
+from fixtures.simulator.api.resources import Registry, Resource
 
 TYPES = Path(__file__).resolve().parents[3] / "fixtures/simulator/kinds/types.json"
 EXTRA = ("V1Binding", "V1Eviction", "V1ObjectMeta")

@@ -23,7 +23,7 @@ from fixtures.simulator.builder import build
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.scenario import Defect, ScenarioError, load_scenario, parse_simulate, scenario_names
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
 from tests.watching import PATIENCE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

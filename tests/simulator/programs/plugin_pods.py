@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.config.tempo import Tempo
+from fixtures.simulator.config.behaviour import Tempo
 from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"

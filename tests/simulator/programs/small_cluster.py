@@ -8,18 +8,17 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from fixtures.simulator.admission import AdmissionSwitches, chain
+from fixtures.simulator.admission.chain import AdmissionSwitches, chain
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.api.registry import Registry
-from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.api.resources import Registry
+from fixtures.simulator.config.behaviour import Behaviour, Tempo
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, Sharing, gpus
 from fixtures.simulator.config.scenario import NATIVE_GANGS, Scenario
-from fixtures.simulator.config.tempo import Tempo
-from fixtures.simulator.programs import Programs
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.store import Store
+from fixtures.simulator.simulated_cluster import Programs
 from tests.definitions import definitions
 from tests.troubles import Trouble
 from tests.watching import PATIENCE, seen

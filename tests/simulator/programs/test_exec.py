@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from fixtures.simulator.streams.remotecommand import V5, Channels
+from fixtures.simulator.streams import V5, Channels
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 from tests.watching import PATIENCE
 

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.controllers.taint_eviction import patience
+from fixtures.simulator.controllers.nodes import patience
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, TAINT, MakesTest, SmallCluster, hardware, in_cluster, node, pod
 

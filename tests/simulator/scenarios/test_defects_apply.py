@@ -11,8 +11,7 @@ import pytest
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build, hardware_of
 from fixtures.simulator.config import scenario as module
-from fixtures.simulator.config.defects import apply, behaviour_of
-from fixtures.simulator.config.rights import Rights, parse_denied, rights_of
+from fixtures.simulator.config.defects import Rights, apply, behaviour_of, parse_denied, rights_of
 from fixtures.simulator.config.scenario import (
     Change,
     Defect,

@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.simulator.builder import hardware_of, manifests
 from fixtures.simulator.builder.cluster import Cluster
-from fixtures.simulator.builder.objects.meta import Stamp
+from fixtures.simulator.builder.objects import Stamp
 from fixtures.simulator.config.scenario import load_scenario
 
 

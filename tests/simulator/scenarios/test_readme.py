@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from fixtures.simulator.builder import build
-from fixtures.simulator.config.defects import apply, behaviour_of
-from fixtures.simulator.config.rights import rights_of
+from fixtures.simulator.config.defects import apply, behaviour_of, rights_of
 from fixtures.simulator.config.scenario import FOLDER, Defect, Scenario, load_scenario
 
 README = FOLDER / "README.md"

@@ -20,10 +20,9 @@ from fixtures.localcluster.control_plane.account import ROLES, grant, shipped, s
 from fixtures.localcluster.control_plane.components import AUDIT_LOG
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.local_cluster import LocalCluster
-from fixtures.simulator.config.defects import policy_of
-from fixtures.simulator.config.rights import SUITE_USER
+from fixtures.simulator.config.defects import SUITE_USER, policy_of
 from fixtures.simulator.config.scenario import parse_simulate
-from fixtures.simulator.process.kubeconfigs import new_tokens, write_kubeconfig
+from fixtures.simulator.process.serve import new_tokens, write_kubeconfig
 from fixtures.simulator.simulated_cluster import SimulatedCluster
 from tests.simulator.localcluster.rights.roles import objects_of_role, rights_of_role, text_of
 
