@@ -1,6 +1,6 @@
-"""A cluster in motion: what is bad about a node that is just being changed is undecided, with the time to ask again.
+"""A cluster in motion: what is bad once it is old, or about a node that is being changed, is undecided, with the time to ask again.
 
-For checks of what agents bring about on nodes (devices, labels, fabric). Taints and other fences hold from a node's first second.
+Nodes: for checks of what agents bring about there (devices, labels, fabric). Taints and other fences hold from a node's first second.
 """
 
 from __future__ import annotations
@@ -18,11 +18,50 @@ from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.platform.agents import Agent, agents, full_name, is_ready
 from fixtures.model.platform.namespaces import IGNORED, OPERATORS
 from fixtures.model.platform.rollouts import roll_out_under_way
-from fixtures.text.ages import so_far
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Outcome, not_judged, undecided
+from fixtures.text.ages import ask_again, so_far
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
 
 JUST_READY_MINUTES = 1.0
 """How long a node's status may lag behind an agent that has become Ready."""
+
+
+def overdue(
+    about: About,
+    since: float | None,
+    now: float,
+    limit: float,
+    state: str,
+    *,
+    cause: str,
+    rest: str = "",
+    unknown: str = "",
+    aged: bool = False,
+    quiet: bool = False,
+) -> Finding | float:
+    """How long, in seconds, a state has lasted that is bad once it is older than its limit; or the finding about one that is not.
+
+    A younger one is undecided, with when to ask again, or ``quiet``: not judged, since nothing complains of it. One of unknown age is
+    undecided, with the ``cause`` that it may have.
+
+    Args:
+        about: The subject, and where its age comes from.
+        since: When the state began, Unix seconds, as ``now``; None where that is not known.
+        now: When the cluster was read.
+        limit: How long the policy lets it last, in seconds.
+        state: A clause, to which how long it has lasted is added, unless the clause says that itself (``aged``), and then ``rest``.
+        cause: What to do about a state of unknown age.
+        rest: Further words about a young one.
+        unknown: The whole message about one of unknown age.
+        aged: Whether ``state`` says how long it has lasted.
+        quiet: Whether a young one is none that should have been judged.
+    """
+    if since is None:
+        return about.undecided(unknown or f"{state.rstrip(':')}, and nothing says since when", cause=cause)
+    age = max(now - since, 0.0)
+    if age > limit:
+        return age
+    message = f"{state}: {ask_again(age, limit)}{rest}" if aged else f"{state} {so_far(age, limit)}{rest}"
+    return about.not_judged(message) if quiet else about.undecided(message, cause=CHANGE_UNDER_WAY)
 
 
 def unless_settling(scope: Scope, findings: Iterable[Finding]) -> Iterator[Finding]:

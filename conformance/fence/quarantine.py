@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.common_findings import overdue
 from conformance.fence.checks import HARD
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.nodes.health_words import Word, of
-from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young
+from fixtures.model.nodes.held_nodes import age_words, held_nodes, limit_of
 from fixtures.model.nodes.holds import Hold
 from fixtures.model.nodes.polarity import Health
 from fixtures.model.nodes.products import pools
 from fixtures.model.nodes.words_of_nodes import words_by_node
 from fixtures.model.nodes.work import own_keys
 from fixtures.snapshot.managed_fields import FieldsByNode
-from fixtures.text.ages import ask_again
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, not_judged, ok, undecided
 
 _EXPECTED = "a node with a fault is cordoned or has a quarantine taint; a healthy one is in service"
 _SOURCE = "node.status.conditions, node labels, node.spec"
@@ -68,25 +68,24 @@ def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone:
     if keeping:
         return ok(place, observed=f"{observed}; out of service: {listed(keeping)}", expected=_EXPECTED, source=_SOURCE)
     oldest = min(faults, key=lambda word: word.since.latest if word.since.latest is not None else float("inf"))
-    age, limit = oldest.since.age(scope.snapshot.taken_at), scope.policy.nodes.quarantine_minutes * 60
-    state = f"{oldest.text} {age_words(scope, oldest.since)}"
-    if age is not None and age <= limit:
-        message = f"{state}, and the node is still in service: {ask_again(age, limit)}"
-        return undecided(place, message=message, source=_SOURCE, cause=CHANGE_UNDER_WAY)
-    message = f"{state}, and the node is schedulable: the next device pod lands on the fault"
-    return bad(place, cause="FaultInService", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    now, limit = scope.snapshot.taken_at, scope.policy.nodes.quarantine_minutes * 60
+    about, state = About(place, _SOURCE, _EXPECTED, observed), f"{oldest.text} {age_words(scope, oldest.since)}"
+    since, service = oldest.since.latest or 0.0, f"{state}, and the node is still in service"  # of unknown age: it counts as old
+    age = overdue(about, since, now, limit, service, cause="FaultInService", aged=True)
+    if isinstance(age, Finding):
+        return age
+    return about.bad(f"{state}, and the node is schedulable: the next device pod lands on the fault", cause="FaultInService")
 
 
 def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
     """A node that was taken out for a fault, and nothing tells of a fault any more."""
     state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels reports a fault"
-    about = About(subject(node), _SOURCE)
+    about, limit = About(subject(node), _SOURCE), limit_of(scope)
     if hold.doubt:
         message = f"{state}: its owner is not known, {hold.doubt}"
         return about.undecided(message, cause="OwnerUnknown")
-    if hold.since.age(scope.snapshot.taken_at) is None:
-        return about.undecided(state, cause="AgeUnknown")
-    if is_young(scope, hold.since):
-        return about.undecided(f"{state}: {again(scope, hold.since)}", cause=CHANGE_UNDER_WAY)
+    age = overdue(about, hold.since.latest, scope.snapshot.taken_at, limit, state, cause="AgeUnknown", unknown=state, aged=True)
+    if isinstance(age, Finding):
+        return age
     message = f"{state}: it was not put back into service"
     return about.bad(message, cause="HeldTooLong", observed=str(hold), expected=_EXPECTED)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, matches, subject
-from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young, limit_of
+from fixtures.model.nodes.held_nodes import age_words, held_nodes, limit_of
 from fixtures.model.nodes.holds import Hold, soft_holds
 from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, allowed, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, allowed, not_judged, ok
 from fixtures.verdict.subjects import Subject
 
 _SOURCE = "node.spec.taints, node.spec.unschedulable, metadata.managedFields"
@@ -35,19 +36,18 @@ def check_temporary(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, hold: Hold, expected: str) -> Finding:
-    place, age = _place(hold.node, hold.name), hold.since.age(scope.snapshot.taken_at)
+    place = _place(hold.node, hold.name)
     owner = hold.owner or (f"not known ({hold.doubt})" if hold.doubt else "not known")
     if matches(hold.node.name, scope.policy.accelerators.allow_not_judged):
         message = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}: the policy allows it"
         return allowed(place, message=message, source="policy accelerators.allowNotJudged")
-    if age is None:
-        message = f"{hold.name} on {hold.node.name}, owner {owner}: since when is not known{_hint(scope, hold)}"
-        return undecided(place, message=message, source=_SOURCE, cause="AgeUnknown")
+    about, now, limit = About(place, _SOURCE, expected, str(hold)), scope.snapshot.taken_at, limit_of(scope)
+    unknown = f"{hold.name} on {hold.node.name}, owner {owner}: since when is not known{_hint(scope, hold)}"
     words = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}"
-    if is_young(scope, hold.since):
-        return undecided(place, message=f"{words}: {again(scope, hold.since)}", source=_SOURCE, cause=CHANGE_UNDER_WAY)
-    message = f"{words}: no new pod gets its devices, and the hold was left or forgotten"
-    return bad(place, cause="HeldTooLong", observed=str(hold), expected=expected, source=_SOURCE, message=message)
+    age = overdue(about, hold.since.latest, now, limit, words, cause="AgeUnknown", unknown=unknown, aged=True)
+    if isinstance(age, Finding):
+        return age
+    return about.bad(f"{words}: no new pod gets its devices, and the hold was left or forgotten", cause="HeldTooLong")
 
 
 def _hint(scope: Scope, hold: Hold) -> str:

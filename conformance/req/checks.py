@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from conformance.common_findings import unread
+from conformance.common_findings import overdue, unread
 from conformance.req.claims import check_claims_can_be_met
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
@@ -226,14 +226,13 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
     if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
         source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
         message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
-        created, limit = unix(pod.metadata.creation_timestamp), scope.policy.requests.pending_minutes
-        if created is not None and scope.snapshot.taken_at - created < limit * 60:
-            return about.undecided(
-                f"{message}; a node may still come (policy requests.pendingMinutes: {limit:g})", cause="ChangeUnderWay", source=source
-            )
-        return about.bad(
-            f"{message}: it will stay Pending", cause="SelectorExcludesDevices", expected="a node that it admits", source=source
-        )
+        created, minutes = unix(pod.metadata.creation_timestamp) or 0.0, scope.policy.requests.pending_minutes
+        about = About(place, source, "a node that it admits", observed)
+        young = f"{message}; a node may still come (policy requests.pendingMinutes: {minutes:g}), and it has waited"
+        age = overdue(about, created, scope.snapshot.taken_at, minutes * 60, young, cause="SelectorExcludesDevices")
+        if isinstance(age, Finding):
+            return age
+        return about.bad(f"{message}: it will stay Pending", cause="SelectorExcludesDevices")
     return about.ok(source=source)
 
 

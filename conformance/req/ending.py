@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.common_findings import overdue
 from conformance.req.crash_loops import Loop, crash_loop
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import PodEvents, quoted
-from fixtures.text.ages import duration, so_far
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Outcome, ok, undecided
 
@@ -48,15 +49,14 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
 def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
     place, due = subject(pod), unix(pod.metadata.deletion_timestamp)
     about = About(place, _SOURCE, _ENDS)
-    if due is None:
-        return about.undecided("it is being deleted, and nothing says since when", cause="PodHangsInDeletion")
-    over, limit = now - due, scope.policy.requests.end_minutes * 60
-    if over <= 0:
-        return about.ok(f"being deleted, {duration(-over)} of its grace period left")
+    if due is not None and due >= now:
+        return about.ok(f"being deleted, {duration(due - now)} of its grace period left")
+    why, limit, state = _why_it_stays(scope, pod, events), scope.policy.requests.end_minutes * 60, "it should have been gone"
+    unknown = "it is being deleted, and nothing says since when"
+    over = overdue(about, due, now, limit, state, cause="PodHangsInDeletion", rest=f": {why}", unknown=unknown)
+    if isinstance(over, Finding):
+        return over
     holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
-    why = _why_it_stays(scope, pod, events)
-    if over < limit:
-        return about.undecided(f"it should have been gone {so_far(over, limit)}: {why}", cause="ChangeUnderWay")
     message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
     return about.bad(message, cause="PodHangsInDeletion", observed=f"Terminating {duration(over)} beyond its grace period")
 
@@ -79,14 +79,12 @@ def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
     place, limit = subject(pod), scope.policy.requests.end_minutes * 60
     name = f"its container {loop.container} has restarted {loop.restarts} times{f' ({quoted(loop.reason, 100)})' if loop.reason else ''}"
     about = About(place, _SOURCE)
-    if loop.since is None:
-        message = f"{name}, and nothing says since when it crashes"
-        if not loop.at_most:
-            return about.not_judged(message)
-        return about.undecided(message, cause="CrashLoopHoldsDevices")
-    age = now - loop.since
-    if age < limit:
-        return about.not_judged(f"{name} {so_far(age, limit)}")
+    unknown = f"{name}, and nothing says since when it crashes"
+    if loop.since is None and not loop.at_most:
+        return about.not_judged(unknown)
+    age = overdue(about, loop.since, now, limit, name, cause="CrashLoopHoldsDevices", unknown=unknown, quiet=True)
+    if isinstance(age, Finding):
+        return age
     holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
     message = f"{name} within {duration(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
     observed = f"{loop.restarts} restarts within {duration(age)}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from conformance.common_findings import overdue
 from conformance.req.pending_groups import Group
 from conformance.req.queued_jobs import QueuedJobs, names_quota
 from fixtures.kubernetes.models import Json, Pod
@@ -22,7 +23,7 @@ from fixtures.model.jobs.marks import KUEUE_GATES, volcano_group
 from fixtures.model.platform.agents import is_ready
 from fixtures.model.queues.kueue_objects import conditions_of, name_of
 from fixtures.model.queues.kueue_pods import KueuePods
-from fixtures.text.ages import duration, so_far
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
 
@@ -62,12 +63,11 @@ def judge_gates(scope: Scope, group: Group, now: float) -> Finding | None:
     times = [_since(pod, gates) for pod, gates in unexcused]
     known = [at for at in times if at is not None]
     why = next(gate.why for _, gates in unexcused for gate in gates.values())
-    if not known:
-        message = f"the scheduling gate {names} holds it back, and nothing says since when: {why}"
-        return about.undecided(message, cause="GateNeverLifted")
-    age, limit = now - min(known), scope.policy.requests.pending_minutes * 60
-    if age < limit:
-        return about.not_judged(f"the scheduling gate {names} has held it back {so_far(age, limit)}")
+    limit, state = scope.policy.requests.pending_minutes * 60, f"the scheduling gate {names} has held it back"
+    unknown = f"the scheduling gate {names} holds it back, and nothing says since when: {why}"
+    age = overdue(about, min(known, default=None), now, limit, state, cause="GateNeverLifted", unknown=unknown, quiet=True)
+    if isinstance(age, Finding):
+        return age
     count = f"{len(unexcused)} of its pods are" if len(unexcused) > 1 else "it is"
     message = f"{count} behind the scheduling gate {names} for {duration(age)}, so no scheduler places them: {why}"
     observed = f"gated by {names} for {duration(age)}"

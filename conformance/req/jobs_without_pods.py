@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.common_findings import overdue
 from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Event, Json
@@ -17,8 +18,8 @@ from fixtures.model.jobs.marks import KUEUE_QUEUE, OWNER_LABELS
 from fixtures.model.placement.affinity import too_long
 from fixtures.model.placement.claim_fit import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity
-from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import About, Finding, bad, undecided
+from fixtures.text.ages import duration
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive
 
 _JOBS, _RAY_JOBS, _RAY_CLUSTERS = "batch/jobs", "ray.io/rayjobs", "ray.io/rayclusters"
@@ -91,19 +92,18 @@ def _refused_now(key: str, obj: Json, events: list[Event], now: float) -> list[E
 
 
 def _further_pods(scope: Scope, key: str, obj: Json, refused: list[Event], now: float) -> Iterator[Finding]:
-    limit = scope.policy.requests.pending_minutes * 60
     first = min((at for event in refused if (at := unix(event.first)) is not None), default=None)
     wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
     if not wanting or first is None:
         return
-    place, age = wanting[0].subject, now - first
-    if age < limit:
-        message = f"further pods of it are refused {so_far(age, limit)}: {quoted(refused[0].text)}"
-        yield undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
+    about, limit = About(wanting[0].subject, _SOURCE, "all its pods"), scope.policy.requests.pending_minutes * 60
+    state, words = "further pods of it are refused", quoted(refused[0].text)
+    age = overdue(about, first, now, limit, state, cause="PodsRefused", rest=f": {words}")
+    if isinstance(age, Finding):
+        yield age
     else:
-        message = f"further pods of it are refused for {duration(age)}: {quoted(refused[0].text)}"
-        observed = f"pods refused for {duration(age)}"
-        yield bad(place, observed=observed, expected="all its pods", source=_SOURCE, message=message, cause="PodsRefused")
+        lasted = f"refused for {duration(age)}"
+        yield about.bad(f"further pods of it are {lasted}: {words}", cause="PodsRefused", observed=f"pods {lasted}")
 
 
 def _events(scope: Scope) -> dict[tuple[str, str, str], list[Event]]:
@@ -185,15 +185,12 @@ def _judge(
     room, refused = rooms.place(template.spec, claimed), bool(refused_now(events, now))
     if room is None and not refused:
         return about.ok(f"its pods ask for {asked}: no free devices fit one")
-    since = _due_since(obj, queued)
-    if since is None:
-        return about.undecided("it has no pod, and nothing says since when it could have one", cause="PodsNeverMade")
-    age, limit = now - since, scope.policy.requests.pending_minutes * 60
-    if age < limit:
-        message = f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}"
-        if not _warnings(events):
-            return about.not_judged(message)
-        return about.undecided(message, cause="ChangeUnderWay")
+    since, limit = _due_since(obj, queued), scope.policy.requests.pending_minutes * 60
+    state = "it has no pod yet, and devices that fit are free: it has waited"
+    unknown = "it has no pod, and nothing says since when it could have one"
+    age = overdue(about, since, now, limit, state, cause="PodsNeverMade", unknown=unknown, quiet=not _warnings(events))
+    if isinstance(age, Finding):
+        return age
     if queued is not None and queued.waits:
         clause = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
         return about.undecided(f"{clause}: only Volcano can weigh what that queue may still use", cause="OnlySchedulerCanWeigh")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.common_findings import overdue
 from conformance.req.creation_failures import failed_creation, never_ran, statuses
 from fixtures.kubernetes.models import ContainerStatus, Pod
 from fixtures.kubernetes.times import moment
@@ -18,7 +19,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes_by_age import change_under_way
-from fixtures.text.ages import duration, so_far
+from fixtures.text.ages import duration
 from fixtures.verdict.findings import About, Finding
 
 _SOURCE = "pod.status, events about the pod"
@@ -77,16 +78,13 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     if has_started(pod):
         return about.ok(f"started on {pod.spec.node_name}")
     trouble = _trouble(scope, pod, now, events, runtimes)
-    since = placed_at(pod)
-    if since is None:
-        return about.undecided(f"it has not started ({trouble.words}), and nothing says since when it is bound", cause=trouble.cause)
-    age, limit = now - since, scope.policy.requests.start_minutes * 60
+    limit, rest = 0.0 if trouble.lasting else scope.policy.requests.start_minutes * 60, f": {trouble.words}"
+    unknown = f"it has not started ({trouble.words}), and nothing says since when it is bound"
+    state, quiet = "it has been starting", not trouble.complaint
+    age = overdue(about, placed_at(pod), now, limit, state, cause=trouble.cause, rest=rest, unknown=unknown, quiet=quiet)
+    if isinstance(age, Finding):
+        return age
     node = scope.snapshot.node_by_name.get(pod.spec.node_name)
-    if age < limit and not trouble.lasting:
-        message = f"it has been starting {so_far(age, limit)}: {trouble.words}"
-        if not trouble.complaint:
-            return about.not_judged(message)
-        return about.undecided(message, cause="ChangeUnderWay")
     if node is not None and (doing := change_under_way(node, scope.policy, now)):
         return about.undecided(f"it has not started for {duration(age)} on {node.name}: {doing}", cause="ChangeUnderWay")
     holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"

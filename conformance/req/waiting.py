@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from conformance.common_findings import overdue
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.gated import judge_gates
@@ -21,7 +22,7 @@ from fixtures.model.dra.kinds import CLASSES, SLICES
 from fixtures.model.placement.affinity import Choice, too_long
 from fixtures.model.placement.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
 from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled
-from fixtures.text.ages import duration, so_far
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, bad
 
@@ -64,20 +65,19 @@ def _judge(scope: Scope, group: Group, now: float, rooms: FreeCapacity, events: 
         return about.not_judged(reason, source="condition PodScheduled, events")
     if reason := _not_understood(group):
         return about.undecided(reason, cause="NotUnderstood", source="condition PodScheduled")
-    if group.since is None:
-        return about.undecided(f"{asked}, which are free, and nothing says since when it waits", cause="PodWaitsBesideFreeDevices")
-    age, limit = now - group.since, scope.policy.requests.pending_minutes * 60
-    if age < limit:
-        message = f"devices that fit it are free, and it has waited {so_far(age, limit)}"
-        if not said:  # it is just being placed
-            return about.not_judged(message)
-        return about.undecided(message, cause="ChangeUnderWay")
+    limit, state = scope.policy.requests.pending_minutes * 60, "devices that fit it are free, and it has waited"
+    cause, unknown = "PodWaitsBesideFreeDevices", f"{asked}, which are free, and nothing says since when it waits"
+    age = overdue(about, group.since, now, limit, state, cause=cause, unknown=unknown, quiet=not said)  # else it is just being placed
+    if isinstance(age, Finding):
+        return age
     since = [room.free_since for room in places]
     since += [changed_at(scope, room.node, own.requests) for room, own in zip(places, claimed, strict=True) if own.requests]
     free_since = max((at for at in since if at is not None), default=None)
-    if free_since is not None and now - free_since < limit:
-        message = f"{places[0].node.name} has had room for it {so_far(now - free_since, limit)}"
-        return about.undecided(message, cause="ChangeUnderWay", source="ends of pods, conditions of nodes")
+    room = About(group.subject, "ends of pods, conditions of nodes")
+    if free_since is not None:
+        free_for = overdue(room, free_since, now, limit, f"{places[0].node.name} has had room for it", cause=cause)
+        if isinstance(free_for, Finding):
+            return free_for
     if not said and (unread := unread_events(scope.snapshot)):
         message = f"devices that fit it are free, and what its scheduler may say of it was not read: {unread}"
         return about.undecided(message, cause="EventsUnread", source="events")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.common_findings import overdue
 from conformance.req.queued_jobs import names_quota, refused_now
 from conformance.req.restarted_jobs import count_of
 from fixtures.cluster.kinds import BARE_KEYS, KINDS
@@ -30,9 +31,9 @@ from fixtures.model.placement.tolerations import Tolerated
 from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Object
-from fixtures.text.ages import duration, so_far
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, not_judged, ok
 from fixtures.verdict.subjects import Inconclusive
 
 DEPLOYMENTS = "apps/deployments"
@@ -134,15 +135,12 @@ def _judge(scope: Scope, workload: Workload, events: Sequence[Event], now: float
         return about.not_judged(f"it has {count}, and its quota holds it back: {quoted(words)}")
     if workload.made and not refused:  # a StatefulSet makes its next pod once the one before is ready, and scaling takes a moment
         return about.not_judged(f"it has {count}, and nothing says that others are refused")
-    since = _since(workload, conditions, events)
-    if since is None:
-        return about.undecided(f"it has {count}, and nothing says since when", cause="PodsNeverMade")
-    age, limit = now - since, scope.policy.requests.pending_minutes * 60
-    if age < limit and refused:
-        message = f"it has {count}, and the API server refuses them: {so_far(age, limit)}; {quoted(words)}"
-        return about.undecided(message, cause="ChangeUnderWay")
-    if age < limit:
-        return about.not_judged(f"it has {count}: {so_far(age, limit)}")
+    since, limit, has = _since(workload, conditions, events), scope.policy.requests.pending_minutes * 60, f"it has {count}"
+    state, rest = (f"{has}, and the API server refuses them:", f"; {quoted(words)}") if refused else (f"{has}:", "")
+    unknown = f"{has}, and nothing says since when"
+    age = overdue(about, since, now, limit, state, cause="PodsNeverMade", rest=rest, unknown=unknown, quiet=not refused)
+    if isinstance(age, Finding):
+        return age
     if not refused and (unread := unread_events(scope.snapshot)):
         message = f"it has {count} for {duration(age)}, and what may say why was not read: {unread}"
         return about.undecided(message, cause="EventsUnread")
@@ -197,16 +195,15 @@ def _stuck_roll_out(scope: Scope, workload: Workload, now: float) -> Finding | N
     since = newest([text_of(progressing.get("lastTransitionTime"))])
     what = ", ".join(f"{count} {resource}" for resource, count in sorted(amounts.items())) or "claimed devices"
     words = f"its roll-out is past its deadline: {waiting[0].name} waits for {what}, and {len(holding)} pods of the old version hold theirs"
-    if since is None:
-        return undecided(place, message=f"{words}; nothing says since when", source=_SOURCE, cause="RollOutWaitsForItself")
-    age, limit = now - since, scope.policy.requests.pending_minutes * 60
-    if age < limit:
-        return undecided(place, message=f"{words}: {so_far(age, limit)}", source=_SOURCE, cause="ChangeUnderWay")
+    about, limit = About(place, _SOURCE, "a roll-out that ends"), scope.policy.requests.pending_minutes * 60
+    age = overdue(about, since, now, limit, f"{words}:", cause="RollOutWaitsForItself", unknown=f"{words}; nothing says since when")
+    if isinstance(age, Finding):
+        return age
     update = mapping(body, "spec", "strategy", "rollingUpdate")
     bounds = ", ".join(f"{field} {update[field]}" for field in ("maxSurge", "maxUnavailable") if field in update)
     message = f"{words} ({bounds or 'its strategy has no bounds'}) for {duration(age)}: neither gives way"
     observed = f"ProgressDeadlineExceeded for {duration(age)}"
-    return bad(place, observed=observed, expected="a roll-out that ends", source=_SOURCE, message=message, cause="RollOutWaitsForItself")
+    return about.bad(message, cause="RollOutWaitsForItself", observed=observed)
 
 
 def _could_follow(scope: Scope, pod: Pod, old: Pod) -> bool:

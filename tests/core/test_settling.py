@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.common_findings import still_moving, unless_settling
+from conformance.common_findings import overdue, still_moving, unless_settling
 from conformance.ops.rollout import check_rolled_out
 from fixtures.kubernetes.models import ContainerStatus, Node, Pod
 from fixtures.kubernetes.times import moment
@@ -14,7 +14,7 @@ from fixtures.model.cluster import subject
 from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.platform.rollouts import max_unavailable, replaces_by_itself
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import Finding, advised, bad, ok
+from fixtures.verdict.findings import About, Finding, Outcome, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row
 
@@ -40,6 +40,23 @@ def plugin(node: str, *, age: float = 600, ready: bool = True, deleted: float | 
         pod.metadata, creation_timestamp=ago(age, NOW), deletion_timestamp=None if deleted is None else ago(deleted, NOW)
     )
     return msgspec.structs.replace(pod, metadata=meta)
+
+
+# -- ages
+
+
+def test_a_state_waits_until_it_is_older_than_its_limit_and_is_undecided_where_its_age_is_not_known() -> None:
+    def found(since: float | None, **words: Any) -> tuple[Outcome, str, str] | float:
+        one = overdue(About(subject(a_node())), since, 1000, 600, "it waits", cause="AgeUnknown", **words)
+        return (one.outcome, one.message, one.cause) if isinstance(one, Finding) else one
+
+    assert found(399) == 601
+    assert found(400) == (Outcome.UNDECIDED, "it waits for 10 min; ask again in 60 s", "ChangeUnderWay")
+    assert found(1001, rest="; why") == (Outcome.UNDECIDED, "it waits for 0 s; ask again in 10 min; why", "ChangeUnderWay")
+    assert found(950, aged=True) == (Outcome.UNDECIDED, "it waits: ask again in 10 min", "ChangeUnderWay")
+    assert found(950, quiet=True) == (Outcome.NOT_JUDGED, "it waits for 50 s; ask again in 10 min", "")
+    assert found(None) == (Outcome.UNDECIDED, "it waits, and nothing says since when", "AgeUnknown")
+    assert found(None, unknown="who knows", quiet=True) == (Outcome.UNDECIDED, "who knows", "AgeUnknown")
 
 
 # -- nodes
