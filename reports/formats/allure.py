@@ -8,29 +8,36 @@ Server address and context stay out: an Allure page is often published more wide
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from fixtures.system import private_files
-from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
-from reports import chaos_phrases, phrases, run_case
-from reports.formats import allure_files
-from reports.formats.allure_model import Attachment, Label, Link, Parameter, StatusDetails, TestResult, TestStepResult
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, TargetKind, Verdict
+from reports import chaos_phrases, phrases
+from reports.cases import Case, Kind, Step, cases
 from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
 from reports.verdicts import DISPLAY, WORD
 
-MAX_SUBJECTS = 200
 MAX_STEPS = 50
 
-_TOLD_APART = (Verdict.WARNED, Verdict.WAIVED, Verdict.INCONCLUSIVE, Verdict.ERROR)
+_ALIKE = (Verdict.WARNED, Verdict.WAIVED, Verdict.INCONCLUSIVE, Verdict.ERROR)
 """Verdicts that share a status of Allure's with another."""
 _OURS = ("*-result.json", "*-attachment.txt", "*-container.json", "environment.properties", "categories.json", "executor.json")
-_SEVERITY = {Level.MUST: "critical", Level.SHOULD: "minor"}
+_CATEGORIES: tuple[tuple[str, Verdict], ...] = (
+    ("Not conformant", Verdict.FAILED),
+    ("Inconclusive: could not be judged", Verdict.INCONCLUSIVE),
+    ("Error of the suite", Verdict.ERROR),
+    ("Warned: recommended, and does not hold", Verdict.WARNED),
+    ("Waived by the owner", Verdict.WAIVED),
+    ("Not applicable", Verdict.NOT_APPLICABLE),
+)
+
+_Json = dict[str, object]
 
 
 def write(report: Report, folder: Path, chaos: ChaosReport | None = None, environ: Mapping[str, str] | None = None) -> None:
@@ -42,9 +49,9 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
     private_files.make_folder(folder)
     results = dict(_results(report, chaos))
     said = {
-        "environment.properties": allure_files.environment(report, chaos),
-        "categories.json": allure_files.categories(),
-        "executor.json": allure_files.executor(report, os.environ if environ is None else environ),
+        "environment.properties": _environment(report, chaos),
+        "categories.json": _categories(),
+        "executor.json": _executor(report, os.environ if environ is None else environ),
     }
     try:
         for name, data in (results | {name: text.encode() for name, text in said.items() if text}).items():
@@ -56,25 +63,17 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
 
 
 def _results(report: Report, chaos: ChaosReport | None) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files that a reader counts."""
-    for index, result in enumerate(report.results):
-        digest = _digest(f"{report.run.id} {result.id} {index}")
-        yield from _files(digest, "subjects", _table(result) if result.subjects else "", partial(_item, report, result, index))
-    for index, experiment in enumerate(chaos.experiments if chaos else []):
-        digest = _digest(f"{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}")
-        item = partial(_experiment, report, experiment, len(report.results) + index)
-        yield from _files(digest, "findings", _findings(experiment) if experiment.findings else "", item)
-    if (own := run_case.run_case(report, chaos)) is not None:
-        yield from _files(_digest(f"{report.run.id} {run_case.AREA}"), "", "", lambda _: _run(report, own))
-
-
-def _files(digest: str, name: str, text: str, item: Callable[[list[Attachment]], TestResult]) -> Iterator[tuple[str, bytes]]:
-    """The file of a result, and before it the one of its attachment."""
-    attachments = []
-    if text:
-        attachments = [Attachment(name=name, source=f"{digest}-attachment.txt", type="text/plain")]
-        yield attachments[0].source, text.encode()
-    yield f"{digest}-result.json", msgspec.json.encode(item(attachments))
+    """Names and contents of the files that a reader counts: each result, and before it its attachment."""
+    moment = phrases.started(report)
+    for index, case in enumerate(cases(report, chaos)):
+        digest = _digest(f"{report.run.id} {case.key} {index}")
+        attachment = {"name": "subjects" if case.subjects else "findings", "source": f"{digest}-attachment.txt", "type": "text/plain"}
+        steps = case.steps
+        if steps:
+            yield attachment["source"], _table(case, steps).encode()
+        began = case.started or moment
+        start = (round(began.timestamp() * 1000) if began else 0) + index  # milliseconds keep the order of what has no start of its own
+        yield f"{digest}-result.json", msgspec.json.encode(_item(report, case, digest, start, steps, [attachment] if steps else []))
 
 
 def clear(folder: Path) -> None:
@@ -84,134 +83,66 @@ def clear(folder: Path) -> None:
             file.unlink()
 
 
-def _item(report: Report, result: Result, index: int, attachments: list[Attachment]) -> TestResult:
-    moment = phrases.started(report)
-    start = (round(moment.timestamp() * 1000) if moment else 0) + index
-    target = phrases.target_name(report.target)
-    area = _area(report, result.area)
+def _item(report: Report, case: Case, digest: str, start: int, steps: list[Step], attachments: list[dict[str, str]]) -> _Json:
+    """An ``*-result.json``. Fields are those of Allure's own model, and empty ones are left out, as its adaptors do it.
+
+    The model itself takes a run as long to import as a hundred results take to write.
+    """
+    whole, kind = case.kind is Kind.RUN, case.labels.get("target")
+    target = phrases.TARGET_NAME[TargetKind(kind)] if kind else phrases.target_name(report.target)
+    area = _area(report, case)
+    top = "GPU chaos" if case.kind is Kind.EXPERIMENT else "GPU conformance"
     labels = {
         "epic": area,
-        "feature": _name(f"{result.id} {result.title}"),
-        "parentSuite": "GPU conformance",
+        "feature": "" if whole else case.name,
+        "parentSuite": top,
         "suite": area,
-        "package": _name(f"gpu-conformance.{result.area}"),
-        "layer": result.access.value,
-        "severity": _SEVERITY[result.level],
+        "package": "" if whole else _name(f"gpu-conformance.{case.area}"),
+        "layer": case.labels.get("access", ""),
+        "severity": "critical" if case.severe else "minor",
         "framework": "gpu-conformance",
         "host": target,
     }
-    tags = [result.level.value, result.access.value, result.verdict.value, target]
-    digest = _digest(result.id)
-    return TestResult(
-        uuid=_digest(f"{report.run.id} {result.id}"),
-        history_id=digest,
-        test_case_id=digest,
-        full_name=_name(f"gpu-conformance.{result.area}.{result.id}"),
-        title_path=["GPU conformance", area],
-        name=_titled(result.id, result.title, result.verdict),
-        status=DISPLAY[result.verdict].allure,
-        status_details=StatusDetails(message=visible(f"{WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
+    tags = [case.area, *case.tags] if case.kind is Kind.EXPERIMENT else case.tags
+    tags = case.tags if whole else [*tags, case.verdict.value, target]
+    parameters = {"verdict": "" if whole else WORD[case.verdict], **case.parameters}
+    seconds = report.run.duration_seconds if whole else case.seconds
+    history = _digest(case.key)
+    return _filled(
+        uuid=digest,
+        historyId=history,
+        testCaseId=history,
+        fullName="gpu-conformance.run" if whole else _name(f"gpu-conformance.{case.area}.{case.labels['id']}"),
+        name=case.name + ("" if whole else _sign(case.verdict)),
+        titlePath=[top] if case.kind is Kind.EXPERIMENT else [top, area],
+        status=DISPLAY[case.verdict].allure,
+        statusDetails=_filled(message=visible(f"{WORD[case.verdict]}: {case.message}"), trace="\n".join(map(visible, case.lines))),
         stage="finished",
+        # Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text
+        description="\n\n".join(markdown_plain(visible(part)) for part in (phrases.banner(report.target), *case.meaning) if part),
+        steps=_steps(steps, case.total, start),
+        parameters=[{"name": name, "value": value, "excluded": True} for name, value in parameters.items() if value],
+        labels=[*({"name": n, "value": v} for n, v in labels.items() if v), *({"name": "tag", "value": tag} for tag in tags if tag)],
+        links=[{"type": "link", "url": url, "name": name} for one in case.references[:20] for name, url in _named_links(one)],
         attachments=attachments,
-        description=_description(report, result),
-        parameters=[
-            Parameter(name=name, value=value, excluded=True)
-            for name, value in (
-                ("verdict", WORD[result.verdict]),
-                ("judged", str(result.judged)),
-                ("total", str(result.total)),
-                ("reason", _name(result.reason_code)),
-            )
-            if value
-        ],
-        labels=[Label(name=n, value=v) for n, v in labels.items()] + [Label(name="tag", value=tag) for tag in tags],
-        links=[Link(type="link", url=url, name=name) for reference in result.references[:20] for name, url in _named_links(reference)],
-        steps=_steps(map(_subject_step, phrases.ordered_subjects(result)), len(result.subjects) + result.subjects_omitted, start),
-        start=start,  # the record has no start per requirement: milliseconds keep the order of the report
-        stop=start + round(result.duration_seconds * 1000),
-    )
-
-
-def _experiment(report: Report, result: ChaosResult, index: int, attachments: list[Attachment]) -> TestResult:
-    moment = chaos_phrases.started(result) or phrases.started(report)
-    start = (round(moment.timestamp() * 1000) if moment else 0) + index
-    target, word = phrases.TARGET_NAME[result.target_kind], chaos_phrases.fidelity(result)
-    title, digest = _name(f"{result.id} {result.title}"), _digest(f"{chaos_phrases.AREA} {result.id}")
-    parameters = {
-        "verdict": WORD[result.verdict],
-        "reason": chaos_phrases.reason(result),
-        "level": chaos_phrases.level_words(result),
-        "fidelity": word,
-        "recovery, s": chaos_phrases.recovery_cell(result),
-    }
-    labels = {"epic": chaos_phrases.AREA, "feature": title, "suite": chaos_phrases.AREA, "severity": _SEVERITY[Level.MUST]}
-    labels |= {"parentSuite": "GPU chaos", "package": f"gpu-conformance.{chaos_phrases.AREA}"}
-    labels |= {"framework": "gpu-conformance", "host": target}
-    tags = [tag for tag in (chaos_phrases.AREA, chaos_phrases.level_words(result), word, result.verdict.value, target) if tag]
-    proved = [phrases.banner(report.target), result.proves]
-    return TestResult(
-        uuid=_digest(f"{report.run.id} {chaos_phrases.AREA} {result.id} {index}"),
-        history_id=digest,
-        test_case_id=digest,
-        full_name=_name(f"gpu-conformance.{chaos_phrases.AREA}.{result.id}"),
-        title_path=["GPU chaos"],
-        name=_titled(result.id, result.title, result.verdict),
-        status=DISPLAY[result.verdict].allure,
-        status_details=StatusDetails(
-            message=visible(f"{WORD[result.verdict]}: {result.message}"), trace="\n".join(chaos_phrases.details(result))
-        ),
-        stage="finished",
-        attachments=attachments,
-        description="\n\n".join(markdown_plain(visible(part)) for part in proved if part),
-        parameters=[Parameter(name=name, value=value, excluded=True) for name, value in parameters.items() if value],
-        labels=[Label(name=n, value=v) for n, v in labels.items()] + [Label(name="tag", value=tag) for tag in tags],
-        steps=_steps(
-            (_step(f.verdict, one_line(f.name, NAME_LIMIT), f.message, {"reason": f.reason_code}) for f in result.findings),
-            len(result.findings),
-            start,
-        ),
         start=start,
-        stop=start + round((chaos_phrases.finite(result.duration_seconds) or 0.0) * 1000),
+        stop=start + round(seconds * 1000),
     )
 
 
-def _run(report: Report, case: run_case.RunCase) -> TestResult:
-    """The run itself, broken for a reason that no other result has."""
-    moment = phrases.started(report)
-    start = round(moment.timestamp() * 1000) if moment else 0
-    digest = _digest(run_case.AREA)
-    undecided = report.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE)
-    verdict = Verdict.INCONCLUSIVE if undecided else Verdict.FAILED if report.verdict is Verdict.FAILED else Verdict.ERROR
-    labels = {"epic": run_case.AREA, "parentSuite": "GPU conformance", "suite": run_case.AREA, "severity": "critical"}
-    labels |= {"framework": "gpu-conformance", "host": phrases.target_name(report.target), "tag": report.verdict.value}
-    return TestResult(
-        uuid=_digest(f"{report.run.id} {run_case.AREA}"),
-        history_id=digest,
-        test_case_id=digest,
-        full_name="gpu-conformance.run",
-        title_path=["GPU conformance", run_case.AREA],
-        name=run_case.NAME,
-        status=DISPLAY[verdict].allure,
-        status_details=StatusDetails(
-            message=visible(f"{WORD[verdict]}: {case.message}"), trace="\n".join(visible(line) for line in case.lines)
-        ),
-        stage="finished",
-        description="\n\n".join(markdown_plain(visible(part)) for part in (phrases.banner(report.target), run_case.MEANING) if part),
-        labels=[Label(name=name, value=value) for name, value in labels.items()],
-        start=start,
-        stop=start + round(report.run.duration_seconds * 1000),
-    )
+def _filled(**fields: object) -> _Json:
+    return {name: value for name, value in fields.items() if value}
 
 
-def _titled(identifier: str, title: str, verdict: Verdict) -> str:
-    """The name of a result, with its verdict where Allure's status does not say it."""
-    return _name(f"{identifier} {title}") + (f" [{WORD[verdict]}]" if verdict in _TOLD_APART else "")
+def _sign(verdict: Verdict) -> str:
+    """What a name ends with where Allure's status does not say the verdict."""
+    return f" [{WORD[verdict]}]" if verdict in _ALIKE else ""
 
 
-def _area(report: Report, area: str) -> str:
+def _area(report: Report, case: Case) -> str:
     """``FENCE: Taint fencing``; the code alone where the record does not name it."""
-    titles = {one.area: one.title for one in report.scope.areas} if report.scope else {}
-    return _name(f"{area}: {titles[area]}" if titles.get(area) else area)
+    titles = {one.area: one.title for one in report.scope.areas} if report.scope and case.kind is Kind.REQUIREMENT else {}
+    return _name(f"{case.area}: {titles[case.area]}" if titles.get(case.area) else case.area)
 
 
 def _named_links(reference: str) -> list[tuple[str, str]]:
@@ -224,62 +155,37 @@ def _named_links(reference: str) -> list[tuple[str, str]]:
     return found
 
 
-def _subject_step(subject: SubjectResult) -> TestStepResult:
-    seen = f": {one_line(subject.observed, 200)}" if subject.observed else ""
-    facts = {"observed": subject.observed, "expected": subject.expected, "source": subject.source}
-    return _step(subject.verdict, f"{phrases.subject_name(subject)}{seen}", subject.message, facts)
-
-
-def _step(verdict: Verdict, name: str, message: str, facts: Mapping[str, str]) -> TestStepResult:
-    shown = {key: one_line(value, 400) for key, value in facts.items() if value}
-    return TestStepResult(
-        name=name + (f" [{WORD[verdict]}]" if verdict in _TOLD_APART else ""),
-        status=DISPLAY[verdict].allure,
-        status_details=StatusDetails(message=visible(message, 1_000)) if message else None,
-        stage="finished",
-        parameters=[Parameter(name=key, value=value) for key, value in shown.items()],
-    )
-
-
-def _steps(steps: Iterable[TestStepResult], total: int, start: int) -> list[TestStepResult]:
+def _steps(steps: list[Step], total: int, start: int) -> list[_Json]:
     """As many steps as are shown, all at the start of the test: the record has no times of findings. What is not shown is counted."""
-    kept = [msgspec.structs.replace(step, start=start, stop=start) for step, _ in zip(steps, range(MAX_STEPS), strict=False)]
+    kept = [_step(step, start) for step in steps[:MAX_STEPS]]
     if total > len(kept):
         more = f"{total - len(kept)} more are not shown"
-        kept.append(TestStepResult(name=more, status="skipped", stage="finished", start=start, stop=start))
+        kept.append(_filled(name=more, status="skipped", stage="finished", start=start, stop=start))
     return kept
 
 
-def _description(report: Report, result: Result) -> str:
-    """Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text."""
-    parts = [phrases.banner(report.target), result.rationale, f"What to do: {result.remediation}" if result.remediation else ""]
-    return "\n\n".join(markdown_plain(visible(part)) for part in parts if part)
+def _step(step: Step, start: int) -> _Json:
+    observed = step.facts.get("observed")
+    return _filled(
+        name=step.name + (f": {one_line(observed, 200)}" if observed else "") + _sign(step.verdict),
+        status=DISPLAY[step.verdict].allure,
+        statusDetails={"message": visible(step.message, 1_000)} if step.message else None,
+        stage="finished",
+        parameters=[{"name": key, "value": one_line(value, 400)} for key, value in step.facts.items() if value],
+        start=start,
+        stop=start,
+    )
 
 
-def _trace(result: Result) -> str:
-    return "\n".join(phrases.subject_sentence(subject) for subject in phrases.troubled(result)[:20])
-
-
-def _table(result: Result) -> str:
-    subjects = phrases.ordered_subjects(result)
-    columns = ("observed", "expected", "source", "message")
+def _table(case: Case, steps: list[Step]) -> str:
+    what, limit = ("subject", 400) if case.subjects else ("finding", NAME_LIMIT)
     rows = [
-        [WORD[s.verdict], phrases.subject_name(s), *(one_line(getattr(s, column), 400) for column in columns)]
-        for s in subjects[:MAX_SUBJECTS]
+        [WORD[step.verdict], step.name, *(one_line(fact, limit) for fact in step.facts.values()), one_line(step.message, 400)]
+        for step in steps
     ]
-    text = _aligned([["verdict", "subject", *columns], *rows])
-    left = len(subjects) - len(rows) + result.subjects_omitted
-    return f"{text}\n\n{left} more subjects are not listed.\n" if left else f"{text}\n"
-
-
-def _findings(result: ChaosResult) -> str:
-    rows = [
-        [WORD[f.verdict], one_line(f.name, NAME_LIMIT), one_line(f.reason_code, NAME_LIMIT), one_line(f.message, 400)]
-        for f in result.findings[:MAX_SUBJECTS]
-    ]
-    text = _aligned([["verdict", "finding", "reason", "message"], *rows])
-    left = len(result.findings) - len(rows)
-    return f"{text}\n\n{left} more findings are not listed.\n" if left else f"{text}\n"
+    text = _aligned([["verdict", what, *steps[0].facts, "message"], *rows])
+    left = case.total - len(rows)
+    return f"{text}\n\n{left} more {what}s are not listed.\n" if left else f"{text}\n"
 
 
 def _aligned(rows: list[list[str]]) -> str:
@@ -295,3 +201,81 @@ def _digest(text: str) -> str:
 
 def _name(text: str, limit: int = NAME_LIMIT) -> str:
     return one_line(text, limit)
+
+
+def _categories() -> str:
+    """Groups of results by their verdict, which begins each message. Allure 2 reads the file; Allure 3 wants it in its configuration."""
+    rules = [
+        {"name": name, "matchedStatuses": [DISPLAY[verdict].allure], "messageRegex": rf"{WORD[verdict]}: [\s\S]*"}
+        for name, verdict in _CATEGORIES
+    ]
+    return json.dumps(rules, indent=1) + "\n"
+
+
+def _environment(report: Report, chaos: ChaosReport | None) -> str:
+    """Java properties: what was judged, without addresses or names of the cluster."""
+    facts = {
+        "target": phrases.target_name(report.target),
+        "kubernetes": report.target.kubernetes_version,
+        "suite": f"{report.suite.name} {report.suite.version}",
+        "run": report.run.id,
+        "verdict": chaos_phrases.overall(report, chaos),
+        "exitCode": str(report.exit_code),
+        "scope": phrases.scope_words(report) if report.results else "",
+    }
+    if report.target.simulated:
+        facts |= {"warning": phrases.banner(report.target)}
+    return "".join(f"{key}={one_line(value, 1_000)}\n" for key, value in facts.items() if value).replace("\\", "\\\\")
+
+
+def _executor(report: Report, environ: Mapping[str, str]) -> str:
+    """Who ran it, as the CI system says; "" on any other machine."""
+    found = _github(environ) or _gitlab(environ) or _jenkins(environ)
+    if not found:
+        return ""
+    order = found.pop("buildOrder")
+    facts: dict[str, object] = {key: one_line(value, NAME_LIMIT) for key, value in found.items() if value}
+    for key in ("url", "buildUrl"):
+        if [url for _, url in link_parts(str(facts.get(key, "")))] != [facts.get(key)]:
+            facts.pop(key, None)  # no address that a page may link
+    if order.isascii() and order.isdigit() and len(order) < 16:
+        facts["buildOrder"] = int(order)
+    return json.dumps(facts | {"reportName": f"GPU conformance ({phrases.target_name(report.target)})"}, indent=1) + "\n"
+
+
+def _github(environ: Mapping[str, str]) -> dict[str, str]:
+    if environ.get("GITHUB_ACTIONS") != "true":
+        return {}
+    home = f"{environ.get('GITHUB_SERVER_URL', '')}/{environ.get('GITHUB_REPOSITORY', '')}"
+    number = environ.get("GITHUB_RUN_NUMBER", "")
+    build = f"{home}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}"
+    name = f"{environ.get('GITHUB_WORKFLOW', '')} #{number}"
+    return {"type": "github", "name": "GitHub Actions", "url": home, "buildName": name, "buildUrl": build, "buildOrder": number}
+
+
+def _gitlab(environ: Mapping[str, str]) -> dict[str, str]:
+    if environ.get("GITLAB_CI") != "true":
+        return {}
+    number = environ.get("CI_PIPELINE_IID", "")
+    return {
+        "type": "gitlab",
+        "name": "GitLab CI",
+        "url": environ.get("CI_PROJECT_URL", ""),
+        "buildName": f"{environ.get('CI_JOB_NAME', '')} #{number}",
+        "buildUrl": environ.get("CI_JOB_URL", ""),
+        "buildOrder": number,
+    }
+
+
+def _jenkins(environ: Mapping[str, str]) -> dict[str, str]:
+    if not environ.get("JENKINS_URL"):
+        return {}
+    number = environ.get("BUILD_NUMBER", "")
+    return {
+        "type": "jenkins",
+        "name": "Jenkins",
+        "url": environ["JENKINS_URL"],
+        "buildName": f"{environ.get('JOB_NAME', '')} #{number}",
+        "buildUrl": environ.get("BUILD_URL", ""),
+        "buildOrder": number,
+    }

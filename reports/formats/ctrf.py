@@ -13,13 +13,12 @@ from collections import Counter
 
 import msgspec
 
-from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.record import Report, Result, TargetKind
-from reports import chaos_phrases, phrases, run_case
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, TargetKind
+from reports import chaos_phrases, phrases
+from reports.cases import Case, Kind, cases
 from reports.safe_text import NAME_LIMIT, one_line, visible
 from reports.verdicts import DISPLAY
-
-MAX_SUBJECTS = 20
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "gpu-conformance")
 
@@ -33,11 +32,9 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
     moment = phrases.started(report)
     start = round(moment.timestamp() * 1000) if moment else 0
     duration = _milliseconds(report.run.duration_seconds)
-    held = chaos.experiments if chaos else []
     subject = "chaos" if chaos_phrases.only_chaos(report, chaos) else "conformance"
-    tests = [_test(result) for result in report.results] + [_experiment(result) for result in held]
-    own = run_case.run_case(report, chaos)
-    tests += [_run(own, report)] if own is not None else []
+    found = cases(report, chaos)
+    tests = [_test(case) for case in found]
     statuses = [test["status"] for test in tests]
     document: dict[str, object] = {
         "reportFormat": "CTRF",
@@ -49,7 +46,7 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
             "summary": {
                 "tests": len(tests),
                 **{status: statuses.count(status) for status in ("passed", "failed", "skipped", "pending", "other")},
-                "suites": len(phrases.by_area(report.results)) + bool(held) + (own is not None),
+                "suites": len({(case.kind, case.area) for case in found}),
                 "start": start,
                 "stop": start + duration,
                 "duration": duration,
@@ -110,91 +107,25 @@ def _environment(report: Report) -> dict[str, object]:
     return extra
 
 
-def _test(result: Result) -> dict[str, object]:
-    troubled = phrases.troubled(result)
+def _test(case: Case) -> dict[str, object]:
+    """One test. The run itself has failed, whatever its verdict: no other test may say so."""
+    whole = case.kind is Kind.RUN
     test: dict[str, object] = {
-        "id": str(uuid.uuid5(_NAMESPACE, _name(result.id))),
-        "name": _name(f"{result.id} {result.title}") or "none",
-        "status": DISPLAY[result.verdict].ctrf,
-        "rawStatus": result.verdict.value,
-        "duration": _milliseconds(result.duration_seconds),
-        "suite": [_name(result.area) or "none"],
-        "type": "conformance",
-        "tags": [result.level.value, result.access.value],
-        "labels": {"id": _name(result.id), "level": result.level.value, "access": result.access.value},
-        "extra": {
-            "verdict": result.verdict.value,
-            "reasonCode": _name(result.reason_code),
-            "judged": result.judged,
-            "total": result.total,
-            "subjects": [phrases.subject_sentence(subject) for subject in troubled[:MAX_SUBJECTS]],
-            "subjectsNotShown": max(0, len(troubled) - MAX_SUBJECTS) + result.subjects_omitted,
-            "remediation": visible(result.remediation),
-        },
+        "id": str(uuid.uuid5(_NAMESPACE, _name(case.key))),
+        "name": case.name or "none",
+        "status": "failed" if whole else DISPLAY[case.verdict].ctrf,
+        "rawStatus": case.extra["verdict"],
+        "duration": _milliseconds(case.seconds),
+        "suite": [_name(case.area) or "none"],
+        "type": case.kind.value,
     }
-    if result.message:
-        test["message"] = visible(result.message)
-    return test
-
-
-def _experiment(result: ChaosResult) -> dict[str, object]:
-    recovery, detection = chaos_phrases.recovery(result), chaos_phrases.detection(result)
-    word = chaos_phrases.fidelity(result)
-    test: dict[str, object] = {
-        "id": str(uuid.uuid5(_NAMESPACE, _name(f"{chaos_phrases.AREA} {result.id}"))),
-        "name": _name(f"{result.id} {result.title}") or "none",
-        "status": DISPLAY[result.verdict].ctrf,
-        "rawStatus": result.verdict.value,
-        "duration": _milliseconds(chaos_phrases.finite(result.duration_seconds) or 0.0),
-        "suite": [chaos_phrases.AREA],
-        "type": chaos_phrases.AREA,
-        "tags": [tag for tag in (chaos_phrases.level_words(result), word, result.target_kind.value) if tag],
-        "labels": {
-            "id": _name(result.id),
-            "level": chaos_phrases.level_words(result),
-            "fidelity": word,
-            "target": result.target_kind.value,
-        },
-        "extra": {
-            "verdict": result.verdict.value,
-            "reasonCodes": [_name(code) for code in result.reason_codes[:MAX_SUBJECTS]],
-            "level": result.level,
-            "fidelity": word,
-            "targetKind": result.target_kind.value,
-            "targets": chaos_phrases.targets(result),
-            "detectionSeconds": detection.seconds if detection else None,
-            "recoverySeconds": recovery.seconds if recovery else None,
-            "recoveryUncertaintySeconds": recovery.uncertainty if recovery else None,
-            "recoveryFrom": _name(result.recovery_from),
-            "neverLost": result.never_lost,
-            "recoveryBoundSeconds": chaos_phrases.finite(result.bound_seconds),
-            "samplerGapSeconds": chaos_phrases.finite(result.sampler_gap_seconds),
-            "details": chaos_phrases.details(result),
-            "residue": len(result.residue),
-            "artefacts": _name(result.artefacts),
-        },
-    }
-    moment = chaos_phrases.started(result)
-    if moment:
-        test["start"] = _milliseconds(moment.timestamp())
-    if result.message:
-        test["message"] = visible(result.message)
-    return test
-
-
-def _run(case: run_case.RunCase, report: Report) -> dict[str, object]:
-    """The run itself has failed, whatever its verdict: no other test may say so."""
-    return {
-        "id": str(uuid.uuid5(_NAMESPACE, run_case.AREA)),
-        "name": run_case.NAME,
-        "status": "failed",
-        "rawStatus": report.verdict.value,
-        "duration": 0,
-        "suite": [run_case.AREA],
-        "type": run_case.AREA,
-        "message": visible(case.message),
-        "extra": {"verdict": report.verdict.value, "reasonCode": case.kind, "details": [visible(line) for line in case.lines]},
-    }
+    message = {"message": visible(case.message)} if case.message else {}
+    if whole:
+        return test | message | {"extra": case.extra}
+    test |= {"tags": [tag for tag in (*case.tags, case.labels.get("target")) if tag], "labels": case.labels, "extra": case.extra}
+    if case.started:
+        test["start"] = _milliseconds(case.started.timestamp())
+    return test | message
 
 
 def _milliseconds(seconds: float) -> int:

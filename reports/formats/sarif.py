@@ -20,7 +20,8 @@ import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
-from reports import chaos_phrases, phrases, run_case
+from reports import chaos_phrases, phrases
+from reports.cases import RUN_MEANING, Case, Kind, run_case
 from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
 from reports.verdicts import DISPLAY, WORD
 
@@ -43,7 +44,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
 def _run(report: Report, chaos: ChaosReport | None) -> _Json:
     judged = list({r.id: r for r in report.results if r.access is Access.READ}.values())
     found = [one for index, result in enumerate(judged) for one in _results(report, result, index)]
-    case = run_case.run_case(report, chaos, [Verdict.FAILED] if any(one["level"] == "error" for one in found) else [])
+    case = run_case(report, chaos, [Verdict.FAILED] if any(one["level"] == "error" for one in found) else [])
     if case is not None:
         own = _of_run(case)
         # first, so that no limit on results cuts it off; its rule is the last, so that the others keep their index
@@ -74,21 +75,21 @@ def _run(report: Report, chaos: ChaosReport | None) -> _Json:
     }
 
 
-def _of_run(case: run_case.RunCase) -> Result:
+def _of_run(case: Case) -> Result:
     """What is wrong with the run as a whole, as if it were a requirement."""
     return Result(
-        id=run_case.AREA,
-        title=run_case.NAME,
-        area=run_case.AREA,
+        id=Kind.RUN.value,
+        title=case.name,
+        area=Kind.RUN.value,
         level=Level.MUST,
         access=Access.READ,
         verdict=Verdict.FAILED,
         message=case.message,
-        rationale=run_case.MEANING,
+        rationale=RUN_MEANING,
     )
 
 
-def _invocation(report: Report, chaos: ChaosReport | None, case: run_case.RunCase | None, found: int) -> _Json:
+def _invocation(report: Report, chaos: ChaosReport | None, case: Case | None, found: int) -> _Json:
     """How the run went: what a reader must know besides the results, and the exit code."""
     notices = [("warning", text) for text in [phrases.banner(report.target)] if text]
     notices += [("error", text) for text in ((case.message, *case.lines) if case is not None else ())]
