@@ -20,9 +20,8 @@ from fixtures.system.file_search import folder_problem
 from fixtures.text import typed, users_files
 from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
-from reports.credentials import redact
 from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
-from reports.safe_text import encodable, one_line
+from reports.safe_text import encodable, one_line, redact
 
 JSON_NAME = "report.json"
 CHAOS_NAME = "chaos.json"

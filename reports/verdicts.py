@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from fixtures.text import yaml_text
 from fixtures.verdict.record import Verdict
 
 
@@ -27,94 +30,7 @@ class Display(msgspec.Struct, frozen=True, kw_only=True):
     annotation: str = ""
 
 
-DISPLAY: dict[Verdict, Display] = {
-    Verdict.PASSED: Display(
-        word="passed",
-        short="pass",
-        requirements="Conformant",
-        experiments="Experiments passed",
-        letter="✓",
-        emoji="✅",
-        style="green",
-        allure="passed",
-        ctrf="passed",
-    ),
-    Verdict.FAILED: Display(
-        word="failed",
-        short="fail",
-        requirements="Not conformant",
-        experiments="Experiments failed",
-        letter="✗",
-        emoji="❌",
-        style="bold red",
-        allure="failed",
-        ctrf="failed",
-        sarif=("fail", "error"),
-        annotation="error",
-    ),
-    Verdict.WARNED: Display(
-        word="warned",
-        short="warn",
-        requirements="Conformant with warnings",
-        experiments="Experiments passed with warnings",
-        letter="!",
-        emoji="⚠️",
-        style="yellow",
-        allure="passed",
-        ctrf="passed",
-        sarif=("fail", "warning"),
-        annotation="warning",
-    ),
-    Verdict.WAIVED: Display(
-        word="waived",
-        short="waiv",
-        requirements="Conformant with waivers",
-        experiments="Experiments passed with waivers",
-        letter="w",
-        emoji="🏳️",
-        style="magenta",
-        allure="passed",
-        ctrf="passed",
-        sarif=("fail", "note"),
-    ),
-    Verdict.NOT_APPLICABLE: Display(
-        word="not applicable",
-        short="n.a.",
-        requirements="Nothing judged",
-        experiments="No experiment applies",
-        letter="-",
-        emoji="\u2796",
-        style="dim",
-        allure="skipped",
-        ctrf="skipped",
-    ),
-    Verdict.INCONCLUSIVE: Display(
-        word="inconclusive",
-        short="inc.",
-        requirements="Inconclusive",
-        experiments="Experiments inconclusive",
-        letter="?",
-        emoji="❔",
-        style="cyan",
-        allure="broken",
-        ctrf="other",
-        sarif=("open", "none"),
-        annotation="warning",
-    ),
-    Verdict.ERROR: Display(
-        word="error",
-        short="err.",
-        requirements="Error",
-        experiments="Experiments ended in error",
-        letter="E",
-        emoji="💥",
-        style="bold magenta",
-        allure="broken",
-        ctrf="other",
-        sarif=("open", "none"),
-        annotation="error",
-    ),
-}
+DISPLAY = yaml_text.packaged(Path(__file__).with_name("verdicts.yaml"), dict[Verdict, Display])
 
 WORD: dict[Verdict, str] = {verdict: shown.word for verdict, shown in DISPLAY.items()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from reports.cncf.product import NAME, write
-from reports.cncf.statuses import CncfError
+from reports.cncf.programme import CncfError
 from reports.folder import ReportError, load
 
 

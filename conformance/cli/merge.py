@@ -12,7 +12,7 @@ from conformance.cli.commands import command_parser
 from reports.folder import ReportError
 from reports.merge import views
 from reports.merge.fleet import code, merge
-from reports.merge.read import read, write
+from reports.merge.views import read, write
 
 
 def options(parser: Parser, _command: str) -> None:

@@ -14,7 +14,7 @@ from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Report
-from reports.diff import clusters, gate
+from reports.diff import gate
 from reports.diff.runs import Difference, accept, compare, regressions, render
 from reports.folder import ReportError, load_run, write_all
 
@@ -67,8 +67,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _gate(arguments: argparse.Namespace, before: Report, after: Report, difference: Difference) -> int:
-    if not arguments.another_cluster and (why := clusters.unlike(before.target, after.target)):
-        return complain("gpu-conformance gate", f"{why}; {clusters.ON_PURPOSE}")
+    if not arguments.another_cluster and (why := gate.unlike(before.target, after.target)):
+        return complain("gpu-conformance gate", f"{why}; {gate.ON_PURPOSE}")
     try:
         floor = _floor(arguments)
     except (PolicyError, CatalogueError) as error:

@@ -239,7 +239,7 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
 
 def _write(state: State, report: Report) -> int:
     """Write the record and whatever else was asked for. Nothing that goes wrong here ends a run without its last line."""
-    from reports.formats import step_summary  # imported late: jinja2 and friends are not needed before
+    from reports.formats import markdown  # imported late: jinja2 and friends are not needed before
 
     folder = state.report_folder
     if folder is None:
@@ -253,7 +253,7 @@ def _write(state: State, report: Report) -> int:
         return report.exit_code
     if problems:  # evidence has the digest of the record, and is written of the last one
         state.complaints += _write_evidence(state, report, folder)
-    if problem := step_summary.append(report, chaos_record(state, report), os.environ):
+    if problem := markdown.append_to_step(report, chaos_record(state, report), os.environ):
         state.complaints.append(problem)
     if not state.options.report_dir:
         _point_latest(state, folder)

@@ -14,8 +14,7 @@ import yaml
 from fixtures.system import private_files
 from fixtures.text import users_files, yaml_text
 from fixtures.verdict.record import Report
-from reports.cncf.programme import ITEMS, RELEASES
-from reports.cncf.statuses import CncfError, Shown, release_of, shown
+from reports.cncf.programme import ITEMS, RELEASES, CncfError, Shown, release_of, shown
 from reports.formats import junit
 from reports.safe_text import markdown_plain, one_line, visible
 from reports.verdicts import WORD

@@ -14,13 +14,15 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import DECIDED, is_judged
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.floor import Floor, missed
-from fixtures.verdict.record import Report, Verdict
+from fixtures.verdict.record import Report, Target, Verdict
 from reports import chaos_phrases, phrases
-from reports.diff import clusters, experiments, runs
-from reports.diff.completeness import cut_short
+from reports.diff import experiments, runs
+from reports.diff.coverage import cut_short
 from reports.diff.runs import Difference
 from reports.safe_text import one_line
 from reports.verdicts import WORD
+
+ON_PURPOSE = "if that is on purpose, say --another-cluster"
 
 
 class GateCode(IntEnum):
@@ -59,9 +61,9 @@ def between(
     difference = runs.accept(strictly(runs.compare(before, after, experiments_before, chaos_after)), accepted)
     if chaos_phrases.only_chaos(after, chaos_after):
         difference = msgspec.structs.replace(difference, changes=[])
-    why = clusters.of_two(before, after)
-    if not why and not another_cluster and (unlike := clusters.unlike(before.target, after.target)):
-        why = f"{unlike}; {clusters.ON_PURPOSE}"
+    why = of_two(before, after)
+    if not why and not another_cluster and (other := unlike(before.target, after.target)):
+        why = f"{other}; {ON_PURPOSE}"
     if not why:
         return difference
     return _blaming_nothing(difference, why)
@@ -84,7 +86,7 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
 
     Residue outranks what is worse, and that outranks what is not known.
     """
-    difference, why = runs.accept(strictly(difference), accepted), clusters.of_two(before, after)
+    difference, why = runs.accept(strictly(difference), accepted), of_two(before, after)
     if why:
         difference = _blaming_nothing(difference, why)
     residue = [f"the later run left something behind: {item}" for item in after.residue]
@@ -152,3 +154,27 @@ def _required(after: Report, floor: Floor, *, failing: bool) -> Iterator[str]:
             yield f"{id_} must pass, and it {WORD[result.verdict]}: {one_line(result.message or result.title, 400)}"
         if not failing and not bad and (result is None or not is_judged(result)):
             yield f"{id_} must be judged, and it {'has no result' if result is None else f'is {WORD[result.verdict]}'}"
+
+
+def of_two(before: Report, after: Report) -> str:
+    """Why one of two reports says nothing of any cluster, as a clause, or empty: its run ended at another one than it began with."""
+    for which, report in (("earlier", before), ("later", after)):
+        if report.other_cluster_uid:
+            return f"the {which} run ended at another cluster than it began with: which of them its results are about is not known"
+    return ""
+
+
+def unlike(before: Target, after: Target) -> str:
+    """Why nobody may take the targets of two runs for one cluster, as a clause, or empty.
+
+    A cluster is the same one when it was judged live once and from a snapshot the other time.
+    """
+    if before.simulated != after.simulated:
+        which = "earlier" if before.simulated else "later"
+        return f"the {which} report is about a simulated cluster, and the other one is not"
+    if before.cluster_uid == after.cluster_uid:
+        return ""
+    if before.cluster_uid and after.cluster_uid:
+        return "the reports are about two clusters: the UIDs of their namespaces kube-system differ"
+    which = "later" if before.cluster_uid else "earlier"
+    return f"the {which} report does not say which cluster it is about: its run did not read the namespace kube-system"

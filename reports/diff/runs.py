@@ -18,13 +18,17 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_judged
 from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import Level, Report, Result, Verdict
+from fixtures.verdict.record import ComparedChange, Comparison, Level, Report, Result, Verdict
 from fixtures.verdict.tally import tallies_of
 from reports import chaos_phrases, phrases
 from reports.diff import coverage, experiments
-from reports.diff.replaced_nodes import Replaced, other_nodes, renamed, replaced_nodes
+from reports.diff.coverage import Replaced, other_nodes, renamed, replaced_nodes
 from reports.safe_text import NAME_LIMIT, one_line
 from reports.verdicts import WORD
+
+MAX_CHANGES_KEPT = 500
+
+_EXPERIMENTS = list(experiments.Bucket)
 
 
 class Bucket(StrEnum):
@@ -351,3 +355,33 @@ def _line(change: Change) -> str:
     name = f" {one_line(change.subject, NAME_LIMIT)}" if change.subject else ""
     message = f": {one_line(change.message, 400)}" if change.message else ""
     return f"{one_line(change.requirement, NAME_LIMIT)} {change.level.value}{name} ({words}){message}"
+
+
+def comparison(baseline: Report, difference: Difference) -> Comparison:
+    """What the record of the later run says of the earlier one. Changes are kept most urgent first."""
+    by_bucket: dict[str, list[ComparedChange]] = {bucket.value: [_kept(one) for one in difference.of(bucket)] for bucket in Bucket}
+    for change in sorted(difference.experiments, key=lambda one: _EXPERIMENTS.index(one.bucket)):
+        by_bucket.setdefault(change.bucket.value, []).append(_kept(change))
+    changes = [change for found in by_bucket.values() for change in found]
+    return Comparison(
+        run=baseline.run.id,
+        started_at=baseline.run.started_at,
+        cluster_uid=baseline.target.cluster_uid,
+        kubernetes_version=baseline.target.kubernetes_version,
+        counts={bucket: len(found) for bucket, found in by_bucket.items() if found},
+        changes=changes[:MAX_CHANGES_KEPT],
+        changes_omitted=max(len(changes) - MAX_CHANGES_KEPT, 0),
+    )
+
+
+def _kept(one: Change | experiments.Change) -> ComparedChange:
+    name, subject = (one.requirement, one.subject) if isinstance(one, Change) else (one.experiment, "")
+    return ComparedChange(
+        bucket=one.bucket.value,
+        requirement=name,
+        subject=subject,
+        old=one.old,
+        new=one.new,
+        message=one_line(one.message, 400),
+        gating=one.gating,
+    )

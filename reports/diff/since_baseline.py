@@ -15,7 +15,7 @@ from fixtures.verdict.coverage import DECIDED
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
 from reports.diff import experiments, runs
-from reports.diff.completeness import cut_short
+from reports.diff.coverage import cut_short
 from reports.diff.runs import Bucket, Difference
 from reports.safe_text import NAME_LIMIT, one_line
 

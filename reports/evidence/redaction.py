@@ -10,8 +10,7 @@ import re
 import string
 from collections.abc import Callable
 
-from reports.credentials import LONGEST, WORDS, redact
-from reports.safe_text import clip, visible
+from reports.safe_text import LONGEST, WORDS, clip, redact, visible
 
 MAX_TEXT = 1_000
 """Characters of one value in an object."""

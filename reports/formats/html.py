@@ -21,11 +21,8 @@ from fixtures.verdict.record import InventoryRow, Report, Verdict
 from reports import chaos_phrases as chaotic
 from reports import phrases, remedies
 from reports.causes import found_causes
-from reports.page.changes import buckets
-from reports.page.devices import devices
-from reports.page.experiments import experiments, needing_attention
 from reports.page.matrix import matrix
-from reports.page.rows import MAX_NAMED, areas
+from reports.page.rows import MAX_NAMED, areas, buckets, devices, experiments, needing_attention
 from reports.page.timeline import NAME_CHARS
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
 from reports.verdicts import WORD

@@ -1,13 +1,14 @@
 """Markdown for a GitHub step summary or a pull-request comment, below 64 kB whatever the run held.
 
 Text from the cluster is escaped so that it cannot form markup, links, images, HTML, table cells, issue references
-or mentions.
+or mentions. GitHub drops a step's whole summary when it is larger than 1 MiB, what other commands of the step wrote included.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, TargetKind, Verdict
@@ -22,6 +23,10 @@ MAX_SYMPTOMS = 20
 MAX_EXPERIMENT_BYTES = 16_000
 
 _SPECIAL = re.compile(r"[\\`*_~\[\]#|<>&@$]|:(?=\S)|\bwww\.", re.IGNORECASE)
+
+MAX_STEP_BYTES = 1 << 20
+_LEAST = 1_000
+"""Bytes below which a summary would be cut to nothing."""
 
 
 def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int = MAX_BYTES) -> str:
@@ -186,3 +191,26 @@ def _block(found: Found) -> str:
         what = f"This changes the cluster, {escape(command.does, 200)}:" if command.does else "Read first:"
         lines.append(f"\n{what} {_commands(f'`{command.lines[0]}`', 600)}")
     return "\n".join([*lines, "", "</details>", ""])
+
+
+def append_to_step(report: Report, chaos: ChaosReport | None, environ: Mapping[str, str]) -> str:
+    """Add the summary of a run, where GitHub Actions asks for one. Returns what kept it out, as one sentence; "" otherwise."""
+    name = environ.get("GITHUB_STEP_SUMMARY", "")
+    if environ.get("GITHUB_ACTIONS") != "true" or not name:
+        return ""
+    path = Path(name)
+    try:
+        before = path.stat().st_size if path.exists() else 0
+        room = MAX_STEP_BYTES - before - 2
+        if room < _LEAST:
+            text = f"{chaos_phrases.overall(report, chaos)}; see the log of this step, its summary is full.\n"
+            if len(text.encode()) > room:
+                return f"GITHUB_STEP_SUMMARY has {before} bytes already, and GitHub drops more than {MAX_STEP_BYTES}: no summary was added"
+        else:
+            text = render(report, chaos, max_bytes=min(room, MAX_BYTES))
+        with path.open("ab") as file:
+            file.write(b"\n\n" if before else b"")
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        return f"GITHUB_STEP_SUMMARY: {error.strerror or error}"
+    return ""

@@ -14,7 +14,7 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_cut_down
 from fixtures.verdict.record import Level, Record, Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
-from reports.diff.completeness import cut_short
+from reports.diff.coverage import cut_short
 from reports.safe_text import NAME_LIMIT, one_line
 
 FLEET_SCHEMA_VERSION = "1.0"

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
-from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+import msgspec
+
+from fixtures.verdict.chaos_record import ChaosFinding, ChaosReport, ChaosResult
+from fixtures.verdict.record import (
+    ComparedChange,
+    Comparison,
+    DeviceClaim,
+    InventoryRow,
+    PublishedDevice,
+    PublishedSlice,
+    Report,
+    Result,
+    SubjectResult,
+    Verdict,
+)
+from reports import chaos_phrases as chaotic
 from reports import phrases
+from reports.causes import SELF, SubjectGroup, subject_groups
+from reports.page import timeline as timelines
 from reports.remedies import Commands, commands
-from reports.subject_groups import SELF, SubjectGroup, subject_groups
 
 MAX_OTHERS_SHOWN = 50
 MAX_PASSED_SHOWN = 5
 MAX_NAMED = 100
 MAX_ALSO_NAMED = 100
 MIN_SHARING = 3
+
+MAX_LISTED = 40
+
+URGENT = ("new failure", "became inconclusive", "no longer judged")
+"""Buckets that a reader looks at first."""
+
+MAX_DEVICES = 500
+"""Rows of the table; a fleet publishes tens of thousands of devices."""
+
+MAX_PODS = 5
+
+MAX_FINDINGS_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +160,145 @@ def _row(report: Report, result: Result, area: int, anchors: set[str]) -> Row:
         hidden=hidden,
         commands=commands(report, result) if needs_attention else [],
     )
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one requirement, and the subjects that it is about. ``first`` stands for all of them."""
+
+    first: ComparedChange
+    message: str
+    subjects: list[str]
+
+
+class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes of one bucket. ``more`` are counted in the record and not listed here."""
+
+    name: str
+    count: int
+    groups: list[Group]
+    more: int
+    is_open: bool
+
+
+def buckets(comparison: Comparison | None) -> list[Bucket]:
+    """All buckets that have changes, in the order of the record."""
+    found: dict[str, dict[tuple[object, ...], Group]] = {}
+    for one in comparison.changes if comparison else []:
+        name = one.subject.rpartition(" ")[2].rpartition("/")[2]
+        message = one.message.replace(name, SELF) if len(name) >= 4 else one.message
+        groups = found.setdefault(one.bucket, {})
+        key = (one.requirement, one.old, one.new, message, not one.subject)
+        group = groups.setdefault(key, Group(first=one, message=message, subjects=[]))
+        if one.subject:
+            group.subjects.append(one.subject)
+    return [_bucket(name, list(groups.values()), comparison) for name, groups in found.items() if comparison]
+
+
+def _bucket(name: str, groups: list[Group], comparison: Comparison) -> Bucket:
+    listed = [
+        group if len(group.subjects) != 1 else msgspec.structs.replace(group, message=group.first.message) for group in groups[:MAX_LISTED]
+    ]
+    told = sum(len(group.subjects) or 1 for group in listed)
+    count = max(comparison.counts.get(name, 0), told)
+    return Bucket(name=name, count=count, groups=listed, more=count - told, is_open=name in URGENT or len(listed) <= 5)
+
+
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A device, its slice and its node; ``claims`` is one phrase each, None where claims were not read."""
+
+    node: str
+    slice: PublishedSlice
+    device: PublishedDevice
+    claims: list[str] | None
+
+
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows that the page shows, and how many devices it leaves to report.json."""
+
+    rows: list[DeviceRow]
+    left_out: int
+
+
+def devices(inventory: Iterable[InventoryRow]) -> Devices:
+    """Devices of all nodes, those that hold no new claim first within a node's slice."""
+    slices = [(row.node, one) for row in inventory for one in row.slices]
+    total = sum(len(one.devices) + one.left_out for _, one in slices)
+    rows = list(islice((row for node, one in slices for row in _rows(node, one)), MAX_DEVICES))
+    return Devices(rows=rows, left_out=total - len(rows))
+
+
+def _rows(node: str, published: PublishedSlice) -> Iterator[DeviceRow]:
+    for device in sorted(published.devices, key=lambda device: not device.taint):
+        claims = None if device.claims is None else [_phrase(claim) for claim in device.claims]
+        yield DeviceRow(node=node, slice=published, device=device, claims=claims)
+
+
+def _phrase(claim: DeviceClaim) -> str:
+    """``team-a/train-gpu of Job/train, used by train-0``."""
+    text = f"{claim.namespace}/{claim.name}"
+    if claim.owner:
+        text += f" of {claim.owner}"
+    if claim.used_by:
+        more = len(claim.used_by) - MAX_PODS
+        text += f", used by {', '.join(claim.used_by[:MAX_PODS])}" + (f" and {more} more" if more > 0 else "")
+    else:
+        text += ", used by no pod"
+    return text + (" (a share)" if claim.share else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRow:
+    """One chaos experiment as the page shows it."""
+
+    anchor: str
+    result: ChaosResult
+    timeline: timelines.Timeline | None
+    findings: list[ChaosFinding]
+
+    @property
+    def detection(self) -> chaotic.Span | None:
+        """From the fault to its detection."""
+        return chaotic.detection(self.result)
+
+    @property
+    def recovery(self) -> str:
+        """The time to recovery, for a table."""
+        return chaotic.recovery_cell(self.result)
+
+    @property
+    def recovered(self) -> str:
+        """The time to recovery in a sentence."""
+        return chaotic.recovery_words(self.result)
+
+    @property
+    def fidelity(self) -> str:
+        """How real the fault was."""
+        return chaotic.fidelity(self.result)
+
+    @property
+    def targets(self) -> str:
+        """What it touched."""
+        return chaotic.targets(self.result)
+
+
+def experiments(chaos: ChaosReport | None) -> list[ExperimentRow]:
+    """Experiments, those that need attention first; so their findings."""
+    if chaos is None:
+        return []
+    anchors: set[str] = set()
+    rank = {verdict: index for index, verdict in enumerate(phrases.SUBJECT_ORDER)}
+    return [
+        ExperimentRow(
+            anchor=anchor(f"chaos-{result.id}", anchors),
+            result=result,
+            timeline=timelines.timeline(result),
+            findings=sorted(result.findings, key=lambda one: rank[one.verdict])[:MAX_FINDINGS_SHOWN],
+        )
+        for result in sorted(chaos.experiments, key=lambda one: rank[one.verdict])
+    ]
+
+
+def needing_attention(rows: list[ExperimentRow]) -> list[ExperimentRow]:
+    """The experiments to look at, most urgent first."""
+    urgent = chaotic.attention(row.result for row in rows)
+    return sorted((row for row in rows if row.result in urgent), key=lambda row: urgent.index(row.result))

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import io
 
+from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, Verdict
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
+from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
 from reports.causes import Found, found_causes
-from reports.safe_text import NAME_LIMIT, one_line, visible
-from reports.terminal import experiments
-from reports.terminal.tables import grid, plain
+from reports.safe_text import NAME_LIMIT, ascii_only, one_line, visible
 from reports.verdicts import DISPLAY, WORD, column
 
 MIN_WIDTH = 60
@@ -31,6 +30,8 @@ MAX_SENTENCES = 10
 
 FULL_WORDS_WIDTH = 100
 ALL_VERDICTS_WIDTH = 76
+
+MAX_FINDINGS = 5
 
 
 def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
@@ -91,17 +92,16 @@ def _print_requirements(console: Console, report: Report, width: int, colour: bo
 
 
 def _print_experiments(console: Console, chaos: ChaosReport, width: int, colour: bool) -> None:
-    limit = experiments.MAX_ROWS
     console.print()
-    console.print(experiments.table(chaos.experiments, width, colour))
-    if len(chaos.experiments) > limit:
-        console.print(f"... and {len(chaos.experiments) - limit} more experiments; see the report.")
+    console.print(_experiments(chaos.experiments, width, colour))
+    if len(chaos.experiments) > MAX_ROWS:
+        console.print(f"... and {len(chaos.experiments) - MAX_ROWS} more experiments; see the report.")
     rows = chaos_phrases.attention(chaos.experiments)
     if rows:
         console.print()
-        console.print(experiments.findings(rows, colour))
-    if len(rows) > limit:
-        console.print(f"... and {len(rows) - limit} more experiments; see the report.")
+        console.print(_experiment_findings(rows, colour))
+    if len(rows) > MAX_ROWS:
+        console.print(f"... and {len(rows) - MAX_ROWS} more experiments; see the report.")
 
 
 def _header(report: Report, colour: bool) -> list[Text]:
@@ -229,3 +229,95 @@ def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colo
         line.append(plain(f": {phrases.scope_words(report)};", 4_000, colour))
     line.append(plain(f" exit code {report.exit_code}{meaning}, report ", 2_000, colour))
     return line.append(plain(report_path, 2_000, colour))
+
+
+def grid(colour: bool, *, lines: bool = False, footer: bool = False) -> Table:
+    """An empty table. ``lines`` separates the rows of one without colour, for cells of several lines."""
+    return Table(
+        box=box.SIMPLE_HEAD if colour else box.ASCII2,
+        pad_edge=not colour,
+        show_lines=lines and not colour,
+        show_footer=footer,
+        safe_box=not colour,
+    )
+
+
+def plain(text: str, limit: int, colour: bool) -> Text:
+    """Text for a cell; made ASCII before layout when not in colour, so that escapes do not break the lines of a table."""
+    shown = visible(text, limit)
+    return Text(shown if colour else ascii_only(shown))
+
+
+def _experiments(results: list[ChaosResult], width: int, colour: bool) -> Table:
+    """A row per experiment: what it was, how real, its verdict, and its times in seconds with what is not known of them."""
+    wide = width >= FULL_WORDS_WIDTH
+    made = grid(colour)
+    made.add_column("id", overflow="fold", max_width=14)
+    made.add_column("level" if wide else "L", no_wrap=True)
+    made.add_column("fidelity", overflow="fold", max_width=14)
+    made.add_column("verdict", no_wrap=True)
+    made.add_column("detected, s" if wide else "detect", overflow="fold", justify="right", max_width=15)
+    made.add_column("recovered, s" if wide else "recover", overflow="fold", justify="right", max_width=20)
+    made.add_column("target", overflow="fold", ratio=1)
+    for result in results[:MAX_ROWS]:
+        made.add_row(
+            plain(one_line(result.id, 40), 100, colour),
+            Text(chaos_phrases.level_words(result) if wide else str(result.level)),
+            _fidelity(result, colour),
+            Text(column(result.verdict, wide=wide), style=DISPLAY[result.verdict].style),
+            _span(chaos_phrases.detection(result), wide, colour),
+            _recovery(result, wide, colour),
+            plain(chaos_phrases.targets(result, 120), 600, colour),
+        )
+    return made
+
+
+def _experiment_findings(results: list[ChaosResult], colour: bool) -> Table:
+    """What needs attention, a row per experiment."""
+    made = grid(colour, lines=True)
+    made.add_column("id", overflow="fold", max_width=14)
+    made.add_column("level", no_wrap=True, min_width=6)
+    made.add_column("verdict", no_wrap=True, min_width=12)
+    made.add_column("what was seen", overflow="fold", ratio=1)
+    for result in results[:MAX_ROWS]:
+        lines = [one_line(result.title, NAME_LIMIT)]
+        wording = ": ".join(part for part in (chaos_phrases.reason(result), one_line(result.message, 400)) if part)
+        lines += [wording] if wording else []
+        lines += [f"- {line}" for line in chaos_phrases.details(result, MAX_FINDINGS)]
+        lines += [f"- artefacts: {one_line(result.artefacts, NAME_LIMIT)}"] if result.artefacts else []
+        made.add_row(
+            plain(one_line(result.id, 40), 100, colour),
+            Text(chaos_phrases.level_words(result)),
+            Text(column(result.verdict), style=DISPLAY[result.verdict].style),
+            Group(*(plain(line, 2_000, colour) for line in lines)),
+        )
+    return made
+
+
+def _is_simulated(result: ChaosResult) -> bool:
+    """Whether the fault was not one of a real cluster."""
+    return result.target_kind not in (TargetKind.LIVE, TargetKind.SNAPSHOT)
+
+
+def _fidelity(result: ChaosResult, colour: bool) -> Text:
+    text = plain(chaos_phrases.fidelity(result, 40), 100, colour)
+    if _is_simulated(result):
+        text.stylize("black on yellow")
+    return text
+
+
+def _recovery(result: ChaosResult, wide: bool, colour: bool) -> Text:
+    """Like the table of the other reports; without the room for it, one digit each and the word on a line of its own."""
+    span = chaos_phrases.recovery(result)
+    if wide or span is None:
+        return plain(chaos_phrases.recovery_cell(result) or "-", 60, colour)
+    text = _span(span, wide, colour)
+    return text.append("\n(undo)") if result.recovery_from == "undo" else text
+
+
+def _span(span: chaos_phrases.Span | None, wide: bool, colour: bool) -> Text:
+    if span is None:
+        return Text("-")
+    if not wide and span.uncertainty is not None:  # one digit each, so that the columns fit into eighty
+        return plain(f"{span.seconds:.1f}±{span.uncertainty:.1f}", 60, colour)
+    return plain(span.words(), 60, colour)

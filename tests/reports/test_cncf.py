@@ -12,8 +12,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
 from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports.cncf.product import write
-from reports.cncf.programme import ITEMS, RELEASES
-from reports.cncf.statuses import CncfError, Shown, release_of, shown
+from reports.cncf.programme import ITEMS, RELEASES, CncfError, Shown, release_of, shown
 from reports.folder import write_all
 from tests.reports.sample_report import HOSTILE, hostile_report, report, result, subject
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fixtures.verdict.record import Report, Verdict
-from reports.formats import markdown, step_summary
+from reports.formats import markdown
 from reports.terminal import actions
 from tests.endtoend.runner import carried_out
 from tests.reports.chaos_samples import mixed_chaos
@@ -23,14 +23,14 @@ def environ(path: Path) -> dict[str, str]:
 def test_the_summary_stands_below_what_is_there(tmp_path: Path) -> None:
     file = tmp_path / "summary.md"
     file.write_text("# Build\nno end of line")
-    assert step_summary.append(sample_report(), mixed_chaos(), environ(file)) == ""
+    assert markdown.append_to_step(sample_report(), mixed_chaos(), environ(file)) == ""
     text = file.read_text()
     assert text.startswith("# Build\nno end of line\n\n## ")
     assert markdown.render(sample_report(), mixed_chaos()) in text
 
 
 def test_a_file_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
-    assert step_summary.append(sample_report(), None, environ(tmp_path / "new.md")) == ""
+    assert markdown.append_to_step(sample_report(), None, environ(tmp_path / "new.md")) == ""
     assert (tmp_path / "new.md").read_text() == markdown.render(sample_report())
 
 
@@ -38,7 +38,7 @@ def test_a_file_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
 def test_other_machines_have_no_summary(odd: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "summary.md"
     settings = {**environ(file), **odd} if odd else {"GITHUB_STEP_SUMMARY": str(file)}
-    assert step_summary.append(sample_report(), None, settings) == ""
+    assert markdown.append_to_step(sample_report(), None, settings) == ""
     assert not file.exists()
 
 
@@ -47,7 +47,7 @@ def test_other_machines_have_no_summary(odd: dict[str, str], tmp_path: Path) -> 
 def test_the_file_never_grows_over_githubs_limit(made: Report, left: int, tmp_path: Path) -> None:
     file = tmp_path / "summary.md"
     file.write_bytes(b"x" * (LIMIT - left))
-    problem = step_summary.append(made, None, environ(file))
+    problem = markdown.append_to_step(made, None, environ(file))
     added = file.read_bytes()[LIMIT - left :].decode()
     assert file.stat().st_size <= LIMIT
     assert bool(problem) != bool(added), "either it is there, or the run says why not"
@@ -56,7 +56,7 @@ def test_the_file_never_grows_over_githubs_limit(made: Report, left: int, tmp_pa
 
 
 def test_a_summary_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    assert step_summary.append(sample_report(), None, environ(tmp_path)).startswith("GITHUB_STEP_SUMMARY: ")
+    assert markdown.append_to_step(sample_report(), None, environ(tmp_path)).startswith("GITHUB_STEP_SUMMARY: ")
 
 
 @pytest.mark.parametrize("room", [1_000, 2_000, 4_000, 64_000])

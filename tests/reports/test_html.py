@@ -8,8 +8,7 @@ import pytest
 
 from fixtures.verdict.record import InventoryRow, TargetKind, Verdict
 from reports.formats import html
-from reports.page.devices import MAX_DEVICES
-from reports.page.rows import MAX_NAMED, MAX_OTHERS_SHOWN, MAX_PASSED_SHOWN
+from reports.page.rows import MAX_DEVICES, MAX_NAMED, MAX_OTHERS_SHOWN, MAX_PASSED_SHOWN
 from tests.reports.page_reports import failing_report, full_report
 from tests.reports.sample_report import NODES, report, result, sample_report, subject
 from tests.tables import each_row

@@ -2,9 +2,9 @@
 
 from fixtures.verdict.findings import MAX_OTHERS_KEPT
 from fixtures.verdict.record import ComparedChange, Comparison, InventoryRow, Report, Verdict
-from reports.page.changes import buckets
+from reports.causes import in_short, subject_groups
 from reports.page.matrix import MAX_ROWS, UNKNOWN_POOL, matrix
-from reports.subject_groups import in_short, subject_groups
+from reports.page.rows import buckets
 from tests.reports.page_reports import fleet_report
 from tests.reports.sample_report import report, result, subject
 

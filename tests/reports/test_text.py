@@ -11,7 +11,7 @@ from rich.style import Style
 
 from fixtures.verdict.record import Verdict
 from reports import safe_text
-from reports.credentials import redact
+from reports.safe_text import redact
 from reports.verdicts import DISPLAY, markup
 from tests.reports.sample_report import HOSTILE
 from tests.tables import each_row

@@ -20,7 +20,7 @@ from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.verdict.record import TargetKind, Verdict
-from reports.cncf.statuses import CncfError, release_of
+from reports.cncf.programme import CncfError, release_of
 from tests import readme
 from tests.endtoend.runs import Finished, run_suite
 from tests.kubectl import needs_kubectl
