@@ -25,8 +25,8 @@ from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView,
 from chaos.plan.selectors.base import TargetQuery
 from chaos.plan.selectors.claims import ClaimPlanningView
 from chaos.plan.selectors.nodes import is_mig, is_shared
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import parse_samples
-from conformance.outputs.unreadable import Unreadable
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
 from fixtures.model.dra.kinds import TAINT_RULES

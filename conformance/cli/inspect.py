@@ -18,16 +18,18 @@ from tabulate import tabulate
 from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from conformance.cli.inspect_node import inspect_node
-from conformance.outputs.captured_bytes import decoded
-from conformance.outputs.inspect_claims import inspect_resource_claims
+from conformance.outputs.captured_text import MAX_CHARACTERS, EmptyList, Unreadable, decoded, readable_text, unwrapped
 from conformance.outputs.inspect_cluster import (
+    inspect_api_refusal,
     inspect_events,
     inspect_podgroup,
+    inspect_pods,
     inspect_psa_rejection,
+    inspect_resource_claims,
     inspect_resource_slices,
 )
-from conformance.outputs.inspect_dcgm import inspect_dcgm
 from conformance.outputs.inspect_device import (
+    inspect_dcgm,
     inspect_kernel_log,
     inspect_mig_manager,
     inspect_node_probe,
@@ -35,11 +37,7 @@ from conformance.outputs.inspect_device import (
     inspect_vector_add,
 )
 from conformance.outputs.inspect_fabric import inspect_nccl_log, inspect_nccl_tests, inspect_perftest
-from conformance.outputs.inspect_pods import inspect_api_refusal, inspect_pods
-from conformance.outputs.inspection import Inspection, Judged
-from conformance.outputs.kind_of_output import judged_kinds, other_program
-from conformance.outputs.log_wrappers import unwrapped
-from conformance.outputs.unreadable import MAX_CHARACTERS, EmptyList, Unreadable, readable_text
+from conformance.outputs.inspection import Inspection, Judged, judged_kinds, other_program
 from fixtures.text import users_files
 
 KINDS: Mapping[str, Callable[[str], Inspection]] = {

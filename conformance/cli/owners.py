@@ -15,8 +15,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, show, show_json, tell
 from conformance.cli.commands import command_parser
-from conformance.obs.attribution import pods_on, shares
-from conformance.obs.owners import Row, held_on, owner_flaws, owner_rows
+from conformance.obs.attribution import Row, held_on, owner_flaws, owner_rows, pods_on, shares
 from conformance.obs.scraping import Scraper
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable

@@ -13,9 +13,9 @@ import msgspec
 from conformance.dra.claim_objects import published
 from conformance.dra.render_nodes import RENDER_SCRIPT, RenderNodes, pci_address, render_nodes
 from conformance.probes.claim_pods import claims_by_pod, uid_of
+from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
-from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of

@@ -12,10 +12,9 @@ import msgspec
 
 from conformance.dra.claim_objects import device_of, published
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, await_allocated, selecting_pod, uid_of
+from conformance.probes.computing import HOLD_SCRIPT
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.pending import absence_seconds, judge_pending, watch_pending
-from conformance.probes.running import await_running
-from conformance.probes.visible_devices import HOLD_SCRIPT
+from conformance.probes.running import absence_seconds, await_running, judge_pending, watch_pending
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of

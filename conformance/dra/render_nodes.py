@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from conformance.probes.visible_devices import END_MARKER
+from conformance.probes.computing import END_MARKER
 from fixtures.model.dra.slices import SliceDevice
 
 RENDER_SCRIPT = f'echo "## dri"; ls -1 /dev/dri 2>&1; echo "## drm"; ls -l /sys/class/drm 2>&1; echo "{END_MARKER}"; sleep 3600'

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nvidia_smi import parse_listing
-from conformance.outputs.unreadable import Unreadable
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.pod_state import disturbance, image_trouble, unschedulable, why_not_running
+from conformance.probes.running import disturbance, image_trouble, unschedulable, why_not_running
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.model.cluster import Scope, subject

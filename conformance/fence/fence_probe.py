@@ -10,8 +10,7 @@ import msgspec
 from conformance.fence.checks import hard_taints
 from conformance.outputs.events import ReasonKind
 from conformance.probes.node_sampling import batches, kept_away, left_out, not_reached
-from conformance.probes.pending import absence_seconds
-from conformance.probes.pod_state import unschedulable, why_not_running
+from conformance.probes.running import absence_seconds, unschedulable, why_not_running
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node, Pod, Toleration

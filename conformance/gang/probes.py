@@ -14,7 +14,7 @@ from conformance.gang.claimed import claims_there, without_devices
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.watching import BoundWatch, is_bound
-from conformance.probes.pending import absence_seconds
+from conformance.probes.running import absence_seconds
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, not_judged, undecided

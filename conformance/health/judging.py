@@ -2,18 +2,55 @@
 
 A device that lacks a measure by design (the driver says so) is not judged; one whose measure could not be read is undecided.
 Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device, docs/facts/device-health.md#fabric.
+
+Facts: docs/facts/device-health.md#nvml.
 """
 
 from __future__ import annotations
 
+import datetime
+import functools
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from conformance.health.product_links import ProductLinks, links_of
 from fixtures.nodeprobe.document import Device, Driver, Host, Pcie, PciFunction, Way
-from fixtures.nodeprobe.smi_device import NOT_PRINTED
+from fixtures.nodeprobe.smi_device import NOT_PRINTED, is_error
+from fixtures.text import yaml_text
+
+_FILE = Path(__file__).with_name("product_links.yaml")
+
+
+class ProductLinks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of ``product_links.yaml``, whose head says what the fields mean."""
+
+    product: str
+    generation: int
+    width: int
+    nvlinks: int
+    joined: Literal["board", "bridge"]
+    step: int = 0
+    rack: bool = False
+    devices: int = 0
+    date: datetime.date
+    source: str
+
+
+@functools.cache  # a file of the package
+def rows() -> tuple[ProductLinks, ...]:
+    """Every row, in order."""
+    return yaml_text.packaged(_FILE, tuple[ProductLinks, ...])
+
+
+@functools.lru_cache(maxsize=256)  # a fleet has few products
+def links_of(product: str) -> ProductLinks | None:
+    """The row of a device's name; None for a product that no row has."""
+    return next((row for row in rows() if fnmatchcase(product, row.product)), None)
+
 
 RETIRED_PAGES_LIMIT = 60  # single plus double bit; from there on the GPU is replaced (docs/facts/device-health.md#memory-errors)
 LACKS = re.compile(r"not supported|function not found|deprecated|not printed|not available|^\[?n/a\]?(?: of the slot)?$", re.I)
@@ -313,3 +350,47 @@ def _out_of_fabric(seen: Seen, row: ProductLinks | None) -> Iterator[Fault]:
             yield Fault("FabricNotReady", "its clique is 0: it reaches no other machine of its rack")
         elif not found.cluster_uuid.strip("0-") and seen.device.unread.get("fabric.clusterUuid") != NOT_PRINTED:
             yield Fault("FabricNotReady", "its fabric has no cluster ID: it reaches no other machine of its rack")
+
+
+CAUSES = {
+    "DriverLibraryMismatch": ("different versions", "version mismatch"),
+    "DriverNotLoaded": ("driver is not loaded", "driver not loaded", "driver/library not loaded"),
+}
+_ANY_DEVICE = ("handle", "uuid", "pciAddress", "memoryTotal")
+"""What every device answers, of whatever product."""
+
+_LACKS = re.compile(f"{LACKS.pattern}|permission", re.I)
+_MEASURED = ("power", "temperature")
+"""What some products lack. An error there, in the words of nvidia-smi, means that the device does not answer."""
+
+
+def of_driver(driver: Driver) -> Answer:
+    """What keeps the driver from enumerating devices, or makes its answers those of another version."""
+    if driver.problem:
+        cause = next((code for code, words in CAUSES.items() if any(word in driver.problem.lower() for word in words)), "")
+        if cause:
+            return Answer(faults=[Fault(cause, f"no new process on the node reaches a device: {driver.problem}")])
+        return Answer(unknown=f"the driver enumerates nothing: {driver.problem}")
+    versions = f"driver {driver.version}, library {driver.library}"
+    if driver.vendor == "nvidia" and driver.version and driver.library and not driver.library.endswith(driver.version):
+        words = "the library is of another version than the driver that is loaded: calls that one of them lacks fail"
+        return Answer(faults=[Fault("DriverLibraryMismatch", words)])
+    if not driver.devices:
+        return Answer(unknown="the driver enumerates no device")
+    return Answer(f"{len(driver.devices)} devices answer; {versions}")
+
+
+def of_device(seen: Seen) -> Answer:
+    """Whether the device answers. Calls that the driver, or the pod, does not have are no fault of it."""
+    unread = seen.device.unread
+    refused = [
+        words for name in _ANY_DEVICE if (words := unread.get(name)) and not LACKS.search(words) and "permission" not in words.lower()
+    ]
+    refused += [words for name in _MEASURED if is_error(words := unread.get(name, ""))]
+    if seen.device.lost or refused:
+        said = next(iter(refused), "the device is lost")
+        words = f"the driver lists the device and gets no answer from it ({said}): the next job on it fails"
+        return Answer(faults=[Fault("DeviceDoesNotAnswer", words)])
+    if not seen.device.uuid and seen.driver.vendor == "nvidia" and unread.get("uuid") != NOT_PRINTED:
+        return Answer(unknown=f"it has no UUID: {unread.get('uuid', 'no reason is given')}")
+    return Answer("it answers")

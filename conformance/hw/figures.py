@@ -14,7 +14,7 @@ from statistics import median
 
 import msgspec
 
-from conformance.health.product_links import links_of
+from conformance.health.judging import links_of
 from conformance.probes.computing import (
     COMPUTES,
     LIMITS_OF_ALL,
@@ -25,12 +25,12 @@ from conformance.probes.computing import (
     has_library,
     image_of,
     listing_pod,
+    visible_to,
     why_partial,
     why_unchecked,
 )
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, run_pods
-from conformance.probes.visible_devices import visible_to
 from fixtures.compute.document import Device
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject

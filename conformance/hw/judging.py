@@ -1,14 +1,17 @@
-"""One finding for every device of a node's document, by what judges a device; and what the node's pods have to do with it. Pure."""
+"""One finding for every device or driver of a node's document, by what judges it; and what a pod's state shows where there is none. Pure.
+
+Facts: docs/facts/device-health.md#devices-that-a-runtime-cannot-give.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from conformance.health.judging import Answer, Fault, Seen, unread
+from conformance.health.judging import CAUSES, Answer, Fault, Seen, of_device, of_driver, unread
 from conformance.outputs.dcgm import BASELINE_MIB
-from conformance.probes.node_documents import SOURCE, NodeDocument, device_subject
+from conformance.probes.node_documents import SOURCE, NodeDocument, Unread, device_subject
 from fixtures.model.cluster import subject
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
 from fixtures.verdict.subjects import Subject
 
@@ -100,3 +103,27 @@ def use(persistence: bool | None) -> Judge:
 
 def _on(mode: bool) -> str:
     return "on" if mode else "off"
+
+
+_REFUSALS = {**CAUSES, "DeviceDoesNotAnswer": ("gpu is lost",)}
+_EXPECTED = "a library of the driver's version, and devices that answer"
+
+
+def check_answers(one: NodeDocument) -> Iterator[Finding]:
+    """A finding for each fault of a node's driver and devices, or one that says that all is well."""
+    for driver in one.drivers:
+        answer = of_driver(driver)
+        devices = [] if answer.faults or answer.unknown else driver.devices
+        asked = [(device, of_device(Seen(one.document.host, driver, device))) for device in devices]
+        found = [(device_subject(one.node, device), told) for device, told in asked if told.faults or told.unknown]
+        yield from (finding(place, told, _EXPECTED, one.pod) for place, told in found or [(subject(one.node), answer)])
+
+
+def check_refused(gone: Unread) -> Finding | None:
+    """What plugin or runtime said when they could not give a pod its devices, where that is a fault of driver or device."""
+    for cause, words in _REFUSALS.items():
+        if any(word in gone.trouble.lower() for word in words):
+            message = "a pod with devices cannot start on the node: its driver, or one of its devices, does not answer"
+            node, said = subject(gone.places[0].node), cut(gone.trouble, 300)
+            return bad(node, cause=cause, observed=said, expected=_EXPECTED, source="pod status", message=message)
+    return None

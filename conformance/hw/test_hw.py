@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from conformance.health.judging import fabric, host_link, memory, recovery, slowdown
-from conformance.hw.answers import check_answers, check_refused
 from conformance.hw.figures import probe_figures
 from conformance.hw.firmware import firmware_judge
-from conformance.hw.judging import per_device, use
+from conformance.hw.judging import check_answers, check_refused, per_device, use
 from conformance.hw.kernel_errors import kernel_errors
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.inv.agreement import check_agreement
-from conformance.inv.judged_nodes import check_judged
-from conformance.inv.peer_agreement import check_peers
+from conformance.inv.judged_nodes import check_agreement, check_judged
 from conformance.inv.rights import ask_rights, check_custom_kinds, check_rights, rights
 from conformance.inv.skew import check_skew
-from conformance.inv.versions import check_versions
+from conformance.inv.versions import check_peers, check_versions
 from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
 from fixtures.cluster.client import Cluster

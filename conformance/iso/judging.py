@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from conformance.probes.computing import COMPUTES, NO_LIBRARY, computing, fault_of, faulty, has_library, sample_fault, words_of
+from conformance.probes.computing import (
+    COMPUTES,
+    NO_LIBRARY,
+    SOURCE,
+    VisibleDevices,
+    computing,
+    fault_of,
+    faulty,
+    has_library,
+    sample_fault,
+    visible_to,
+    words_of,
+)
 from conformance.probes.running import ProbeResult
-from conformance.probes.visible_devices import SOURCE, VisibleDevices, visible_to
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 from fixtures.verdict.subjects import Subject
 

@@ -6,18 +6,22 @@ from collections.abc import Iterator, Mapping
 
 from conformance.iso.judging import judge_computing, judge_disjoint, judge_holder, judge_sample, judge_unasked
 from conformance.probes.computing import (
+    END_MARKER,
+    HOLD_SCRIPT,
     LIMITS_OF_ALL,
+    LIST_SCRIPT,
     SECONDS_PER_DEVICE,
+    VisibleDevices,
     brings_library,
     image_of,
     is_slice,
     listing_pod,
     sample_pod,
+    visible_to,
     why_uncomputed,
 )
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
-from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, LIST_SCRIPT, VisibleDevices, visible_to
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, listable_places, runtime_classes, usable_places, why_unlistable

@@ -9,19 +9,17 @@ import msgspec
 
 from conformance.mig.claimed_slices import is_claimed_slice, is_made_on_demand, offered, profile_selector, published_profiles
 from conformance.mig.mig_nodes import MigNode, mig_nodes
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nvidia_smi import parse_listing
-from conformance.outputs.unreadable import Unreadable
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
-from conformance.probes.computing import computing, listing_pod, listing_run
+from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, computing, listing_pod, listing_run, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.pending import FACTOR, judge_pending, watch_pending
-from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
-from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, visible_to
+from conformance.probes.running import FACTOR, ProbeResult, hold_pods, judge_pending, pinned_pod, watch_pending
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices import mig_geometry
 from fixtures.model.placement.free_devices import Place
-from fixtures.nodeprobe.smi_listing import Listing
+from fixtures.nodeprobe.smi_xml import Listing
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, undecided
 from fixtures.verdict.subjects import NotApplicable

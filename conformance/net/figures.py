@@ -17,8 +17,8 @@ import msgspec
 from conformance.net.port_counters import speeds
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import NcclCode, NcclLog
-from conformance.outputs.unreadable import Unreadable
 from fixtures.model.cluster import matches
 from fixtures.policy.model import Network
 from fixtures.text import yaml_text

@@ -15,9 +15,9 @@ from conformance.net.culprits import LOG, indirect_sides, where_it_went_wrong
 from conformance.net.figures import Figure
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
 from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
-from conformance.outputs.unreadable import Unreadable
 from fixtures.verdict.findings import About, Finding, Outcome, bad, not_judged, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 

@@ -15,8 +15,8 @@ from conformance.net.fabric_probe import NAME, Job, run_together
 from conformance.net.two_node_run import FabricRun, Located
 from conformance.net.two_nodes import Plan
 from conformance.outputs import nccl_log, nccl_tests
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import SOCKET_NETWORKS
-from conformance.outputs.unreadable import Unreadable
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace

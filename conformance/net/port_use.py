@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from conformance.net.port_counters import PortUse, uses
 from conformance.net.two_node_run import FabricRun, RankPod
 from conformance.outputs import nccl_log
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import NcclCode
-from conformance.outputs.unreadable import Unreadable
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import Subject

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from conformance.probes.running import ProbeResult
 from fixtures.verdict.findings import About, Finding, undecided
 

@@ -5,23 +5,184 @@ Rules are PrometheusRules of the cluster and files that the policy names. Facts:
 
 from __future__ import annotations
 
+import functools
 import re
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+import yaml
+
 from conformance.obs.page import Page, kinds, plain_name
-from conformance.obs.promql import Expression, read_expression, seconds
-from conformance.obs.rule_trial import Rule, Situation, fires, promtool, series_of, situations
 from conformance.obs.scraping import Exporter, Scraper
-from conformance.outputs.metric_samples import Sample
+from conformance.outputs.dcgm import Sample, is_blank
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope, whole
+from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.text.yaml_text import NotYaml, load_all
 from fixtures.verdict.findings import Finding, bad, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
+
+_SKIPPED = re.compile(r"""#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`""")
+_MATCHERS = re.compile(r"\{[^{}]*\}")
+_LABELS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)", re.IGNORECASE)
+_RANGE = re.compile(r"\[([^\[\]]*)\]")
+_DURATION = re.compile(r"(\d{1,6})(ms|s|m|h|d|w|y)")
+_WORD = re.compile(r"(?<![\w:.])([A-Za-z_:][\w:]*)\b(?!\s*\()")
+_KEYWORDS = frozenset(
+    [
+        "and",
+        "or",
+        "unless",
+        "atan2",
+        "bool",
+        "offset",
+        "by",
+        "without",
+        "on",
+        "ignoring",
+        "group_left",
+        "group_right",
+        "inf",
+        "nan",
+        "start",
+        "end",
+    ]
+)
+_UNIT = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
+
+
+class Expression(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of an expression. ``unknown``: it also chooses series by a pattern of their names. ``longest`` range in seconds."""
+
+    series: frozenset[str]
+    unknown: bool
+    longest: float
+    alternatives: bool  # it has an "or" or "unless": a name that nobody serves may be meant for other clusters
+
+
+def read_expression(text: str) -> Expression:
+    """The names of series in an expression."""
+    plain = _SKIPPED.sub('""', text)
+    unknown = "__name__" in plain
+    longest = max((seconds(found) for found in _RANGE.findall(plain)), default=0.0)
+    bare = _RANGE.sub(" ", _LABELS.sub(" ", _MATCHERS.sub(" ", plain)))
+    words = [word for word in _WORD.findall(bare) if word.lower() not in _KEYWORDS and not _DURATION.fullmatch(word)]
+    return Expression(
+        series=frozenset(words),
+        unknown=unknown,
+        longest=longest,
+        alternatives=bool(re.search(r"\b(?:or|unless)\b", bare, re.IGNORECASE)),
+    )
+
+
+def seconds(duration: str) -> float:
+    """A duration as Prometheus writes it (``1h30m``), or the range of a subquery (``1h:5m``), in seconds; 0 for none."""
+    return sum(int(number) * _UNIT[unit] for number, unit in _DURATION.findall(duration.partition(":")[0]))
+
+
+_HEALTHY, _LEAST = 60, 7200.0
+_STEPS = 2000
+_TRIAL_SECONDS = 20
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a series goes over to the fault: ``from`` one value ``to`` another, which ``grows`` each minute, or ``by`` so much."""
+
+    start: float | None = msgspec.field(default=None, name="from")
+    to: float = 0.0
+    by: float = 0.0
+    grows: float = 0.0
+
+
+class Situation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rule has to fire on. ``absent``: series of the exporter end."""
+
+    text: str
+    series: tuple[str, ...]
+    changes: Mapping[str, Change]
+    absent: bool = False
+
+
+@functools.cache
+def situations() -> dict[str, Situation]:
+    """Every situation by its name in the policy."""
+    return yaml_text.packaged(Path(__file__).with_name("situations.yaml"), dict[str, Situation])
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule: an alert, or (``records``) a series that others are made of. ``where`` is the object or file that holds it."""
+
+    name: str
+    where: str
+    expr: str
+    wait: str = ""
+    records: bool = False
+
+
+def promtool() -> str:
+    """Where promtool is; empty where it is not on PATH."""
+    return shutil.which("promtool") or ""
+
+
+def series_of(situation: Situation, expression: Expression, scrape: Sequence[Sample]) -> list[dict[str, str]]:
+    """The series that an expression names, healthy for an hour and then with the fault, as promtool writes them."""
+    found = []
+    for sample in scrape:
+        if sample.name not in expression.series or is_blank(sample.value):
+            continue
+        change = situation.changes.get(plain_name(sample.name))
+        before, after, step = sample.value, f"{sample.value:g}", 0.0
+        if change is not None:
+            before = sample.value if change.start is None else change.start
+            after, step = f"{before + change.by if change.by else change.to:g}", change.grows
+        elif situation.absent:
+            after = "_"
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(sample.labels.items()))
+        later = f"_x{_STEPS}" if after == "_" else f"{after}+{step:g}x{_STEPS}"
+        found.append({"series": f"{sample.name}{{{labels}}}", "values": f"{before:g}x{_HEALTHY} {later}"})
+    return found
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def fires(rule: Rule, records: Iterable[Rule], series: Sequence[Mapping[str, str]], longest: float) -> str:
+    """Empty where the alert fires at some time after the fault began, else why not, as a clause.
+
+    ``records`` are what the expression is made of, ``longest`` the longest time that it or the alert looks back, in seconds.
+    """
+    step = max(60.0, 2 * longest / _STEPS)
+    horizon = int(_HEALTHY * step + max(_LEAST, 2 * longest))
+    group = [*({"record": one.name, "expr": one.expr} for one in records), {"alert": "Tried", "expr": rule.expr, "for": rule.wait or "0s"}]
+    asked = f'count(max_over_time(ALERTS{{alertname="Tried",alertstate="firing"}}[{horizon}s])) > bool 0'
+    expected = {"expr": asked, "eval_time": f"{horizon}s", "exp_samples": [{"labels": "{}", "value": 1}]}
+    trial = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": f"{step:.0f}s",
+        "tests": [{"interval": f"{step:.0f}s", "input_series": list(series), "promql_expr_test": [expected]}],
+    }
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-rules-") as folder:
+        Path(folder, "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "tried", "rules": group}]}), encoding="utf-8")
+        Path(folder, "trial.yaml").write_text(yaml.safe_dump(trial), encoding="utf-8")
+        try:
+            command = [promtool(), "test", "rules", "trial.yaml"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"promtool gave no answer ({type(error).__name__})"
+    if done.returncode == 0:
+        return ""
+    lines = (done.stdout + done.stderr).splitlines()
+    broken = next((line.strip() for line in lines if "parse error" in line or "unknown" in line), "")
+    return f"it cannot be evaluated: {broken[:200]}" if broken else "it does not fire"
+
 
 RULES = "monitoring.coreos.com/prometheusrules"
 _MOST_RULES, _MOST_RECORDS, _EXPRESSION = 2000, 100, 4096

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from conformance.obs.attribution import shares
+from conformance.obs.attribution import parts_of, shares
 from conformance.obs.flaws import busy
-from conformance.obs.owners import parts_of
 from conformance.obs.page import Part
 from conformance.obs.scraping import NOT_REACHED, NOT_READ, Scraper
-from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION
-from conformance.outputs.metric_samples import Sample, parse_samples
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
+from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION, Sample, parse_samples
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.outputs.dcgm import current, is_blank
-from conformance.outputs.metric_samples import Sample, parse_page
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
+from conformance.outputs.dcgm import Sample, current, is_blank, parse_page
 from fixtures.text import yaml_text
 
 MOST_ROWS = 1024

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.events import ReasonKind, Unschedulable, parse_unschedulable
-from conformance.outputs.unreadable import Unreadable
 from conformance.probes.node_sampling import choose_places
-from conformance.probes.pending import absence_seconds
-from conformance.probes.pod_state import disturbance
+from conformance.probes.running import absence_seconds, disturbance
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod, Toleration
 from fixtures.model.cluster import Scope

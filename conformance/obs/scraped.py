@@ -1,6 +1,6 @@
-"""OBS-05: something scrapes the exporters. Which monitors select them, which Prometheus reads these monitors. Pure.
+"""OBS-05 and OBS-07: something scrapes the exporters, and autoscalers that go by metrics get them. Pure.
 
-Facts: docs/facts/telemetry.md#who-scrapes.
+Facts: docs/facts/telemetry.md#metrics-for-autoscaling, docs/facts/telemetry.md#who-scrapes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,77 @@ import msgspec
 from conformance.obs.scraping import exporter_daemonsets
 from fixtures.kubernetes.labels import selects
 from fixtures.kubernetes.models import Container, DaemonSet, Json
+from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.platform.components import base_name
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
-from fixtures.verdict.subjects import NotApplicable
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.subjects import NotApplicable, Subject
+
+AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
+CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
+_GROUPS = {"Pods": CUSTOM, "Object": CUSTOM, "External": EXTERNAL}
+_FAILED = ("FailedGetPodsMetric", "FailedGetObjectMetric", "FailedGetExternalMetric", "InvalidMetricSourceType")
+_YOUNG = 300.0
+_OF_HPA = "hpa.spec.metrics, hpa.status.conditions"
+
+
+def check_served(scope: Scope) -> Iterator[Finding]:
+    """One finding per autoscaler that goes by such metrics. Raises :class:`NotApplicable` where none does and the policy asks for none."""
+    asking = [(item, wanted) for item in scope.snapshot.listing(AUTOSCALERS).objects if (wanted := _wanted(item))]
+    served = {group for group in (CUSTOM, EXTERNAL) if group in scope.snapshot.groups}
+    for item, wanted in asking:
+        yield _judged_autoscaler(scope, item, wanted, served)
+    if scope.policy.metrics.custom and not served:
+        yield bad(
+            Subject("APIGroup", CUSTOM),
+            cause="CustomMetricsNotServed",
+            observed="not served",
+            expected=f"{CUSTOM} or {EXTERNAL}",
+            source="discovery",
+            message="no adapter serves metrics to autoscalers, and the policy expects one (metrics.custom)",
+        )
+    elif served and not asking:
+        yield ok(Subject("APIGroup", listed(sorted(served))), observed="served", expected="served", source="discovery")
+    elif not asking:
+        raise NotApplicable("NoAutoscalingByMetrics", "no autoscaler goes by custom metrics, and the policy expects none (metrics.custom)")
+
+
+def _wanted(item: Json) -> dict[str, str]:
+    """Names of metrics beyond CPU and memory that an autoscaler goes by, with the API group that serves each."""
+    found = {}
+    for metric in mappings(mapping(item.get("spec")).get("metrics")):
+        kind = text_of(metric.get("type"))
+        if kind in _GROUPS:
+            source = mapping(metric.get({"Pods": "pods", "Object": "object", "External": "external"}[kind]))
+            found[text_of(mapping(source.get("metric")).get("name")) or kind] = _GROUPS[kind]
+    return found
+
+
+def _judged_autoscaler(scope: Scope, item: Json, wanted: dict[str, str], served: set[str]) -> Finding:
+    meta = mapping(item.get("metadata"))
+    who = Subject("HorizontalPodAutoscaler", text_of(meta.get("name")), text_of(meta.get("namespace")))
+    names, missing = listed(wanted), sorted(set(wanted.values()) - served)
+    expected = f"values of {names}"
+    status = {text_of(one.get("type")): one for one in mappings(mapping(item.get("status")).get("conditions"))}
+    active = status.get("ScalingActive", {})
+    reason, message = text_of(active.get("reason")), text_of(active.get("message"))
+    if active.get("status") == "True":
+        return ok(who, observed=f"scaling by {names}", expected=expected, source=_OF_HPA)
+    if missing and scope.snapshot.groups:
+        text = f"it goes by {names}, and nothing serves {listed(missing)}: it never scales"
+        return bad(who, cause="CustomMetricsNotServed", observed=reason or "no condition", expected=expected, source=_OF_HPA, message=text)
+    if reason in _FAILED:
+        text = f"it goes by {names} and does not get it, so it never scales: {message}"[:500]
+        return bad(who, cause="AutoscalerWithoutMetric", observed=reason, expected=expected, source=_OF_HPA, message=text)
+    if reason == "ScalingDisabled":
+        return not_judged(who, message=f"its scaling is turned off: {message}"[:300], source=_OF_HPA)
+    made = unix(text_of(meta.get("creationTimestamp")))
+    young = made is not None and scope.snapshot.taken_at - made < _YOUNG
+    text = f"no condition says whether it gets {names} ({reason or 'none yet'})"
+    return undecided(who, cause=CHANGE_UNDER_WAY if young else "NotUnderstood", message=text, source=_OF_HPA)
+
 
 _OPERATOR, _GOOGLE, _VICTORIA = "monitoring.coreos.com", "monitoring.googleapis.com", "operator.victoriametrics.com"
 SERVICE_MONITORS = (f"{_OPERATOR}/servicemonitors", f"{_VICTORIA}/vmservicescrapes")

@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from conformance.obs.page import Kind, Page, kinds, read_page
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from fixtures.cluster.answer import UNREADABLE, Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble

@@ -6,12 +6,11 @@ import pytest
 
 from conformance.obs.alert_rules import check_rules
 from conformance.obs.attribution import probe_attribution, probe_owners
-from conformance.obs.autoscaling import check_served
 from conformance.obs.idle import check_idle, prometheus_of
 from conformance.obs.measured import check_measured, check_moving
 from conformance.obs.node_words import check_node_words
 from conformance.obs.probes import probe_unplaced
-from conformance.obs.scraped import check_scraped
+from conformance.obs.scraped import check_scraped, check_served
 from conformance.obs.scraping import Scraper
 from conformance.requirement import requirement
 from fixtures.cluster.client import Cluster

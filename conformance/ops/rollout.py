@@ -1,4 +1,9 @@
-"""OPS-02: every agent is rolled out on the nodes where it is expected, by its counts and by the pods that are there."""
+"""OPS-02 and OPS-12: every agent is rolled out where it is expected, and no node has two device plugins of one vendor.
+
+The kubelet keeps one endpoint per resource name: the plugin that registered last wins, and ids of one reach the other.
+
+Facts: docs/facts/device-plugin.md#two-plugins-on-a-node.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,54 @@ from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.devices.vendors import vendors_of
 from fixtures.model.platform.agents import MONITORS, Agent, agents, full_name, is_named, is_ready, look_alikes, missing_agents, workload_of
 from fixtures.model.platform.components import mounts_plugin_folder
+from fixtures.model.platform.plugin_pods import plugin_pods
 from fixtures.model.platform.rollouts import replaces_by_itself, roll_out_under_way
 from fixtures.model.platform.workloads import UNPROVEN, workload_names
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
+
+_HIDDEN = ("eks.amazonaws.com/compute-type", "auto")
+"""EKS Auto Mode runs the plugins on the machine, where no pod shows them."""
+
+_OF_PLUGINS = "pods that mount /var/lib/kubelet/device-plugins"
+_ONE_PLUGIN = "one device plugin per vendor"
+
+
+def check_one_plugin(scope: Scope) -> Iterator[Finding]:
+    """One finding per accelerator node with a device plugin that is seen. Raises :class:`NotApplicable` where none is."""
+    seen = False
+    for node in scope.accelerator_nodes:
+        plugins = _plugins(scope, node)
+        if not plugins:
+            continue
+        seen = True
+        observed = "; ".join(f"{vendor}: {listed(names)}" for vendor, names in sorted(plugins.items()))
+        doubled = {vendor: names for vendor, names in plugins.items() if len(names) > 1}
+        about = About(subject(node), _OF_PLUGINS, _ONE_PLUGIN, observed)
+        if doubled:
+            both = "; ".join(f"{listed(names)} register devices of {vendor}" for vendor, names in sorted(doubled.items()))
+            message = f"{both}: the kubelet believes whichever registered last, so pods get wrong devices or none"
+            yield about.bad(message, cause="TwoDevicePlugins")
+        else:
+            yield about.ok()
+    if not seen:
+        raise NotApplicable("NoPlugins", "no pod on an accelerator node is a device plugin; plugins may be host services")
+
+
+def _plugins(scope: Scope, node: Node) -> dict[str, list[str]]:
+    """Names of plugins by vendor on a node: one per owner, as a pod may be there twice while it is replaced."""
+    found: dict[str, set[str]] = {}
+    for vendor, pod in plugin_pods(scope, node):
+        if not pod.metadata.deletion_timestamp:
+            owner = pod.controller
+            name = f"{owner.kind} {pod.namespace}/{owner.name}" if owner else f"Pod {pod.namespace}/{pod.metadata.name}"
+            found.setdefault(vendor, set()).add(name)
+    if node.metadata.label.get(_HIDDEN[0]) == _HIDDEN[1]:
+        for names in found.values():
+            names.add("EKS Auto Mode's own")
+    return {vendor: sorted(names) for vendor, names in found.items()}
+
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from conformance.ops.agent_coverage import check_coverage
-from conformance.ops.custom_resources import check_ready
-from conformance.ops.device_plugins import check_one_plugin
+from conformance.ops.custom_resources import check_configured, check_ready
 from conformance.ops.driver_upgrades import check_upgrades, maybe_upgrading
 from conformance.ops.images import check_pinned
-from conformance.ops.installed_stack import check_configured
 from conformance.ops.restarts import check_restarts
-from conformance.ops.rollout import check_rolled_out
+from conformance.ops.rollout import check_one_plugin, check_rolled_out
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.snapshot.managed_fields import fields_of

@@ -2,8 +2,8 @@
 
 Counts of an unschedulable message are nodes, and reasons overlap: their sum may exceed the number of nodes.
 
-Facts: docs/facts/scheduling-messages.md#unschedulable-pods, docs/facts/scheduling-messages.md#refusals-of-the-kubelet,
-docs/facts/scheduling-messages.md#containers-that-do-not-start, docs/facts/gangs.md#volcano, docs/facts/gangs.md#kueue.
+Facts: docs/facts/gangs.md#kueue, docs/facts/gangs.md#volcano, docs/facts/scheduling-messages.md#containers-that-do-not-start,
+docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/scheduling-messages.md#unschedulable-pods.
 """
 
 from __future__ import annotations
@@ -15,11 +15,77 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs import starts
-from conformance.outputs.unreadable import Unreadable, readable_text
-from conformance.outputs.yaml_text import load_objects, looks_like_json
+from conformance.outputs.captured_objects import load_objects, looks_like_json
+from conformance.outputs.captured_text import Unreadable, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
+
+
+class Obstacle(StrEnum):
+    """What keeps a pod from starting."""
+
+    DEVICES = "its devices"
+    SANDBOX = "its sandbox"
+    CONTAINER = "its container"
+    IMAGE = "its image"
+    VOLUME = "its volumes"
+    CRASH = "its program, which ends again and again"
+
+
+_DEVICES = re.compile(
+    r"CDI device|nvidia-container-cli|nvidia-container-runtime|libnvidia|NVML|NodePrepareResources|prepare dynamic resources"
+    r"|error gathering device information|no-gpu-has|unknown device|could not select device driver|/dev/(?:nvidia|kfd|dri|accel|neuron)",
+    re.IGNORECASE,
+)
+_CREATE = re.compile(
+    r"failed to create (?:containerd|shim) (?:task|container)|failed to create task for container|OCI runtime create failed"
+    r"|failed to inject CDI devices|unresolvable CDI devices|CDI device injection failed|failed to start container \""
+    r"|container create failed|CreateContainer(?:Config)?Error|RunContainerError|nvidia-container-cli: "
+)
+_SANDBOX = re.compile(r"[Ff]ailed to create pod sandbox|no runtime for \"")
+_START_REASONS = {
+    **dict.fromkeys(("FailedCreatePodContainer", "CreateContainerError", "CreateContainerConfigError"), Obstacle.CONTAINER),
+    **dict.fromkeys(("RunContainerError", "StartError", "ContainerCannotRun", "FailedPostStartHook"), Obstacle.CONTAINER),
+    **dict.fromkeys(("FailedMount", "FailedAttachVolume", "FailedMapVolume"), Obstacle.VOLUME),
+    **dict.fromkeys(("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InspectFailed", "InvalidImageName"), Obstacle.IMAGE),
+    "FailedCreatePodSandBox": Obstacle.SANDBOX,
+    "FailedPrepareDynamicResources": Obstacle.DEVICES,
+    "CrashLoopBackOff": Obstacle.CRASH,
+}
+_TRANSIENT = frozenset({Obstacle.VOLUME, Obstacle.IMAGE})
+
+
+def obstacle(reason: str, message: str) -> Obstacle | None:
+    """What an event or the state of a container says keeps the pod from starting; ``None`` for any other."""
+    if reason == "BackOff":
+        return Obstacle.IMAGE if "pulling image" in message else Obstacle.CRASH
+    known = _START_REASONS.get(reason)
+    if known is None and reason in ("Failed", "FailedSync", "Error", ""):
+        known = (
+            Obstacle.SANDBOX
+            if _SANDBOX.search(message)
+            else Obstacle.CONTAINER
+            if _CREATE.search(message)
+            else Obstacle.IMAGE
+            if reason == "Failed" and re.search(r"\b(?:pull|image|Err\w*Image|ImagePull\w*)\b", message)
+            else Obstacle.CONTAINER
+            if reason == "Failed" and message.startswith("Error: ")
+            else None
+        )
+    if known in (Obstacle.CONTAINER, Obstacle.SANDBOX) and _DEVICES.search(message):
+        return Obstacle.DEVICES
+    return known
+
+
+def fails(reason: str, message: str) -> bool:
+    """Whether an event says that a pod does not start."""
+    return obstacle(reason, message) is not None
+
+
+def may_pass(reason: str, message: str, count: int) -> bool:
+    """Whether it is of the kind that passes by itself, and was seen once: nobody can say yet."""
+    return count < 2 and obstacle(reason, message) in _TRANSIENT
+
 
 _HEAD = re.compile(
     r"(?:\d{1,7}/(?P<total>\d{1,7}) nodes are (?:available|unavailable)|all nodes are (?:available|unavailable)): (?P<rest>\S.*)",
@@ -208,10 +274,18 @@ def event_of(type_: str, reason: str, object_: str, source: str, message: str, *
     return ParsedEvent(type_, reason, object_, source, message, _event_kind(reason, message, unschedulable), unschedulable, seen, count)
 
 
+_KIND_OF_REASON = {
+    "Started": EventKind.STARTED,
+    "QuotaReserved": EventKind.QUOTA_RESERVED,
+    "Admitted": EventKind.ADMITTED,
+    **dict.fromkeys(("Evict", "Evicted", "Preempted"), EventKind.EVICTED),
+}
+
+
 def _event_kind(reason: str, message: str, unschedulable: Unschedulable | None) -> EventKind:
     if reason in ("UnexpectedAdmissionError", "TopologyAffinityError") or reason.startswith("OutOf") or _TOO_LARGE.search(message):
         return EventKind.ADMISSION_FAILED
-    if starts.fails(reason, message):
+    if fails(reason, message):
         return EventKind.START_FAILED
     if _GANG.search(message):
         return EventKind.GANG_UNSCHEDULABLE
@@ -223,17 +297,7 @@ def _event_kind(reason: str, message: str, unschedulable: Unschedulable | None) 
         return EventKind.UNSCHEDULABLE
     if message.startswith("pod group is ready") or (reason == "Scheduled" and "gang" in message):
         return EventKind.GANG_READY
-    for name, kind in (
-        ("Started", EventKind.STARTED),
-        ("QuotaReserved", EventKind.QUOTA_RESERVED),
-        ("Admitted", EventKind.ADMITTED),
-        ("Evict", EventKind.EVICTED),
-        ("Evicted", EventKind.EVICTED),
-        ("Preempted", EventKind.EVICTED),
-    ):
-        if reason == name:
-            return kind
-    return EventKind.OTHER
+    return _KIND_OF_REASON.get(reason, EventKind.OTHER)
 
 
 def gang_shortage(message: str) -> tuple[int, int] | None:
@@ -292,7 +356,7 @@ def _from_line(line: str, described: str) -> ParsedEvent | None:
     if match := _MARKDOWN_ROW.match(line):
         event = event_of("", match["reason"].strip(), match["object"].strip(), "", match["message"])
         return event if event.kind is not EventKind.OTHER or event.reason in ("Schedulable", "Unschedulable") else None
-    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line) or starts.fails("", line):
+    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line) or fails("", line):
         return event_of("", "", "", "", line)
     return None
 
@@ -346,7 +410,7 @@ def _from_pod(pod: Json) -> Iterable[ParsedEvent]:
         state = mapping(mapping(container).get("state"))
         held = mapping(state.get("waiting")) or mapping(state.get("terminated"))
         reason, message = text_of(held.get("reason")), text_of(held.get("message"))
-        if starts.fails(reason, message):
+        if fails(reason, message):
             restarts = mapping(container).get("restartCount")
             times = 1 + restarts if isinstance(restarts, int) else 1
             yield event_of("Warning", reason, name, "", f"container {text_of(mapping(container).get('name'))}: {message}", count=times)

@@ -1,14 +1,158 @@
-"""Inspections of Kubernetes objects and events captured as text: events, ResourceSlices, PodGroups, Pod Security refusals."""
+"""Inspections of Kubernetes objects and events captured as text: events, pods, claims, ResourceSlices, PodGroups, refusals.
+
+Pods are not in the text of claims: whether they live is not judged.
+
+Facts: docs/facts/dra.md#claims, docs/facts/dra.md#release-of-claims.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 import msgspec
 
-from conformance.outputs import events, resource_slice, starts, volcano
-from conformance.outputs.claim_tables import SliceRow, slice_rows
+from conformance.outputs import captured_objects, events, kubectl_text
+from conformance.outputs.captured_objects import load_objects, none_of
+from conformance.outputs.captured_text import Unreadable, readable_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
-from conformance.outputs.unreadable import Unreadable, readable_text
+from conformance.outputs.kubectl_text import ClaimRow, SliceRow, claim_rows, slice_rows
+from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity.rejection import parse_rejection
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.text.sentences import listed
+
+_CLAIMS = "resourceclaim"
+
+
+def inspect_resource_claims(text: str) -> Inspection:
+    """Devices that several claims hold alone are bad; what waits, or is left over, is undecidable. Raises ``Unreadable``."""
+    try:
+        objects = load_objects(text)
+    except Unreadable:
+        if rows := claim_rows(text):
+            return _claim_table(rows)
+        raise
+    claims = [item for item in objects if item.get("kind") == "ResourceClaim"]
+    if not claims:
+        raise Unreadable(none_of("ResourceClaim", objects))
+    states = [InspectionFinding(_claim_name(claim), Judged.UNDECIDABLE, words) for claim in claims if (words := _unsettled(claim))]
+    twice = [
+        InspectionFinding(device, Judged.BAD, f"it is given to {listed(names)}, which do not share it") for device, names in _twice(claims)
+    ]
+    devices = sum(len(_results(claim)) for claim in claims)
+    facts: dict[str, object] = {"claims": len(claims), "allocated": sum(bool(_results(claim)) for claim in claims), "devices": devices}
+    if twice:
+        return Inspection(_CLAIMS, Judged.BAD, "GIVEN_TWICE", f"{twice[0].subject}: {twice[0].message}", facts, [*twice, *states])
+    if broken := [InspectionFinding(_claim_name(claim), Judged.BAD, words) for claim in claims for words in _not_ready(claim)]:
+        return Inspection(_CLAIMS, Judged.BAD, "DEVICE_NOT_READY", f"{broken[0].subject}: {broken[0].message}", facts, [*broken, *states])
+    if states:
+        return Inspection(_CLAIMS, Judged.UNDECIDABLE, "UNSETTLED", f"{states[0].subject}: {states[0].message}", facts, states)
+    return Inspection(
+        _CLAIMS, Judged.GOOD, "ALLOCATED", f"{len(claims)} claims hold {devices} devices, each reserved for somebody", facts, []
+    )
+
+
+def _claim_name(claim: Json) -> str:
+    meta = mapping(claim.get("metadata"))
+    return "/".join(part for part in (text_of(meta.get("namespace")), text_of(meta.get("name"))) if part) or "a claim"
+
+
+def _results(claim: Json) -> list[Json]:
+    return mappings(mapping(claim.get("status"), "allocation", "devices").get("results"))
+
+
+def _unsettled(claim: Json) -> str:
+    deleted = text_of(mapping(claim.get("metadata")).get("deletionTimestamp"))
+    if not _results(claim):
+        return "it has no device yet"
+    if deleted:
+        return f"it was deleted at {deleted[:40]} and still holds devices"
+    return "" if mapping(claim.get("status")).get("reservedFor") else "it holds devices and is reserved for no pod"
+
+
+def _not_ready(claim: Json) -> Iterator[str]:
+    """What drivers say of devices of the claim that are not ready."""
+    for device in mappings(mapping(claim.get("status")).get("devices")):
+        for condition in mappings(device.get("conditions")):
+            if text_of(condition.get("type")) == "Ready" and text_of(condition.get("status")) == "False":
+                name = "/".join(text_of(device.get(key)) for key in ("driver", "pool", "device"))
+                why = " ".join(text for key in ("reason", "message") if (text := text_of(condition.get(key))[:200]))
+                yield f"its driver calls the device {name} not ready: {why or 'no reason given'}"
+
+
+def _claim_table(rows: list[ClaimRow]) -> Inspection:
+    """A table of claims tells their states, and no device."""
+    found = [
+        InspectionFinding(f"{row.namespace}/{row.name}".strip("/"), Judged.UNDECIDABLE, words)
+        for row in rows
+        if (words := _claim_words(row.state))
+    ]
+    count = sum("allocated" in row.state for row in rows)
+    facts: dict[str, object] = {"claims": len(rows), "allocated": count}
+    message = "a table of claims names no device: kubectl get resourceclaims -A -o yaml does"
+    first = f"{found[0].subject}: {found[0].message}; " if found else ""
+    return Inspection(_CLAIMS, Judged.UNDECIDABLE, "UNSETTLED" if found else "TABLE", f"{first}{message}", facts, found)
+
+
+def _claim_words(state: tuple[str, ...]) -> str:
+    if "deleted" in state:
+        return "it was deleted and still holds devices" if "allocated" in state else "it was deleted and is still there"
+    if "allocated" not in state:
+        return "it has no device yet"
+    return "" if "reserved" in state else "it holds devices and is reserved for no pod"
+
+
+def _twice(claims: list[Json]) -> Iterator[tuple[str, list[str]]]:
+    holders: dict[str, list[str]] = {}
+    for claim in claims:
+        for result in _results(claim):
+            if result.get("adminAccess") is not True and not result.get("shareID") and not result.get("consumedCapacity"):
+                device = "/".join(text_of(result.get(key)) for key in ("driver", "pool", "device"))
+                holders.setdefault(device, []).append(_claim_name(claim))
+    yield from ((device, names) for device, names in sorted(holders.items()) if len(names) > 1)
+
+
+_MAX_FINDINGS = 200
+_MANY_RESTARTS = 5
+
+
+def inspect_pods(text: str) -> Inspection:
+    """``pods``: whether all of ``kubectl get pods`` run or have ended well. Raises ``Unreadable``."""
+    rows = kubectl_text.parse_pods(text)
+    findings = []
+    for row in rows:
+        verdict = Judged.of(row.well)
+        subject = f"{row.namespace}/{row.name}".strip("/")
+        if verdict is not Judged.GOOD:
+            findings.append(InspectionFinding(subject, verdict, f"{row.status}, {row.ready} of {row.total} ready", row.status, "Running"))
+        elif row.restarts >= _MANY_RESTARTS:
+            findings.append(InspectionFinding(subject, Judged.GOOD, f"{row.restarts} restarts"))
+    verdict = worst([Judged.of(row.well) for row in rows])
+    states = Counter(row.status for row in rows)
+    facts: dict[str, object] = {"pods": len(rows), "states": dict(sorted(states.items())), "restarts": sum(row.restarts for row in rows)}
+    if verdict is Judged.GOOD:
+        return Inspection("pods", verdict, "ALL_WELL", f"{len(rows)} pods run or have ended well", facts, findings[:_MAX_FINDINGS])
+    first = next(finding for finding in findings if finding.verdict is verdict)
+    code = "POD_FAILED" if verdict is Judged.BAD else "NOT_YET"
+    return Inspection("pods", verdict, code, f"{first.subject}: {first.message}", facts, findings[:_MAX_FINDINGS])
+
+
+def inspect_api_refusal(text: str) -> Inspection:
+    """``api-refusal``: an object that the API server refused as not valid, field by field. Raises ``Unreadable``."""
+    refusal = kubectl_text.parse_refusal(text)
+    facts: dict[str, object] = {
+        "kind": refusal.kind,
+        "name": refusal.name,
+        "causes": [{"field": cause.field, "what": cause.what, "detail": cause.detail} for cause in refusal.causes],
+    }
+    if not refusal.causes:
+        message = "the refusal names no field: the text is cut, or not the API server's"
+        return Inspection("api-refusal", Judged.UNDECIDABLE, "INCOMPLETE", message, facts, [])
+    first = refusal.causes[0]
+    what = f"{first.field}: {first.what}{f': {first.detail}' if first.detail else ''}"
+    return Inspection("api-refusal", Judged.GOOD, "REFUSED", f"refused by the API server: {what}"[:400], facts, [])
+
 
 _PROBLEMS = frozenset({events.EventKind.UNSCHEDULABLE, events.EventKind.GANG_UNSCHEDULABLE, events.EventKind.QUOTA_PENDING})
 _READY = frozenset({events.EventKind.ADMITTED, events.EventKind.GANG_READY})
@@ -30,7 +174,7 @@ def inspect_events(text: str) -> Inspection:
         elif event.kind is events.EventKind.STARTED:
             settled.append(event)
             held = failed_starts.get(_key(event))
-            if held is not None and starts.obstacle(held.reason, held.message) is not starts.Obstacle.CRASH:
+            if held is not None and events.obstacle(held.reason, held.message) is not events.Obstacle.CRASH:
                 del failed_starts[_key(event)]
         elif event.kind in _READY or (event.reason == "Scheduled" and "uccessfully assigned" in event.message):
             settled.append(event)
@@ -66,14 +210,14 @@ def _words(event: events.ParsedEvent) -> str:
 
 
 def _start_verdict(event: events.ParsedEvent) -> Judged:
-    return Judged.UNDECIDABLE if starts.may_pass(event.reason, event.message, event.count) else Judged.BAD
+    return Judged.UNDECIDABLE if events.may_pass(event.reason, event.message, event.count) else Judged.BAD
 
 
 def _started_verdict(failed: list[events.ParsedEvent]) -> tuple[Judged, str, str]:
     """Pods that have a node and do not start there."""
     verdict = worst([_start_verdict(event) for event in failed])
     first = next(event for event in failed if _start_verdict(event) is verdict)
-    what = starts.obstacle(first.reason, first.message)
+    what = events.obstacle(first.reason, first.message)
     times = f", {first.count} times" if first.count > 1 else ""
     return verdict, "START_FAILED", f"it does not start for {what.value if what else 'an unknown reason'}{times}: {_words(first)[:300]}"
 
@@ -123,12 +267,12 @@ def _events_facts(parsed: list[events.ParsedEvent]) -> dict[str, object]:
 def inspect_resource_slices(text: str) -> Inspection:
     """``resourceslice``: pools that lack slices or devices, devices published twice or tainted. Raises ``Unreadable``."""
     try:
-        slices = resource_slice.parse(text)
+        slices = captured_objects.parse_slices(text)
     except Unreadable:
         if rows := slice_rows(text):
             return _slice_table(rows)
         raise
-    pools = resource_slice.pools(slices)
+    pools = captured_objects.pools(slices)
     findings: list[InspectionFinding] = []
     codes: list[str] = []
     notes: list[InspectionFinding] = []
@@ -137,10 +281,10 @@ def inspect_resource_slices(text: str) -> Inspection:
         if pool.incomplete:
             codes.append("INCOMPLETE_TEXT")
             findings.append(InspectionFinding(subject, Judged.UNDECIDABLE, f"incomplete text: {pool.incomplete}"))
-        for problem in resource_slice.pool_problems(pool):
+        for problem in captured_objects.pool_problems(pool):
             codes.append(problem.code)
             findings.append(InspectionFinding(subject, Judged.BAD if problem.certain else Judged.UNDECIDABLE, problem.message))
-        notes += [InspectionFinding(subject, Judged.GOOD, taint) for taint in resource_slice.informing_taints(pool)]
+        notes += [InspectionFinding(subject, Judged.GOOD, taint) for taint in captured_objects.informing_taints(pool)]
     facts: dict[str, object] = {
         "slices": len(slices),
         "pools": [
@@ -169,18 +313,18 @@ def _slice_table(rows: list[SliceRow]) -> Inspection:
 
 
 _GANG_VERDICT = {
-    volcano.GangState.HELD: (Judged.GOOD, "GANG_HELD", "held as a whole: none of it runs"),
-    volcano.GangState.RUNNING: (Judged.GOOD, "RUNNING", "running"),
-    volcano.GangState.COMPLETED: (Judged.GOOD, "COMPLETED", "completed"),
-    volcano.GangState.TEARING_DOWN: (Judged.GOOD, "TEARING_DOWN", "finishing: its messages about the gang are no lack of room"),
-    volcano.GangState.NOT_CREATED: (Judged.UNDECIDABLE, "PODS_NOT_CREATED", "its pods are not created yet"),
-    volcano.GangState.UNKNOWN: (Judged.BAD, "PHASE_UNKNOWN", "part of the gang is gone, or the phase is not one of Volcano's"),
+    captured_objects.GangState.HELD: (Judged.GOOD, "GANG_HELD", "held as a whole: none of it runs"),
+    captured_objects.GangState.RUNNING: (Judged.GOOD, "RUNNING", "running"),
+    captured_objects.GangState.COMPLETED: (Judged.GOOD, "COMPLETED", "completed"),
+    captured_objects.GangState.TEARING_DOWN: (Judged.GOOD, "TEARING_DOWN", "finishing: its messages about the gang are no lack of room"),
+    captured_objects.GangState.NOT_CREATED: (Judged.UNDECIDABLE, "PODS_NOT_CREATED", "its pods are not created yet"),
+    captured_objects.GangState.UNKNOWN: (Judged.BAD, "PHASE_UNKNOWN", "part of the gang is gone, or the phase is not one of Volcano's"),
 }
 
 
 def inspect_podgroup(text: str) -> Inspection:
     """``podgroup``: Volcano PodGroups. A held gang with running members is placed in part. Raises ``Unreadable``."""
-    groups = volcano.parse(text)
+    groups = captured_objects.parse_pod_groups(text)
     findings: list[InspectionFinding] = []
     codes: list[tuple[Judged, str]] = []
     for group in groups:

@@ -1,25 +1,172 @@
-"""Inspections of what a node says about its devices: nvidia-smi, DCGM metrics, kernel log, vectorAdd, MIG manager."""
+"""Inspections of what a node prints about its devices: nvidia-smi, DCGM metrics, kernel log, vectorAdd, MIG manager.
+
+Facts: docs/facts/telemetry.md#faults-in-metrics.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
 
-from conformance.health import answers
-from conformance.health.judging import Fault, Seen, fabric, host_link, memory, recovery, slowdown
-from conformance.outputs import job_log, nvidia_smi, xid
+from conformance.health import judging
+from conformance.health.judging import RETIRED_PAGES_LIMIT, Fault, Seen, fabric, host_link, memory, recovery, slowdown
+from conformance.outputs import dcgm, job_logs, nvidia_smi, xid
+from conformance.outputs.captured_text import Unreadable, readable_text
+from conformance.outputs.dcgm import Device
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
-from conformance.outputs.unreadable import Unreadable, readable_text
-from fixtures.model.devices.xid_catalogue import XidClass
+from fixtures.model.devices.xid_catalogue import XidClass, lookup
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import Driver, Host, Way, decode
 from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.text.json_text import NotJson
 
+_PASS, _WARNING, _FAILURE = 0, 10, 20
+_FABRIC_DONE = (0, 3)  # not supported, success
+_FABRIC_BAD = (1, 2, 4)  # not started, in progress, failure
+_VOLATILE = "DCGM_FI_DEV_ECC_DBE_VOL_"
+_EVER = "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
+_DEVICE = "DCGM_FI_DEV_"
+
+
+class MetricFault(msgspec.Struct, frozen=True):
+    """One fault, or one doubt, of a device. ``code`` is the inspection's reason code if nothing is worse."""
+
+    code: str
+    verdict: Judged
+    message: str
+
+
+def metric_faults(device: Device) -> list[MetricFault]:
+    """Faults first, then doubts; each in the order in which an operator would act on them."""
+    found = [*_xids(device), *_health(device), *_memory(device), *_fabric(device), *_switches(device)]
+    return sorted(found, key=lambda fault: fault.verdict is not Judged.BAD)
+
+
+def _xids(device: Device) -> Iterator[MetricFault]:
+    for code in device.xids:
+        entry = lookup(code)
+        if entry.klass is XidClass.FATAL:
+            yield MetricFault("XID_FATAL", Judged.BAD, f"fatal Xid {code}: {entry.action or 'no action listed'} {entry.note}".rstrip())
+        elif entry.klass is XidClass.UNKNOWN:
+            yield MetricFault("XID_UNKNOWN", Judged.UNDECIDABLE, f"Xid {code} is not in the catalogue")
+
+
+def _health(device: Device) -> Iterator[MetricFault]:
+    for watch in device.health:
+        what = f"DCGM's health check of {watch.part or 'the device'}: {watch.code or 'no code'} ({watch.result})"
+        if watch.result >= _FAILURE:
+            yield MetricFault("HEALTH_FAILED", Judged.BAD, what)
+        elif watch.result != _PASS:
+            known = "a warning" if watch.result == _WARNING else "a result that is not known"
+            yield MetricFault("HEALTH_WARNING", Judged.UNDECIDABLE, f"{what}, {known}")
+
+
+def _memory(device: Device) -> Iterator[MetricFault]:
+    count = device.metrics.get
+    if count("DCGM_FI_DEV_ROW_REMAP_FAILURE", 0) > 0:
+        yield MetricFault("ROW_REMAP_FAILED", Judged.BAD, "row remapping failed: replace the GPU")
+    pages = count(f"{_DEVICE}RETIRED_SBE", 0) + count(f"{_DEVICE}RETIRED_DBE", 0)
+    if pages >= RETIRED_PAGES_LIMIT:
+        yield MetricFault("PAGES_RETIRED", Judged.BAD, f"{pages:g} retired pages: replace the GPU")
+    volatile = max((value for name, value in device.metrics.items() if name.startswith(_VOLATILE)), default=None)
+    if volatile:
+        yield MetricFault("ECC_ERRORS", Judged.BAD, f"{volatile:g} uncorrectable ECC errors since the driver was loaded: reset the GPU")
+    for name, what in (("ROW_REMAP_PENDING", "row remapping"), ("RETIRED_PENDING", "page retirement")):
+        if count(f"{_DEVICE}{name}", 0) > 0:
+            yield MetricFault("RESET_PENDING", Judged.BAD, f"{what} pending: reset the GPU")
+    if (ever := count(_EVER, 0)) > 0 and volatile is None:
+        message = f"{ever:g} uncorrectable ECC errors in the device's life; how many since the driver was loaded is not exported"
+        yield MetricFault("ECC_HISTORY", Judged.UNDECIDABLE, message)
+
+
+def _fabric(device: Device) -> Iterator[MetricFault]:
+    status = device.metrics.get(f"{_DEVICE}FABRIC_MANAGER_STATUS")
+    if status is not None and status not in _FABRIC_DONE:
+        verdict = Judged.BAD if status in _FABRIC_BAD else Judged.UNDECIDABLE
+        yield MetricFault("FABRIC_NOT_READY", verdict, f"the NVLink fabric's status is {status:g}, expected 3 (success)")
+
+
+def _switches(device: Device) -> Iterator[MetricFault]:
+    if sxid := device.metrics.get(f"{_DEVICE}NVSWITCH_FATAL_ERRORS", 0):
+        yield MetricFault("SXID_FATAL", Judged.BAD, f"fatal SXid {sxid:g} of an NVSwitch")
+
+
+def inspect_dcgm(text: str) -> Inspection:
+    """``dcgm-metrics``: one scrape. Idleness over time needs several; it is noted, not judged. Raises ``Unreadable``."""
+    devices = dcgm.parse(text)
+    parents = {(device.host, device.uuid) for device in devices if device.instance and device.activity is not None}
+    findings: list[InspectionFinding] = []
+    codes: list[tuple[Judged, str]] = []
+    for device in devices:
+        found = metric_faults(device)
+        codes += [(fault.verdict, fault.code) for fault in found]
+        findings += [InspectionFinding(str(device), fault.verdict, fault.message) for fault in found]
+        if not found and device.named and device.activity is None and not device.health and (device.host, device.uuid) not in parents:
+            codes.append((Judged.UNDECIDABLE, "NO_ACTIVITY"))
+            findings.append(InspectionFinding(str(device), Judged.UNDECIDABLE, "no utilisation or activity series"))
+        elif not found and device.xids:
+            classes = ", ".join(f"{code} ({lookup(code).klass.value})" for code in device.xids)
+            findings.append(InspectionFinding(str(device), Judged.GOOD, f"Xid {classes}"))
+    verdict = worst([each for each, _ in codes] or [Judged.GOOD])
+    first = next((finding for finding in findings if finding.verdict is verdict), None)
+    findings += [note for device in devices for note in _notes(device)]
+    facts: dict[str, object] = {
+        "devices": [_facts(device) for device in devices],
+        "gpus": len({(d.host, d.gpu, d.uuid) for d in devices if d.named}),
+    }
+    if verdict is not Judged.GOOD and first is not None:
+        code = next(code for each, code in codes if each is verdict)
+        return Inspection("dcgm-metrics", verdict, code, f"{first.subject}: {first.message}", facts, findings)
+    busy = sum(device.state is dcgm.State.BUSY for device in devices)
+    allocated = sum(device.allocated for device in devices)
+    unknown = sum(device.activity is None for device in devices)
+    used = f"{'BUSY' if busy else 'IDLE'}_{'ALLOCATED' if allocated else 'UNALLOCATED'}"
+    code = "HEALTHY" if unknown == len(devices) or (busy and not allocated) else used
+    idle = len(devices) - busy - unknown
+    message = f"{len(devices)} device(s): {busy} busy, {idle} idle, {allocated} allocated"
+    return Inspection("dcgm-metrics", verdict, code, message, facts, findings)
+
+
+def _notes(device: dcgm.Device) -> list[InspectionFinding]:
+    notes = []
+    if device.allocated and device.state is dcgm.State.IDLE:
+        pod = "/".join(device.pods[0][:2])
+        notes.append(InspectionFinding(str(device), Judged.UNDECIDABLE, f"allocated to {pod} and idle in this scrape"))
+    if device.used_but_unallocated:
+        used = f"{device.memory_used:g} MiB used, no pod named: outside Kubernetes, leaked, or a shared device"
+        notes.append(InspectionFinding(str(device), Judged.UNDECIDABLE, used))
+    return notes
+
+
+def _facts(device: dcgm.Device) -> dict[str, object]:
+    return {
+        "host": device.host,
+        "gpu": device.gpu,
+        "uuid": device.uuid,
+        "instance": device.instance,
+        "profile": device.profile,
+        "model": device.model,
+        "pciBusId": device.pci,
+        "driver": device.driver,
+        "vgpu": device.vgpu,
+        "state": device.state.value,
+        "allocated": device.allocated,
+        "pods": ["/".join(pod) for pod in device.pods],
+        "activity": device.activity,
+        "memoryUsedMiB": device.memory_used,
+        "temperatureC": device.temperature,
+        "powerW": device.power,
+        "xid": device.xid,
+        "xids": list(device.xids),
+        "health": {watch.part: watch.result for watch in device.health},
+    }
+
+
 _LISTING = re.compile(r"^\s{0,8}GPU \d{1,4}: .{1,128}? \(UUID: ", re.MULTILINE)
-_JUDGES = (fabric, memory, recovery, answers.of_device, host_link, slowdown)
+_JUDGES = (fabric, memory, recovery, judging.of_device, host_link, slowdown)
 _SIGNALS = 3
 """Of the first judges a measure proves something of a device's health; a link and a clock that are well prove too little."""
 
@@ -98,7 +245,7 @@ def inspect_node_probe(text: str) -> Inspection:
         document = decode(text.encode()) if text.lstrip().startswith("{") else smi.document(text)
     except (NotJson, NotSmi) as error:
         raise Unreadable(str(error)) from None
-    present = [driver for driver in document.drivers if not answers.of_driver(driver).unknown]  # AMD's nodes have no nvidia-smi
+    present = [driver for driver in document.drivers if not judging.of_driver(driver).unknown]  # AMD's nodes have no nvidia-smi
     found = [_of_driver(driver, document.host) for driver in present or document.drivers]
     if not found:
         return Inspection("node-probe", Judged.UNDECIDABLE, "NO_DRIVER", "the document has no driver", {}, [])
@@ -107,7 +254,7 @@ def inspect_node_probe(text: str) -> Inspection:
 
 
 def _of_driver(driver: Driver, host: Host) -> Inspection:
-    answer, cut = answers.of_driver(driver), "devices" in driver.unread
+    answer, cut = judging.of_driver(driver), "devices" in driver.unread
     if answer.unknown and not cut:
         return Inspection("node-probe", Judged.UNDECIDABLE, "NO_DEVICE", answer.unknown, {}, [])
     gpus = tuple((device.pci_address or f"device {device.index}", device) for device in driver.devices)
@@ -212,7 +359,7 @@ def inspect_kernel_log(text: str) -> Inspection:
 
 def inspect_vector_add(text: str) -> Inspection:
     """``vectoradd``: the log of the CUDA vectorAdd sample. Raises ``Unreadable``."""
-    log = job_log.parse_vector_add(text)
+    log = job_logs.parse_vector_add(text)
     judged = Judged.of(log.passed)
     code = {Judged.GOOD: "TEST_PASSED", Judged.BAD: "TEST_FAILED", Judged.UNDECIDABLE: "INCOMPLETE"}[judged]
     message = "Test PASSED" if log.passed else log.error or "the log ends before the sample's verdict"
@@ -221,7 +368,7 @@ def inspect_vector_add(text: str) -> Inspection:
 
 def inspect_mig_manager(text: str) -> Inspection:
     """``mig-manager-log``: the state label that the change ended with. Raises ``Unreadable``."""
-    log = job_log.parse_mig_manager(text)
+    log = job_logs.parse_mig_manager(text)
     judged = Judged.of({"success": True, "failed": False}.get(log.state))
     findings = [InspectionFinding("mig-manager", Judged.BAD, error) for error in log.errors[:50]]
     facts: dict[str, object] = {"state": log.state, "updates": list(log.updates)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.outputs import nccl_log, nccl_tests, perftest
+from conformance.outputs import job_logs, nccl_log, nccl_tests
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged
 
 MAX_FINDINGS = 200
@@ -57,7 +57,7 @@ def inspect_nccl_tests(text: str) -> Inspection:
 
 def inspect_perftest(text: str) -> Inspection:
     """``ib-write-bw``, judged as evidence of GPUDirect RDMA. Raises ``Unreadable``."""
-    output = perftest.parse(text)
-    verdict = perftest.judge(output)
+    output = job_logs.parse_perftest(text)
+    verdict = job_logs.judge_perftest(output)
     findings = [InspectionFinding("perftest", Judged.BAD, failure) for failure in output.failures]
     return Inspection("ib-write-bw", Judged.of(verdict.good), verdict.code, verdict.message, verdict.facts, findings[:MAX_FINDINGS])

@@ -12,12 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from conformance.outputs.log_text import strip_launcher
-from conformance.outputs.log_wrappers import unwrapped
-from conformance.outputs.nccl_channel import ROOT, Channel, channels_in, without_trailer
+from conformance.outputs.captured_text import Unreadable, readable_text, strip_launcher, unwrapped
+from conformance.outputs.nccl_channel import ROOT, Channel, Segment, channels_in, segments, without_trailer
 from conformance.outputs.nccl_tests_rows import parse_rank
-from conformance.outputs.nccl_writers import Segment, segments
-from conformance.outputs.unreadable import Unreadable, readable_text
 
 _COMM = re.compile(
     r"\brank (?P<rank>\d{1,7}) nRanks (?P<ranks>\d{1,7}) nNodes (?P<nodes>\d{1,6})"

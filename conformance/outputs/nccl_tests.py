@@ -12,10 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs.log_text import log_lines
-from conformance.outputs.nccl_tests_json import as_table
-from conformance.outputs.nccl_tests_rows import Row, RowReader, number, parse_rank, parse_row
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable, log_lines
+from conformance.outputs.nccl_tests_rows import Row, RowReader, as_table, number, parse_rank, parse_row
 
 __all__ = [
     "FACTORS",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from conformance.outputs.unreadable import Unreadable, readable_text
-from conformance.outputs.yaml_text import load_objects, looks_like_json
+from conformance.outputs.captured_objects import load_objects, looks_like_json
+from conformance.outputs.captured_text import Unreadable, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance.outputs.log_text import log_lines
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable, log_lines
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})(?:[, ][^)]{0,64})?\):? {0,4}(\d{1,5})(?:,| |\Z)(.{0,1024})")

@@ -1,4 +1,4 @@
-"""Runs probe pods and brings back what they printed, or why they did not run."""
+"""Runs probe pods, watches those that must stay Pending, and says what they printed or why they did not run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,174 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import urllib3.exceptions
 
+from conformance.outputs.captured_text import Unreadable
+from conformance.outputs.events import Unschedulable, parse_unschedulable
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import ContainerStatus, Json, Node, Pod
 from fixtures.model.cluster import Scope
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, bad, ok, undecided
 from fixtures.verdict.subjects import Subject
+
+_PREPARING = (None, "ContainerCreating", "PodInitializing")
+
+
+def unschedulable(pod: Pod) -> Unschedulable | None:
+    """What the scheduler says of a pod that it cannot place; None when it says nothing or in words that are not its own."""
+    condition = pod.condition("PodScheduled")
+    if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
+        return None
+    try:
+        return parse_unschedulable(condition.message)
+    except Unreadable:
+        return None
+
+
+def why_not_running(pod: Pod | None) -> str:
+    """One clause for a message."""
+    if pod is None:
+        return "it is gone"
+    if pod.status.phase == "Failed":
+        return f"it failed on {pod.spec.node_name or 'no node'}: {pod.status.reason or 'exit'} {pod.status.message}".strip()[:400]
+    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
+        waiting = (status.state or {}).get("waiting")
+        if isinstance(waiting, dict) and waiting.get("reason") not in _PREPARING:
+            return f"container {status.name} waits: {waiting.get('reason')} {waiting.get('message') or ''}".strip()[:400]
+    condition = pod.condition("PodScheduled")
+    if condition is not None and condition.status == "False":
+        return f"{condition.reason or 'not scheduled'}: {condition.message}"[:400]
+    return f"its phase is {pod.status.phase or 'unknown'}" + (
+        f" on {pod.spec.node_name}" if pod.spec.node_name else " and no scheduler took it up"
+    )
+
+
+_ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Terminated", "NodeLost"})
+
+
+def disturbance(pod: Pod) -> str:
+    """What keeps a probe pod from being an answer although the cluster may be in order, as a clause; empty when nothing does."""
+    disruption = pod.condition("DisruptionTarget")
+    if disruption is not None and disruption.status == "True":
+        return f"it was disrupted ({disruption.reason}: {disruption.message})"[:300]
+    if pod.status.phase == "Failed" and pod.status.reason in _ENDED_BY_OTHERS:
+        return f"it was ended from outside ({pod.status.reason}: {pod.status.message})"[:300]
+    scheduled = pod.condition("PodScheduled")
+    if scheduled is not None and scheduled.reason == "SchedulingGated":
+        return f"a scheduling gate holds it, which the suite did not set ({scheduled.message})"[:300]
+    if pod.status.phase == "Pending" and pod.spec.node_name and not _complains(pod):
+        return "its node is still preparing it, for example pulling the image (policy probes.startSeconds)"
+    return ""
+
+
+def _complains(pod: Pod) -> bool:
+    """Whether a container says why it does not start."""
+    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
+        waiting = (status.state or {}).get("waiting")
+        if isinstance(waiting, dict) and waiting.get("reason") not in _PREPARING:
+            return True
+    return False
+
+
+def image_trouble(pod: Pod | None) -> bool:
+    """Whether it is the image that keeps a placed pod from starting."""
+    return pod is not None and any(
+        isinstance(waiting := (status.state or {}).get("waiting"), dict) and "Image" in str(waiting.get("reason"))
+        for status in pod.status.container_statuses or ()
+    )
+
+
+FACTOR = 5.0
+"""An absence is watched so many times as long as the scheduler took to bind the positive control."""
+CEILING = 60.0
+"""Seconds after which a busy scheduler lengthens no window any more: the policy's ``probes.windowSeconds`` alone does."""
+
+
+def absence_seconds(scope: Scope, control_seconds: float) -> float:
+    """How long an absence is watched whose control was bound within ``control_seconds``; never less than the policy's window."""
+    return max(scope.policy.probes.window_seconds, min(FACTOR * control_seconds, CEILING))
+
+
+class PendingPod(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the pod: ``node`` is empty while it is not bound, ``verdict`` is the scheduler's reason and message."""
+
+    subject: Subject
+    seconds: float
+    node: str = ""
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    gone: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to wait for: bound, ended or gone."""
+        return bool(self.node) or self.phase != "Pending" or self.gone
+
+
+def watch_pending(workspace: Workspace, names: Sequence[str], seconds: float) -> dict[str, PendingPod]:
+    """Watch pods of the workspace until each is bound, ended or gone, or until ``seconds`` have passed: by name."""
+    namespace = workspace.namespace()
+    start = time.monotonic()
+    found = {name: PendingPod(subject=Subject("Pod", name, namespace), seconds=0.0) for name in names}
+    with workspace.observe(namespace) as observation:
+        for objects in observation.until(start + seconds):
+            for name, waited in found.items():
+                if not waited.over:
+                    found[name] = _pending_state(waited, objects.get(f"{namespace}/{name}"), time.monotonic() - start)
+            if all(waited.over for waited in found.values()):
+                return found
+    end = time.monotonic() - start
+    return {name: waited if waited.over else msgspec.structs.replace(waited, seconds=end) for name, waited in found.items()}
+
+
+def _pending_state(waited: PendingPod, obj: Json | None, seconds: float) -> PendingPod:
+    if obj is None:
+        return msgspec.structs.replace(waited, gone=True, seconds=seconds)
+    pod = decode_pod(obj)
+    scheduled = pod.condition("PodScheduled")
+    refused = scheduled is not None and scheduled.status == "False"
+    return msgspec.structs.replace(
+        waited,
+        seconds=seconds,
+        node=pod.spec.node_name,
+        phase=pod.status.phase or "Pending",
+        reason=scheduled.reason if scheduled and refused else "",
+        message=scheduled.message if scheduled and refused else "",
+    )
+
+
+def judge_pending(waited: PendingPod, resource: str, why: str, control: str, *, words: str = "") -> Finding:
+    """The pod asked for ``resource``, which it must not get because ``why``. ``control``: why the control failed, or empty.
+
+    The scheduler's message has ``words`` where that is the reason; without, the name of the resource.
+    """
+    source = "pod watched"
+    expected = f"Pending and not bound: {why}"
+    observed = f"{waited.phase}{f' on {waited.node}' if waited.node else ''} after {waited.seconds:.1f} s"
+    if waited.node or waited.phase != "Pending":
+        message = f"it asked for {resource} and was bound to {waited.node or 'a node'} although {why}"
+        return bad(waited.subject, cause="PlacedWithoutDevice", observed=observed, expected=expected, source=source, message=message)
+    if control:
+        return undecided(
+            waited.subject,
+            message=f"{control}, so a pod that stays Pending proves nothing",
+            source=source,
+            cause="PositiveControlFailed",
+        )
+    if waited.gone:
+        return undecided(waited.subject, message="another program deleted it while it was watched", source=source, cause="ProbeDisturbed")
+    if waited.reason != "Unschedulable" or (words or resource) not in waited.message:
+        text = f"{waited.reason}: {waited.message}".strip(": ") or "the scheduler has said nothing about it"
+        return undecided(
+            waited.subject,
+            message=f"it is Pending for another reason than {resource}: {text[:300]}",
+            source="condition PodScheduled",
+            cause="ProbeDidNotRun",
+        )
+    return ok(waited.subject, observed=f"{observed}: {waited.message[:200]}", expected=expected, source=source)
+
 
 MAX_LOG_BYTES = 1 << 20
 

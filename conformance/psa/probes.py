@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.probes.computing import computing, listing_pod
+from conformance.probes.computing import LIST_SCRIPT, SOURCE, computing, listing_pod, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
-from conformance.probes.visible_devices import LIST_SCRIPT, SOURCE, visible_to
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of

@@ -11,7 +11,7 @@ from functools import partial
 from conformance.known.answers import Known, gathered
 from conformance.known.device import uuids_by_claim
 from conformance.known.node import placed_since
-from conformance.probes.pod_state import why_not_running
+from conformance.probes.running import why_not_running
 from conformance.req.checks import check_can_be_offered
 from conformance.req.pending_groups import pending_groups
 from conformance.req.waiting import check_waiting

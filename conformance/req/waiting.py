@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conformance.common_findings import overdue
 from conformance.outputs.events import ReasonKind
-from conformance.probes.pod_state import unschedulable
+from conformance.probes.running import unschedulable
 from conformance.req.gated import judge_gates
 from conformance.req.pending_groups import Group, pending_groups
 from fixtures.kubernetes.models import Pod

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.probes.claim_pods import CANNOT_ALLOCATE
-from conformance.probes.computing import computing, listing_pod
+from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, VisibleDevices, computing, listing_pod, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.pending import PendingPod, absence_seconds, judge_pending, watch_pending
-from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
-from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, STAY, VisibleDevices, visible_to
+from conformance.probes.running import PendingPod, ProbeResult, absence_seconds, hold_pods, judge_pending, pinned_pod, watch_pending
 from conformance.share.claimed_shares import claimed_shares
 from conformance.share.units import Shared, shared_resources
 from fixtures.kubernetes.models import Json, Node

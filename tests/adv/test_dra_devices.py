@@ -7,7 +7,7 @@ import pytest
 
 from conformance.adv.checks import check_advertised, check_allocatable
 from conformance.dra.devices import check_devices
-from conformance.inv.agreement import check_agreement
+from conformance.inv.judged_nodes import check_agreement
 from fixtures.kubernetes.models import Json, Node
 from fixtures.policy.model import Policy
 from fixtures.verdict.findings import Outcome

@@ -1,8 +1,7 @@
 import pytest
 
 from conformance.adv.labels import check_labels
-from conformance.adv.node_configs import check_configs
-from conformance.adv.plugin_config import PluginConfigError, parse
+from conformance.adv.node_configs import PluginConfigError, check_configs, parse
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Meta, Node
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict

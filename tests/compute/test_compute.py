@@ -17,8 +17,8 @@ import pytest
 from fixtures.compute.checking import Sizes
 from fixtures.compute.document import Device, Document, Library, Status, decode
 from fixtures.compute.drivers import CUDA, ROCM
+from fixtures.compute.kernels import Matrices, compare, filled
 from fixtures.compute.level_zero import OUT_OF_MEMORY
-from fixtures.compute.values import Matrices, compare, filled
 from tests.nodeprobe.tables import MACHINES, Table, machine
 
 RUNS = int(os.environ.get("COMPUTE_RUNS", "5"))

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fixtures.compute.kernels import THREADS, ptx
-from fixtures.compute.values import Matrices, filled
+from fixtures.compute.kernels import THREADS, Matrices, filled, ptx
 
 MASK = {"u32": 2**32 - 1, "b32": 2**32 - 1, "u64": 2**64 - 1, "b64": 2**64 - 1}
 Number = float

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.compute.kernels import KERNELS, THREADS, TILE, spirv
-from fixtures.compute.values import Matrices, filled
+from fixtures.compute.kernels import KERNELS, THREADS, TILE, Matrices, filled, spirv
 from tests.development import spirv as build
 
 _ENTRY_POINT, _EXECUTION_MODE, _LOCAL_SIZE = 15, 16, 17

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.dra.exclusive_claims import Given, judge_pair
-from conformance.probes.pending import PendingPod, judge_pending
+from conformance.probes.running import PendingPod, judge_pending
 from fixtures.model.dra.slices import SliceDevice
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Subject

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.adv.dra_devices import check_untainted
+from conformance.adv.checks import check_untainted
 from conformance.dra.allocations import check_allocations
 from conformance.dra.taints import check_taints
 from fixtures.kubernetes.models import Json

@@ -1,7 +1,7 @@
 import pytest
 
 from conformance.fence.fence_probe import Attempt, judge_fence, pair, targets
-from conformance.probes.pending import CEILING, absence_seconds
+from conformance.probes.running import CEILING, absence_seconds
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable

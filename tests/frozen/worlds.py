@@ -25,7 +25,7 @@ from chaos.observe.sample import NoData
 from chaos.observe.signals.registry import SIGNALS
 from chaos.verdict import artefacts
 from conformance.cli.inspect import KINDS, inspect
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from conformance.probes.node_documents import NodeDocument, NodeDocuments, why_unreadable
 from fixtures.cluster.kinds import KINDS as API_KINDS
 from fixtures.kubernetes.models import Json

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.cli.arguments import show_json, tell
 from conformance.cli.reports import main
-from conformance.outputs.kind_of_output import looked_at
+from conformance.outputs.inspection import looked_at
 from conformance.plugin.progress import header
 from fixtures.verdict.record import Target, TargetKind, Verdict
 from reports.folder import write_all

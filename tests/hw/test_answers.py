@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.hw.answers import check_answers, check_refused
+from conformance.hw.judging import check_answers, check_refused
 from conformance.probes.node_documents import Unread
 from fixtures.model.cluster import subject
 from fixtures.verdict.findings import Outcome, undecided

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from conformance.health.product_links import links_of
+from conformance.health.judging import links_of
 from conformance.hw import figures
 from conformance.hw.figures import judge_figures, peak_of, peaks, probe_figures, usual_figures
 from conformance.probes.computing import why_partial

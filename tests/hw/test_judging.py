@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.health import product_links
+from conformance.health import judging
 from conformance.health.judging import fabric, host_link, memory, recovery, short_address, slowdown
 from conformance.hw.firmware import firmware_judge
 from conformance.hw.judging import per_device, use
@@ -434,8 +434,8 @@ def test_what_hides_behind_one_free_device_or_a_nameless_board_is_no_proof() -> 
 
 
 def test_the_rows_of_products_are_dated_and_say_where_from() -> None:
-    rows = product_links.rows()
+    rows = judging.rows()
     assert len(rows) >= 12
     assert all(row.source and row.date.year >= 2026 and (row.joined == "board" or row.step) for row in rows)
     named = {"NVIDIA H200": 18, "NVIDIA A10": 0, "NVIDIA A100-SXM4-80GB": 12, "NVIDIA GB300": 18, "AMD Instinct MI300X": 7, "Tesla T4": 0}
-    assert {name: row.nvlinks for name in named if (row := product_links.links_of(name))} == named
+    assert {name: row.nvlinks for name in named if (row := judging.links_of(name))} == named

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from conformance.inv.agreement import check_agreement, rows
+from conformance.inv.judged_nodes import check_agreement, rows
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope

@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 
 from conformance.fence.checks import check_fenced, check_intruders
-from conformance.inv.agreement import check_agreement
-from conformance.inv.judged_nodes import check_judged
-from conformance.inv.peer_agreement import check_peers
+from conformance.inv.judged_nodes import check_agreement, check_judged
 from conformance.inv.skew import check_skew
+from conformance.inv.versions import check_peers
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.availability import foreign_taints

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.inv.peer_agreement import check_peers
+from conformance.inv.versions import check_peers
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.iso.judging import judge_disjoint, judge_holder, judge_unasked
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
+from conformance.probes.computing import read_visible_devices
 from conformance.probes.running import ProbeResult
-from conformance.probes.visible_devices import read_visible_devices
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Subject
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance.net.near_devices import check_near_devices, near_devices
-from fixtures.nodeprobe import pci
+from fixtures.nodeprobe import host
 from fixtures.nodeprobe.document import DirectAccess, Driver, Host, PciBridge, PciFunction, RdmaPort, Way
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_scope
@@ -41,7 +41,7 @@ def a_host(
             path = [f"0000:00:{at + 9:02x}.0"] if at < far else [root, up]
             functions.append(PciFunction(address=adapter, vendor="15b3", device="1021", kind="infiniband", path=path if bridges else []))
             ports.append(RdmaPort(adapter=f"mlx5_{at}", port=1, pci_address=adapter))
-    distances = list(pci.distances(functions))
+    distances = list(host.distances(functions))
     return Host(pci=functions, bridges=above if bridges else [], distances=distances, rdma=ports, direct_access=access, **fields)
 
 

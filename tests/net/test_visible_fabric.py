@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conformance.net.device_probe import attached, places
 from conformance.net.nic_policy import check_nic_cluster_policy, promises
 from conformance.net.visible_fabric import judge_visible_fabric, read_visible_fabric
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fixtures.nodeprobe import host, pci
+from fixtures.nodeprobe import host
 from fixtures.nodeprobe.document import DirectAccess, Distance, PciFunction, RdmaPort
 
 FILES = {
@@ -104,7 +104,7 @@ def test_the_way_between_devices_and_adapters_is_measured_in_bridges() -> None:
     files: dict[str, str] = {}
     for address, (kind, first, last, numa) in BUS.items():
         names = {"class": kind, "numa_node": numa, **({"secondary_bus_number": first, "subordinate_bus_number": last} if first else {})}
-        files |= {f"{pci.FOLDER}/{address}/{name}": str(value) for name, value in names.items()}
+        files |= {f"{host.PCI}/{address}/{name}": str(value) for name, value in names.items()}
     found = host.described(files, [], None)
     levels = {(one.device, one.adapter): one.level for one in found.distances}
     assert {adapter: level for (device, adapter), level in levels.items() if device == "0000:03:00.0"} == {
@@ -123,7 +123,7 @@ def test_the_way_between_devices_and_adapters_is_measured_in_bridges() -> None:
 def test_controls_of_acs_are_read_from_the_extended_configuration() -> None:
     other, acs = bytes([0x01, 0, 0x01, 0x14]), bytes([0x0D, 0, 0x01, 0, 0xFF, 0, 0x1D, 0])
     space = bytes(256) + other + bytes(0x140 - 0x104) + acs
-    assert pci.acs_of(space) == ["source validation", "request redirect", "completion redirect", "upstream forwarding"]
-    assert pci.acs_of(space[:-8]) == pci.acs_of(bytes(4096)) == []
-    assert pci.acs_of(bytes(64)) is pci.acs_of(b"") is None
-    assert pci.acs_of(bytes(256) + bytes([0x01, 0, 0x01, 0x10]) + bytes(60)) == [], "a list that leads to itself ends"
+    assert host.acs_of(space) == ["source validation", "request redirect", "completion redirect", "upstream forwarding"]
+    assert host.acs_of(space[:-8]) == host.acs_of(bytes(4096)) == []
+    assert host.acs_of(bytes(64)) is host.acs_of(b"") is None
+    assert host.acs_of(bytes(256) + bytes([0x01, 0, 0x01, 0x10]) + bytes(60)) == [], "a list that leads to itself ends"

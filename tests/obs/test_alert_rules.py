@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from conformance.obs.alert_rules import check_rules, rules_of_files, scrape_of, unserved
+from conformance.obs.alert_rules import (
+    Rule,
+    check_rules,
+    fires,
+    promtool,
+    read_expression,
+    rules_of_files,
+    scrape_of,
+    seconds,
+    series_of,
+    situations,
+    unserved,
+)
 from conformance.obs.page import kinds, read_page
-from conformance.obs.promql import read_expression, seconds
-from conformance.obs.rule_trial import Rule, fires, promtool, series_of, situations
 from conformance.obs.scraping import Exporter, Scrape
 from fixtures.simulator.builder.manifests import raw
 from fixtures.verdict.findings import Outcome

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.obs.driver_values import Bracket, against_driver, compared
+from conformance.obs.flaws import Bracket, against_driver, compared
 from conformance.obs.page import read_page
 from fixtures.nodeprobe.document import Device, Ecc, Remapping
 from fixtures.nodeprobe.nvml import collect

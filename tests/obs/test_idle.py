@@ -11,7 +11,7 @@ import pytest
 from conformance.obs.idle import check_idle
 from conformance.obs.page import kinds, read_page
 from conformance.obs.scraping import Exporter, Scrape
-from conformance.outputs.metric_samples import Sample
+from conformance.outputs.dcgm import Sample
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled

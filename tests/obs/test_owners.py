@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from conformance.cli.main import main
-from conformance.obs import kubelets
-from conformance.obs.attribution import judge_attribution
-from conformance.obs.owners import Held, held_on, owner_flaws
+from conformance.obs import attribution
+from conformance.obs.attribution import Held, held_on, judge_attribution, owner_flaws
 from conformance.obs.page import Owner, kinds, read_page
 from conformance.obs.scraping import Exporter, Scrape
 from conformance.probes.running import ProbeResult
@@ -118,10 +117,10 @@ def test_a_kubelet_is_read_where_the_policy_lets_a_privileged_pod_look(way: str,
         names = [pod["metadata"]["name"] for pod in pods]
         return {name: ProbeResult(subject=Subject("Pod", name), logs={"probe": log}) for name, log in zip(names, logs, strict=True)}
 
-    monkeypatch.setattr(kubelets, "run_pods", run_pods)
+    monkeypatch.setattr(attribution, "run_pods", run_pods)
     scope = a_scope(build_policy({"probes": {"suiteImage": "suite:1", "wholeNodes": way}}), nodes=[a_node("gpu-0"), a_node("gpu-1")])
     workspace: Any = SimpleNamespace(namespace=lambda level: level)
-    found = kubelets.read_kubelets(scope, workspace, scope.snapshot.nodes)
+    found = attribution.read_kubelets(scope, workspace, scope.snapshot.nodes)
     assert found == ({("a", "p"): {uuid(1)}} if way == "privileged" else {})
     assert all(pod["spec"]["volumes"][0]["hostPath"]["path"] == "/var/lib/kubelet/pod-resources" for pod in made)
 

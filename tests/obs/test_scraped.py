@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.obs.autoscaling import check_served
-from conformance.obs.scraped import check_scraped
+from conformance.obs.scraped import check_scraped, check_served
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from conformance.ops.device_plugins import check_one_plugin
-from conformance.ops.installed_stack import check_configured
+from conformance.ops.custom_resources import check_configured
+from conformance.ops.rollout import check_one_plugin
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_scope, a_workload

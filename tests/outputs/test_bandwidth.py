@@ -1,8 +1,8 @@
 import pytest
 
-from conformance.outputs import nccl_tests, perftest
+from conformance.outputs import job_logs, nccl_tests
+from conformance.outputs.job_logs import Memory
 from conformance.outputs.nccl_tests import NcclTestsCode
-from conformance.outputs.perftest import Memory
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 
@@ -53,23 +53,23 @@ def test_no_row(line: str) -> None:
 
 
 def test_gpu_memory_by_its_lines() -> None:
-    output = perftest.parse(lookalike("ib-write-bw-cuda"))
+    output = job_logs.parse_perftest(lookalike("ib-write-bw-cuda"))
     assert (output.memory, output.dmabuf, output.devices, output.whole) == (Memory.CUDA, True, ("mlx5_2",), True)
-    verdict = perftest.judge(output, minimum_gbits=380)
+    verdict = job_logs.judge_perftest(output, minimum_gbits=380)
     assert (verdict.code, verdict.good) == ("GDR_MEASURED", True)
-    assert perftest.judge(output, minimum_gbits=395).code == "BELOW_MINIMUM"
+    assert job_logs.judge_perftest(output, minimum_gbits=395).code == "BELOW_MINIMUM"
 
 
 def test_host_memory_needs_a_whole_output() -> None:
     text = lookalike("ib-write-bw-cuda")
     host = text[text.index("-----") : text.index("deallocating")]
-    assert perftest.parse(host).memory is Memory.HOST
-    assert perftest.parse(host.rstrip().rstrip("-")).memory is Memory.UNKNOWN
-    assert perftest.parse("$ ib_write_bw --use_cuda=0 -d mlx5_2\n" + host).memory is Memory.UNKNOWN
+    assert job_logs.parse_perftest(host).memory is Memory.HOST
+    assert job_logs.parse_perftest(host.rstrip().rstrip("-")).memory is Memory.UNKNOWN
+    assert job_logs.parse_perftest("$ ib_write_bw --use_cuda=0 -d mlx5_2\n" + host).memory is Memory.UNKNOWN
 
 
 def test_failures_and_units() -> None:
-    failed = perftest.judge(perftest.parse("RDMA_Write BW Test\nCouldn't allocate MR\n"))
+    failed = job_logs.judge_perftest(job_logs.parse_perftest("RDMA_Write BW Test\nCouldn't allocate MR\n"))
     assert (failed.code, failed.good) == ("FAILED", False)
-    mebi = perftest.parse(" #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 8 5 1000.0 1000.0 0.1\n")
+    mebi = job_logs.parse_perftest(" #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 8 5 1000.0 1000.0 0.1\n")
     assert mebi.rows[0].average == pytest.approx(8.388608)

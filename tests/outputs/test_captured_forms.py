@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.inspect import KINDS, inspect, main
-from conformance.outputs.captured_bytes import decoded
-from conformance.outputs.log_wrappers import unwrapped
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable, decoded, unwrapped
 from tests.outputs.lookalikes import DATA, lookalike
 from tests.outputs.test_inspect_command import CASES
 from tests.samples import SAMPLES

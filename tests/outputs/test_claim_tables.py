@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from conformance.cli.inspect import inspect
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.inspection import Judged
-from conformance.outputs.unreadable import Unreadable
 from fixtures.kubernetes.models import Json
 from tests.dra import a_claim, a_device, a_slice
 from tests.platforms.dra_clusters import DRA_CLUSTERS

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import dcgm, job_log, nvidia_smi, xid
+from conformance.outputs import dcgm, job_logs, nvidia_smi, xid
 from fixtures.model.devices import xid_catalogue
 from fixtures.model.devices.xid_catalogue import XidClass
 from tests.outputs.lookalikes import lookalike
@@ -81,8 +81,8 @@ def test_catalogue_rows_do_not_overlap() -> None:
 
 
 def test_job_logs() -> None:
-    assert job_log.parse_vector_add("[Vector addition of 5 elements]\n").passed is None
-    assert job_log.parse_vector_add("[Vector addition of 5 elements]\nFailed to allocate device vector A\n").passed is False
+    assert job_logs.parse_vector_add("[Vector addition of 5 elements]\n").passed is None
+    assert job_logs.parse_vector_add("[Vector addition of 5 elements]\nFailed to allocate device vector A\n").passed is False
     failed = "Changing the 'nvidia.com/mig.config.state' node label to 'failed'"
     assert inspect("mig-manager-log", f'time="x" level=error msg="bad"\n{failed}').verdict == "bad"
     assert inspect("mig-manager-log", "Walking MigConfig for MIG config").verdict == "undecidable"

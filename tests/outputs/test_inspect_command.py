@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.inspect import KINDS, inspect, main
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from tests.outputs.lookalikes import lookalike, path_of
 
 CASES = [

@@ -6,8 +6,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import nccl_log
-from conformance.outputs.nccl_log import Adapter, NcclCode
-from conformance.outputs.nccl_warnings import Weight, weight
+from conformance.outputs.nccl_log import Adapter, NcclCode, Weight, weight
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 

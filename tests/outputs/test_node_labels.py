@@ -4,7 +4,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import node_text
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from fixtures.model.devices import node_labels
 from fixtures.model.devices.node_labels import advertisement
 from tests.tables import each_row

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import node_text
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 
 AMD = {
     "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM",

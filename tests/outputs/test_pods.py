@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import api_refusal, pod_table
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs import kubectl_text
+from conformance.outputs.captured_text import Unreadable
 from tests.tables import each_row
 
 HEAD = "NAME              READY   STATUS    RESTARTS        AGE\n"
@@ -30,13 +30,13 @@ def test_states(line: dict[str, Any], expected: tuple[str, str]) -> None:
 
 def test_a_table_inside_other_text_ends_with_it() -> None:
     text = f"Some words\n{HEAD}{row('Running')}\nNAME   AGE\nother-1  1/1  Failed  0\n"
-    assert [pod.status for pod in pod_table.parse(text)] == ["Running"]
+    assert [pod.status for pod in kubectl_text.parse_pods(text)] == ["Running"]
 
 
 @pytest.mark.parametrize("text", ["", "hello", HEAD, "plugin 1/1 Running 0 5m", "\0"])
 def test_no_table_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
-        pod_table.parse(text)
+        kubectl_text.parse_pods(text)
 
 
 REFUSAL = (
@@ -47,7 +47,7 @@ REFUSAL = (
 
 
 def test_a_refusal_field_by_field() -> None:
-    refusal = api_refusal.parse(REFUSAL)
+    refusal = kubectl_text.parse_refusal(REFUSAL)
     assert (refusal.kind, refusal.name, [cause.what for cause in refusal.causes]) == (
         "Deployment",
         "model",

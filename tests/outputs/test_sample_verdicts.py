@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.cli.inspect import KINDS, inspect
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable
 from tests.samples import sample, sample_index
 from tests.tables import each_row
 

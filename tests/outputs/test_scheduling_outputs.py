@@ -3,9 +3,9 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import events, volcano
+from conformance.outputs import captured_objects, events
+from conformance.outputs.captured_objects import GangState
 from conformance.outputs.events import ReasonKind
-from conformance.outputs.volcano import GangState
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 
@@ -133,7 +133,7 @@ def unschedulable(message: str) -> dict[str, str]:
 )
 def test_pod_group_states(status: dict[str, object], state: GangState, verdict: str) -> None:
     item = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}, "status": status}
-    assert volcano.group_of(item).state is state
+    assert captured_objects.group_of(item).state is state
     assert inspect("podgroup", json.dumps(item)).verdict == verdict
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs.starts import Obstacle, obstacle
+from conformance.outputs.events import Obstacle, obstacle
 
 CDI = (
     "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: could not apply required modification "

@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conformance.cli.inspect import KINDS, inspect, to_json, to_text
-from conformance.outputs import events, nccl_log, nccl_tests, perftest
+from conformance.outputs import events, job_logs, nccl_log, nccl_tests
+from conformance.outputs.captured_text import Unreadable, unwrapped
 from conformance.outputs.inspection import Inspection
-from conformance.outputs.log_wrappers import unwrapped
-from conformance.outputs.unreadable import Unreadable
 from fixtures.model.devices import node_labels
 from tests.outputs.lookalikes import lookalike
 
@@ -216,6 +215,6 @@ def test_any_row_or_message(text: str) -> None:
     events.classify(text)
     events.gang_shortage(text)
     with contextlib.suppress(Unreadable):
-        perftest.parse("RDMA_Write BW Test\n" + text)
+        job_logs.parse_perftest("RDMA_Write BW Test\n" + text)
     with contextlib.suppress(Unreadable):
         events.parse_unschedulable("0/3 nodes are available: " + text)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.probes.pending import PendingPod
+from conformance.probes.running import PendingPod
 from conformance.share.checks import check_isolated
 from conformance.share.claimed_shares import ClaimedShares, claimed_shares
 from conformance.share.probes import fillable_nodes, judge_extra

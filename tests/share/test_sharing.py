@@ -1,7 +1,6 @@
 import pytest
 
-from conformance.probes.pending import PendingPod
-from conformance.probes.running import ProbeResult
+from conformance.probes.running import PendingPod, ProbeResult
 from conformance.share.checks import check_isolated, check_replicas
 from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled
 from conformance.share.units import shared_resources

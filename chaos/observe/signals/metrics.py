@@ -10,8 +10,8 @@ from chaos.model.plan_facts import PlanFacts
 from chaos.observe.components import pods_of
 from chaos.observe.sample import Reading
 from chaos.observe.view import NoData, View, dig, is_ready, items_of, name_of, namespace_of, node_of
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
-from conformance.outputs.unreadable import Unreadable
 from fixtures.kubernetes.models import Json
 from fixtures.model.platform.exporters import metrics_port
 

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.events import parse_unschedulable
-from conformance.outputs.unreadable import Unreadable
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane

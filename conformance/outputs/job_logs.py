@@ -1,7 +1,9 @@
-"""Reader of perftest output: ``ib_write_bw``, ``ib_read_bw``, ``ib_send_bw`` (docs/facts/nccl.md#perftest).
+"""Readers of what jobs print: CUDA's vectorAdd, the MIG manager, and perftest (``ib_write_bw``, ``ib_read_bw``, ``ib_send_bw``).
 
 Bandwidths are Gb/s. Only the lines about CUDA or ROCm prove that GPU memory was used. Their absence proves host memory when the output
 is whole (it ends with the closing rule); in a cut excerpt it proves nothing.
+
+Facts: docs/facts/nccl.md#perftest.
 """
 
 from __future__ import annotations
@@ -12,8 +14,62 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs.log_text import log_lines
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.captured_text import Unreadable, log_lines
+
+_STATE = re.compile(r"mig\.config\.state' node label to '(\w{1,32})'")
+_ASSERTING = re.compile(r"Updating MIG config: map\[([^\]]{0,256})\]")
+_CUDA_CALL = re.compile(r"Failed to [a-z].{1,120}\(error code .{1,120}\)!")
+_MIG_MANAGER = re.compile(r"MIG (?:config|mode|device|configuration|manager)|mig\.config|mig-parted")
+
+
+class VectorAdd(msgspec.Struct, frozen=True):
+    """``passed`` is ``None`` when the log ends before the sample's own verdict."""
+
+    passed: bool | None
+    error: str
+
+
+class MigManagerLog(msgspec.Struct, frozen=True):
+    """``state`` is the last value that the manager gave the label ``nvidia.com/mig.config.state``; ``""`` when it gave none."""
+
+    state: str
+    updates: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def parse_vector_add(text: str) -> VectorAdd:
+    """Read a vectorAdd log. Raises ``Unreadable`` when no line of the sample is in it."""
+    passed: bool | None = None
+    error = ""
+    seen = False
+    for line in log_lines(text):
+        seen = seen or "[Vector addition of " in line or "CUDA kernel launch with" in line or bool(_CUDA_CALL.search(line))
+        if line.strip() == "Test PASSED":
+            passed = True if passed is None else passed
+        elif (seen and "Failed to " in line) or "Result verification failed" in line or line.strip() == "Test FAILED":
+            passed, error = False, line.strip()[:300]
+    if not seen and passed is None:
+        raise Unreadable("no line of the vectorAdd sample found")
+    return VectorAdd(passed, error)
+
+
+def parse_mig_manager(text: str) -> MigManagerLog:
+    """Read a MIG manager log. Raises ``Unreadable`` when no line of it is in the text."""
+    state, seen = "", False
+    updates: list[str] = []
+    errors: list[str] = []
+    for line in log_lines(text):
+        seen = seen or bool(_MIG_MANAGER.search(line))
+        if match := _STATE.search(line):
+            state = match[1]
+        if match := _ASSERTING.search(line):
+            updates.append(match[1])
+        if "level=error" in line or "level=fatal" in line:
+            errors.append(line.strip()[:300])
+    if not seen:
+        raise Unreadable("no line of the MIG manager found")
+    return MigManagerLog(state, tuple(updates), tuple(errors))
+
 
 _MIB_TO_GBIT = 2**20 * 8 / 1e9
 _TITLE = re.compile(r"\s{0,80}(RDMA_Write|RDMA_Read|Send|RDMA_Atomic) (?:Bidirectional )?(?:Post List )?BW Test")
@@ -85,7 +141,7 @@ class PerftestVerdict(msgspec.Struct, frozen=True):
         return None if self.code in ("HOST_MEMORY", "MEMORY_UNKNOWN") else self.code == "GDR_MEASURED"
 
 
-def parse(text: str) -> Perftest:
+def parse_perftest(text: str) -> Perftest:
     """Read a captured output.
 
     Raises:
@@ -133,7 +189,7 @@ def parse(text: str) -> Perftest:
     )
 
 
-def judge(output: Perftest, *, minimum_gbits: float | None = None) -> PerftestVerdict:
+def judge_perftest(output: Perftest, *, minimum_gbits: float | None = None) -> PerftestVerdict:
     """Verdict as GPUDirect RDMA evidence. ``minimum_gbits`` is the average Gb/s that the largest size must reach. Pure."""
     best = output.best
     facts: dict[str, object] = {
