@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from chaos.cluster import namespaces
-from chaos.cluster.rights import Right
+from chaos.cluster.requests import Right
 from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS
 from chaos.ledger.undos.workloads import SCALED
 from deploy.rights import NAMESPACE, admission_policy
@@ -37,7 +37,7 @@ _OWNED = (
     "has(variables.subject.metadata.ownerReferences) && variables.subject.metadata.ownerReferences.exists("
     "owner, owner.kind == 'ClusterPolicy' && owner.apiVersion.startsWith('nvidia.com/'))"
 )
-"""Operands are what an operator made for its ClusterPolicy (:func:`chaos.plan.selectors.controllers.choose_operand`)."""
+"""Operands are what an operator made for its ClusterPolicy (:func:`chaos.plan.selectors.choose_operand`)."""
 
 _SCALES = "object.spec.template == oldObject.spec.template && " + " && ".join(
     f"(has(object.metadata.{field}) ? object.metadata.{field} : {empty})"

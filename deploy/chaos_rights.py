@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from chaos.cluster import injector, leak_scan, namespaces
-from chaos.cluster.rights import Right
+from chaos.cluster.requests import Right
 from chaos.ledger.registry import REGISTRY
+from chaos.ledger.undos.agents import SLICES
 from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS, AbsentArgs, PresentArgs
-from chaos.ledger.undos.slices import SLICES
 from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
 from chaos.safety import gate_reading
-from chaos.safety.required_rights import KEEPING
+from chaos.safety.admission import KEEPING
 from deploy import chaos_policy
 from deploy.chaos_policy import ACCOUNT
 from deploy.rights import NAMESPACE, READ_ONLY, binding, cluster_role

@@ -15,18 +15,16 @@ from typing import Any
 import msgspec
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.cluster.rights import Reviewer, Right
+from chaos.cluster.requests import Reviewer, Right
 from chaos.ledger.bounds import Terms
 from chaos.ledger.file import Ledger
-from chaos.ledger.protocol import Undo
 from chaos.ledger.registry import REGISTRY
-from chaos.ledger.replay import replay
-from chaos.ledger.residue import Residue
+from chaos.ledger.replay import Residue, replay
+from chaos.ledger.undos import Undo
 from chaos.ledger.undos.host import HostAction
-from chaos.model.errors import Aborted
-from chaos.model.ledger_lines import State
 from chaos.model.plan import Plan
-from chaos.safety.abort_flag import AbortFlag
+from chaos.model.records import Aborted, State
+from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof

@@ -12,12 +12,11 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act import canary_pods
 from chaos.act.context import current
 from chaos.cluster import namespaces
-from chaos.cluster.requests import merge, read, uid_of
+from chaos.cluster.requests import field, merge, read, uid_of
 from chaos.ledger.undos.objects import AbsentArgs
-from chaos.model.ledger_lines import PREPARATION
-from chaos.model.plan import Target
-from chaos.model.plan_facts import PlanFacts, canary_namespace
-from chaos.observe.device_requests import requested_devices
+from chaos.model.plan import PlanFacts, Target, canary_namespace
+from chaos.model.records import PREPARATION
+from chaos.observe.devices import requested_devices
 from chaos.observe.view import full_name, namespace_of, phase_of
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
@@ -223,3 +222,23 @@ def target_record(target: Target) -> dict[str, Any]:
 
 
 __all__ = ["current"]
+
+
+EXPIRY = "expiry"
+JOBS = "batch/jobs"
+
+
+def expiry_owner() -> Json:
+    """The expiry_owner reference that makes an object go at the end of the experiment's lifetime, also when nobody of us is left.
+
+    Raises ActivityFailed when no controller has started the clock: what would live for ever is not created.
+    """
+    namespace = own_namespace()
+    created = create(JOBS, canary_pods.expiry(current().plan, plan_facts(), EXPIRY), namespace)
+
+    def started() -> bool:
+        return bool(field(read(current().cluster, JOBS, EXPIRY, namespace), "status", "startTime"))
+
+    if not poll(started, seconds("start")):
+        raise ActivityFailed(f"no controller started Job {EXPIRY} within {seconds('start'):g} s: nothing would end what it is to end")
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": EXPIRY, "uid": uid_of(created)}

@@ -6,16 +6,24 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.act import canary_deployment, canary_pods
-from chaos.activities import expiry
-from chaos.activities.base import create, current, host_namespace, own_namespace, own_priority_class, plan_facts, poll, seconds
+from chaos.act import canary_pods
+from chaos.activities.base import (
+    create,
+    current,
+    expiry_owner,
+    host_namespace,
+    own_namespace,
+    own_priority_class,
+    plan_facts,
+    poll,
+    seconds,
+)
 from chaos.cluster.injector import obstacle
 from chaos.cluster.requests import read
-from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
-from chaos.observe.sample import NoData
+from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.observe.signals.allocations import KNOWN_SECONDS
 from chaos.observe.signals.pods import VICTIM, WORKER, beat_in, uuids_in
-from chaos.observe.view import View, is_ready, labels_of, name_of, node_of, phase_of
+from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, node_of, phase_of
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import CLAIMS
 
@@ -45,8 +53,8 @@ def start_deployment(count: int = 1, devices: int = 1, within: str = "start") ->
     if plan_facts().device_class:
         raise ActivityFailed("workers that claim devices cannot be a Deployment: its pods would need a template for their claims")
     namespace = own_namespace()
-    body = canary_deployment.deployment(
-        current().plan, plan_facts(), "service", count=count, devices=devices, prefer=_place("target"), owner=expiry.owner()
+    body = canary_pods.deployment(
+        current().plan, plan_facts(), "service", count=count, devices=devices, prefer=_place("target"), owner=expiry_owner()
     )
     create("apps/deployments", body, namespace)
     started = await_workers(count, within)

@@ -8,9 +8,9 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act import canary_pods
 from chaos.activities.base import create, current, own_namespace, plan_facts
-from chaos.model.ledger_lines import PREPARATION
-from chaos.model.plan_facts import canary_namespace
-from chaos.observe.dra_inventory import PublishedDevice, allocated_devices, published_devices, tainting_rules
+from chaos.model.plan import canary_namespace
+from chaos.model.records import PREPARATION
+from chaos.observe.devices import PublishedDevice, allocated_devices, published_devices, tainting_rules
 from chaos.observe.view import View, full_name, name_of
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import CLAIMS, TAINT_RULES

@@ -28,14 +28,14 @@ from chaos.activities.base import (
     target_record,
 )
 from chaos.activities.hosts import run
-from chaos.cluster.host_programs import never_resets, nvidia_smi, open_files, says_in_use
+from chaos.cluster.injector import never_resets, nvidia_smi, open_files, says_in_use
 from chaos.cluster.requests import read
 from chaos.ledger.undos.agents import RestartedArgs
-from chaos.ledger.undos.environment import EnvArgs, value_of, with_value
 from chaos.ledger.undos.host import MOCK, STATE, DeviceArgs, HostPersistence, MockArgs
 from chaos.ledger.undos.nodes import identity
-from chaos.model.ledger_lines import PREPARATION
-from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
+from chaos.ledger.undos.workloads import EnvArgs, value_of, with_value
+from chaos.model.plan import CANARY_LABEL, canary_namespace
+from chaos.model.records import PREPARATION
 from chaos.observe import components
 from chaos.observe.components import DETECTORS
 from chaos.observe.signals.pods import WORKER, uuids_in

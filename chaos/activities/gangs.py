@@ -8,11 +8,10 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act import canary_pods
-from chaos.activities import expiry
-from chaos.activities.base import accepted, create, current, own_namespace, own_priority_class, plan_facts, poll, seconds
+from chaos.activities.base import accepted, create, current, expiry_owner, own_namespace, own_priority_class, plan_facts, poll, seconds
 from chaos.activities.pods import everything_in, kill
 from chaos.ledger.undos.objects import AbsentArgs
-from chaos.model.plan_facts import GANG_LABEL, canary_namespace
+from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.gangs import WORKLOADS
 from chaos.observe.signals.pods import live
 from chaos.observe.view import condition, labels_of, name_of, node_of, phase_of, uid_of
@@ -65,7 +64,7 @@ def submit_job(size: int = 2, devices: int = 1, name: str = "gang-0") -> dict[st
     body: Json = {
         "apiVersion": _version(VOLCANO_JOBS),
         "kind": "Job",
-        "metadata": {"name": name, "ownerReferences": [expiry.owner()]},  # its pods' own deadline only makes it start them again
+        "metadata": {"name": name, "ownerReferences": [expiry_owner()]},  # its pods' own deadline only makes it start them again
         "spec": {
             "schedulerName": "volcano",
             "queue": "default",

@@ -20,8 +20,7 @@ from chaos.activities.base import (
     seconds,
     target_record,
 )
-from chaos.cluster.host_programs import FIND_KUBELET, kubelet_units
-from chaos.cluster.injector import HostResult, run_on_host
+from chaos.cluster.injector import FIND_KUBELET, HostResult, kubelet_units, run_on_host
 from chaos.ledger.undos.host import KUBELET_UNIT, KubeletArgs
 from chaos.ledger.undos.nodes import identity
 from fixtures.cluster.trouble import ApiTrouble

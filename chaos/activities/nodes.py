@@ -11,12 +11,12 @@ from chaos.activities.base import accepted, change, current, node_target, plan_f
 from chaos.cluster.gpu_names import names_of
 from chaos.cluster.node_work import is_unschedulable
 from chaos.cluster.requests import read, uid_of
-from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
+from chaos.ledger.undos.objects import NodeExists
 from chaos.ledger.undos.remediation import cleared_args
-from chaos.model.ledger_lines import PREPARATION
-from chaos.model.plan_facts import OPT_OUT, canary_namespace
-from chaos.observe.device_requests import requested_devices
+from chaos.model.plan import OPT_OUT, canary_namespace
+from chaos.model.records import PREPARATION
+from chaos.observe.devices import requested_devices
 from chaos.observe.view import dig, full_name, items_of, name_of, namespace_of, phase_of
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json

@@ -11,7 +11,7 @@ from chaos.activities.base import create, current, node_target, own_namespace, p
 from chaos.activities.hosts import PROMPT, run, unit_name
 from chaos.activities.pods import everything_in
 from chaos.ledger.undos.objects import AbsentArgs
-from chaos.model.plan_facts import GANG_LABEL, canary_namespace
+from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.view import labels_of, name_of, phase_of, uid_of
 from fixtures.kubernetes.models import Json

@@ -7,8 +7,8 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, current, plan_facts, read_target, target_record, targets
-from chaos.ledger.undos.slices import SLICES, SlicesPublished
-from chaos.observe import dra_inventory
+from chaos.ledger.undos.agents import SLICES, SlicesPublished
+from chaos.observe.devices import DRA_DRIVER, DRA_PLUGIN
 from chaos.observe.view import dig, name_of, text_of, uid_of
 
 
@@ -17,7 +17,7 @@ def wipe() -> dict[str, Any]:
 
     The plugin itself goes on: a kubelet wipes the slices of a plugin that was away for half a minute (docs/facts/dra.md#outages).
     """
-    acting, plugin = current(), plan_facts().components.get(dra_inventory.COMPONENT)
+    acting, plugin = current(), plan_facts().components.get(DRA_PLUGIN)
     (target,) = targets("pods")
     read_target(target)
     if plugin is None:
@@ -27,11 +27,11 @@ def wipe() -> dict[str, Any]:
     found = [
         item
         for item in answer.json().get("items") or ()
-        if text_of(dig(item, "spec").get("nodeName")) == target.node and text_of(dig(item, "spec").get("driver")) == dra_inventory.DRIVER
+        if text_of(dig(item, "spec").get("nodeName")) == target.node and text_of(dig(item, "spec").get("driver")) == DRA_DRIVER
     ]
     owner = {"namespace": plugin.namespace, "owner": plugin.name, "owner_uid": plugin.uid, "selector": plugin.selector}
     try:
-        args = SlicesPublished().args(dra_inventory.DRIVER, target.node, found, owner)
+        args = SlicesPublished().args(DRA_DRIVER, target.node, found, owner)
     except ValueError as error:
         raise ActivityFailed(str(error)) from error
     names = sorted(name_of(item) for item in found)

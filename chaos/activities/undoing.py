@@ -9,7 +9,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import current
 from chaos.activities.waiting import wait_for, watch_before
-from chaos.model.ledger_lines import PREPARATION
+from chaos.model.records import PREPARATION
 
 
 def undo_everything(watched: dict[str, Any] | None = None, within: str = "") -> dict[str, Any]:

@@ -15,8 +15,8 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities.base import current, plan_facts, poll, seconds
 from chaos.cluster.requests import read
 from chaos.model.conditions import Condition, JsonValue, holds, parse_condition, signals_of
-from chaos.observe.sample import NoData, Reading
-from chaos.observe.signals.registry import SIGNALS
+from chaos.observe.signals import SIGNALS
+from chaos.observe.view import NoData, Reading
 from fixtures.cluster.trouble import ApiTrouble
 
 

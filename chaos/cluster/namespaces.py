@@ -15,9 +15,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from chaos.cluster.requests import accepted, await_object, field, read, uid_of
-from chaos.cluster.rights import Reviewer, Right
-from chaos.model.plan_facts import CANARIES
+from chaos.cluster.requests import Reviewer, Right, accepted, await_object, field, read, uid_of
+from chaos.model.plan import CANARIES
 from fixtures.cluster.answer import UNREADABLE
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble

@@ -12,27 +12,23 @@ from types import FrameType
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.engine.conformance_check import ConformanceCheck
-from chaos.engine.handover import Access
-from chaos.engine.leaving import PAUSE, until_gone
+from chaos.cluster.requests import PAUSE, until_gone
+from chaos.engine.processes import Access, ConformanceCheck, Stop
 from chaos.engine.runner import Runner, RunnerSetup
-from chaos.engine.supervision import Stop
 from chaos.ledger import authentic, config_maps
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
-from chaos.ledger.mirror import Mirror
-from chaos.ledger.residue import entry_words
-from chaos.model.errors import LeaseRefused, LedgerError
+from chaos.ledger.replay import entry_words
 from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Entry, digest
-from chaos.model.plan import Plan
-from chaos.model.plan_facts import CANARIES
-from chaos.observe.signals.registry import SIGNALS
+from chaos.model.plan import CANARIES, Plan
+from chaos.model.records import Entry, LeaseRefused, LedgerError, digest
+from chaos.observe.signals import SIGNALS
 from chaos.plan.planning import NotApplicable, PlanRefused, make_plan
 from chaos.plan.selectors import TargetUnclear
 from chaos.safety.admission import gate_results
+from chaos.safety.gate_input import Settings
+from chaos.safety.lease import MachineLock
 from chaos.safety.lease_keeper import LeaseKeeper
-from chaos.safety.machine_lock import MachineLock
-from chaos.safety.settings import Settings
 from chaos.verdict.artefacts import LEDGER, VERDICT
 from chaos.verdict.chaos_result import result_of, result_of_error, result_without_run
 from chaos.verdict.judge import judge

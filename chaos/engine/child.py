@@ -22,14 +22,13 @@ import msgspec
 
 from chaos.act.context import ActivityContext
 from chaos.engine.activity_wrapper import bounded_output, wrap
-from chaos.engine.handover import Handover, take_handover
+from chaos.engine.processes import Handover, take_handover
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
-from chaos.ledger.mirror import Mirror
-from chaos.model.errors import Aborted
 from chaos.model.plan import Plan
-from chaos.observe.await_sample import await_sample
-from chaos.safety.abort_flag import AbortFlag
-from chaos.safety.lease import must_hold
+from chaos.model.records import Aborted
+from chaos.observe.sampler import await_sample
+from chaos.safety.lease import AbortFlag, must_hold
 from chaos.verdict.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, Stored, write
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX

@@ -13,22 +13,22 @@ from pathlib import Path
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.engine.leaving import until_gone
-from chaos.engine.platform_reach import shown_by
+from chaos.cluster.requests import until_gone
 from chaos.ledger import authentic, config_maps
+from chaos.ledger.authentic import Fate, MissingEntry, Place, with_files
 from chaos.ledger.bounds import Terms
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import ExperimentView, Ledger
-from chaos.ledger.mirror import Mirror
-from chaos.ledger.missing import Fate, MissingEntry, Place, with_files
-from chaos.ledger.replay import FLUSH_SECONDS, replay
-from chaos.ledger.residue import Reason, Residue, entry_words, residue_of
-from chaos.model.errors import LedgerError
-from chaos.model.ledger_lines import Entry, State, digest
+from chaos.ledger.replay import FLUSH_SECONDS, Reason, Residue, entry_words, replay, residue_of
 from chaos.model.plan import Plan
+from chaos.model.records import Entry, LedgerError, State, digest
+from chaos.observe.components import standing_of
+from chaos.observe.view import View
 from chaos.safety.lease import LeaseView, halt, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.verdict.artefacts import PLAN
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers
@@ -41,6 +41,21 @@ from fixtures.system import private_files
 from fixtures.system.file_search import find_files
 from fixtures.text import typed
 from fixtures.text.sentences import plain
+
+_CLUSTER_POLICY = KINDS["nvidia.com/clusterpolicies"].kind
+
+
+def shown_by(cluster: Cluster, terms: Terms, *, vouched: frozenset[str], unproven: Collection[str]) -> Terms:
+    """The terms with what the cluster shows. ``vouched``: digests that proofs list; ``unproven``: runs that the cluster holds no proof of.
+
+    Without any of those the cluster is not read. What cannot be read shows nothing.
+    """
+    reach = msgspec.structs.replace(terms.reach, vouched=vouched)
+    if unproven:
+        standing = standing_of(View.of(cluster), reach.tenants, whole=False)
+        reach = msgspec.structs.replace(reach, standing=standing, operators=standing.homes_of(_CLUSTER_POLICY))
+    return msgspec.structs.replace(terms, reach=reach)
+
 
 LEAVE_SECONDS = 60.0
 """For how long recovering tries to leave nothing of itself."""
@@ -113,7 +128,7 @@ def recover(
     (run, experiment, number) that somebody has looked at and wants as they are: they are closed without undoing. Safe to repeat.
     An entry that is not within ``terms`` is not carried out. One ledger that cannot be read does not keep the others from being undone.
 
-    Raises :class:`chaos.model.errors.LeaseRefused` while a run is alive, :class:`LedgerError` when two files claim to be the same ledger,
+    Raises :class:`chaos.model.records.LeaseRefused` while a run is alive, :class:`LedgerError` when two files claim to be the same ledger,
     ApiTrouble.
     """
     deadline = time.monotonic() + seconds

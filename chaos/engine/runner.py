@@ -14,26 +14,19 @@ from typing import Any
 
 import msgspec
 
-from chaos.engine import handover
-from chaos.engine.conformance_check import ConformanceCheck
-from chaos.engine.handover import Access, Handover
-from chaos.engine.supervision import Stop, end_process, supervise
+from chaos.engine import processes
+from chaos.engine.processes import Access, ConformanceCheck, Handover, Stop, end_process, supervise
 from chaos.ledger.bounds import Terms
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
-from chaos.ledger.mirror import Mirror
 from chaos.ledger.replay import replay
-from chaos.model.companions import with_companions
 from chaos.model.conditions import JsonValue, holds, parse_condition
-from chaos.model.engine_record import Ending, EngineRecord, GateResult
-from chaos.model.errors import LedgerError
-from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Line, landed_faults
-from chaos.model.plan import Plan
-from chaos.model.plan_facts import canary_namespace
-from chaos.observe.node_history import MEMORY, NodeHistory
-from chaos.observe.sample import Reading, Sample, Signal
-from chaos.observe.sampler import Sampler, steady_since
-from chaos.safety.abort_flag import AbortFlag
+from chaos.model.experiment import Experiment, with_companions
+from chaos.model.plan import Plan, canary_namespace
+from chaos.model.records import Ending, EngineRecord, GateResult, LedgerError, Line, landed_faults
+from chaos.observe.sampler import MEMORY, NodeHistory, Sampler, steady_since
+from chaos.observe.view import Reading, Sample, Signal
+from chaos.safety.lease import AbortFlag
 from chaos.verdict import artefacts
 from chaos.verdict.allocation_snapshots import SIGNAL, LedgerTimes, allocation_snapshots
 from chaos.verdict.judge import ChaosVerdict, judge
@@ -200,7 +193,7 @@ class Runner:
         self.plan = msgspec.structs.replace(self.plan, expires_at=expires.isoformat(timespec="seconds"))
         self._record.plan_digest = self.plan.digest
         artefacts.write(self.folder / artefacts.PLAN, self.plan)
-        handover.write_handover(self.folder, Handover(access=self._setup.access, parent=os.getpid(), terms=self._terms))
+        processes.write_handover(self.folder, Handover(access=self._setup.access, parent=os.getpid(), terms=self._terms))
         self._setup.conforming.forget()
         with (self.folder / "child.log").open("wb") as log:
             self._record.child_started = time.time()
@@ -221,12 +214,12 @@ class Runner:
     def _undo(self) -> None:
         """End the child if it is still there, then put back what it has not. Whatever happens here ends up in the record."""
         if self._process is None:
-            handover.withdraw_handover(self.folder)
+            processes.withdraw_handover(self.folder)
             return
         if self._record.ending is None:
             self._record.ending = Ending()
             end_process(self._process, self._record.ending)
-        handover.withdraw_handover(self.folder)
+        processes.withdraw_handover(self.folder)
         self._record.child_ended = time.time()
         self._record.abort = AbortFlag(self.folder).reason
         path = self.folder / artefacts.LEDGER

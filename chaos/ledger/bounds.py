@@ -16,21 +16,15 @@ import msgspec
 from chaos.cluster import namespaces
 from chaos.ledger.reach import Reach
 from chaos.ledger.registry import arguments
-from chaos.ledger.undos.agents import RestartedArgs
-from chaos.ledger.undos.environment import EnvArgs
+from chaos.ledger.undos.agents import PublishedArgs, RestartedArgs
 from chaos.ledger.undos.host import DeviceArgs, KubeletArgs, Means, MockArgs
-from chaos.ledger.undos.node_object import NodeExistsArgs
-from chaos.ledger.undos.nodes import NodeArgs, UnschedulableArgs, ValueArgs
-from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, PresentArgs
+from chaos.ledger.undos.nodes import NodeArgs, TaintArgs, UnschedulableArgs, ValueArgs
+from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, NodeExistsArgs, PresentArgs
 from chaos.ledger.undos.remediation import AGENT_LABEL, ClearedArgs
-from chaos.ledger.undos.slices import PublishedArgs
-from chaos.ledger.undos.taints import TaintArgs
-from chaos.ledger.undos.workloads import ReplacedArgs, ReplicasArgs
-from chaos.model.errors import LedgerError
+from chaos.ledger.undos.workloads import EnvArgs, ReplacedArgs, ReplicasArgs
 from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Entry
-from chaos.model.plan import Plan
-from chaos.model.plan_facts import OPT_OUT
+from chaos.model.plan import OPT_OUT, Plan
+from chaos.model.records import Entry, LedgerError
 from fixtures.cluster import kinds
 from fixtures.model.nodes.cordons import STATE_LABEL, STATES, is_note
 from fixtures.ownership.owned import PRIORITY_CLASSES

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from chaos.model.errors import LedgerError
-from chaos.model.ledger_lines import Entry, Line, Origin, State, change_of, decode, digest, encode, now
+from chaos.model.records import Entry, LedgerError, Line, Origin, State, change_of, decode, digest, encode, now
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.system import private_files
 
@@ -31,7 +30,7 @@ class Mirroring(Protocol):
         """The first number that no entry of this experiment has had in this run."""
 
     def arm(self, line: Line) -> None:
-        """Keep an armed line. Raises :class:`chaos.model.errors.MirrorRefused` when it is not kept for certain."""
+        """Keep an armed line. Raises :class:`chaos.model.records.MirrorRefused` when it is not kept for certain."""
 
     def mark(self, line: Line) -> None:
         """Keep a later line, or try to: what could not be written goes with the next one."""

@@ -14,12 +14,10 @@ import msgspec
 
 from chaos.cluster import namespaces
 from chaos.cluster.requests import field
-from chaos.ledger.undos.node_object import NodeExistsArgs
-from chaos.ledger.undos.objects import PresentArgs
+from chaos.ledger.undos.objects import NodeExistsArgs, PresentArgs
 from chaos.ledger.undos.remediation import ClearedArgs
-from chaos.model.ledger_lines import Entry, digest
-from chaos.model.plan import Plan
-from chaos.model.plan_facts import PlanFacts
+from chaos.model.plan import Plan, PlanFacts
+from chaos.model.records import Entry, digest
 from fixtures.kubernetes.models import Json
 from fixtures.model.platform.namespaces import PlatformNamespaces
 from fixtures.model.platform.workloads import PlatformWorkloads

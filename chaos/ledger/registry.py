@@ -7,19 +7,14 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledger.protocol import Undo
-from chaos.ledger.undos.agents import AgentRestarted
-from chaos.ledger.undos.environment import WorkloadEnv
+from chaos.ledger.undos import Undo
+from chaos.ledger.undos.agents import AgentRestarted, SlicesPublished
 from chaos.ledger.undos.host import HOST_ACTIONS
-from chaos.ledger.undos.node_object import NodeExists
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
-from chaos.ledger.undos.objects import ObjectAbsent, ObjectPresent
+from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable
+from chaos.ledger.undos.objects import NodeExists, ObjectAbsent, ObjectPresent
 from chaos.ledger.undos.remediation import NodeCleared
-from chaos.ledger.undos.slices import SlicesPublished
-from chaos.ledger.undos.taints import NodeTaints
-from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
-from chaos.model.errors import LedgerError
-from chaos.model.ledger_lines import Entry
+from chaos.ledger.undos.workloads import PodsReplaced, WorkloadEnv, WorkloadReplicas
+from chaos.model.records import Entry, LedgerError
 from fixtures.text import typed
 
 _UNDOS: tuple[Undo, ...] = (

@@ -1,4 +1,4 @@
-"""One chaos experiment: a chaostoolkit document and the suite's block in its ``extensions``.
+"""One chaos experiment: a chaostoolkit document and the suite's block in its ``extensions``, decoded strictly.
 
 The document is run by chaostoolkit's engine; the block says what the fault is, what it may touch, what is measured and what
 is expected. Nothing in a document is looked up at the time of the act: targets come from the frozen plan.
@@ -6,12 +6,16 @@ is expected. Nothing in a document is looked up at the time of the act: targets 
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
 from typing import Any
 
 import msgspec
 
 from chaos.model.conditions import Condition, parse_condition, signals_of
 from fixtures.kubernetes.models import Json
+from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
 
 EXTENSION = "gpu-conformance"
@@ -162,3 +166,105 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
 SELF_HEALING = frozenset({"pods.replaced", "slices.published"})
 """Undo names whose fault heals by itself: an experiment that arms only these may have no rollbacks."""
+
+
+class Level(IntEnum):
+    """Each level allows those below it. Without a word from the operator of the cluster, :data:`DEFAULT_MAX_LEVEL` is the ceiling."""
+
+    SIMULATED = 0
+    AGENTS = 1
+    TELEMETRY = 2
+    NODE = 3
+    DESTRUCTIVE = 4
+
+    @property
+    def words(self) -> str:
+        """What the level means, for people."""
+        return _WORDS[self]
+
+
+DEFAULT_MAX_LEVEL = Level.AGENTS
+OPT_IN_LEVEL = Level.TELEMETRY
+"""From here on, every touched node of a live cluster must carry :data:`OPT_IN_LABEL`."""
+TYPED_LEVEL = Level.DESTRUCTIVE
+"""From here on, somebody types the cluster's name, and the node is cordoned and idle."""
+OPT_IN_LABEL = ("gpu-conformance.io/chaos", "allowed")
+
+
+def needs_cordoned(level: int, kind: TargetKind, *, cordons: bool) -> bool:
+    """Whether the experiment acts on nodes that an administrator has cordoned and emptied, and on no other.
+
+    ``cordons``: its method does that itself, which on a live cluster is nobody's to do but an administrator's.
+    """
+    return level >= TYPED_LEVEL and not (cordons and kind is not TargetKind.LIVE)
+
+
+_WORDS = {
+    Level.SIMULATED: "no real machine is touched",
+    Level.AGENTS: "touches agents, API objects and its own pods, no host and no device",
+    Level.TELEMETRY: "changes what detectors see, no device",
+    Level.NODE: "disrupts one opted-in node, reversibly",
+    Level.DESTRUCTIVE: "destructive, or not provably reversible",
+}
+
+
+_COMPANIONS = {
+    "pods.others": ("pods.others.ended",),
+    "pods.uids": ("pods.ended",),
+    "pods.strangers": ("pods.ended",),
+    "pods.failed": ("pods.ended", "pods.refused"),
+    "claims.held": ("pods.ended",),
+}
+
+
+def companions(names: Iterable[str]) -> list[str]:
+    """The companions of some signals, each once."""
+    return list(dict.fromkeys(one for name in names for one in _COMPANIONS.get(name, ())))
+
+
+def with_companions(names: Iterable[str]) -> list[str]:
+    """Signals and their companions: what is sampled for an experiment that names these."""
+    named = list(names)
+    return list(dict.fromkeys([*named, *companions(named)]))
+
+
+def unknown_name(where: str, key: object, known: Iterable[str]) -> str:
+    """A name that is not known, with the nearest one that is."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(key), known, n=1)
+    return f"{where}: unknown {str(key)!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+
+
+class ExperimentError(Exception):
+    """An experiment file cannot be used; one line per mistake."""
+
+
+_EXPECTED_TYPES = {field.name: field for field in msgspec.structs.fields(Extension)}
+
+
+def extension_of(document: dict[str, Any]) -> Extension:
+    """The suite's block of a document that was checked before. Raises :class:`ExperimentError` when it is no longer valid."""
+    extension, errors = decode_extension(document)
+    if extension is None:
+        raise ExperimentError("; ".join(errors))
+    return extension
+
+
+def decode_extension(document: dict[str, Any]) -> tuple[Extension | None, list[str]]:
+    """Decodes the suite's block field by field, so that all its mistakes are reported at once."""
+    blocks = document.get("extensions")
+    found = [block for block in blocks if isinstance(block, dict) and block.get("name") == EXTENSION] if isinstance(blocks, list) else []
+    if len(found) != 1 or not isinstance(blocks, list) or len(blocks) != 1:
+        return None, [f"extensions: expected exactly one block, {{name: {EXTENSION}, ...}}"]
+    errors = [unknown_name("extensions", key, _EXPECTED_TYPES) for key in found[0] if key not in _EXPECTED_TYPES]
+    values = {}
+    for name, field in _EXPECTED_TYPES.items():
+        if name not in found[0]:
+            if field.required:
+                errors.append(f"extensions: {name} is missing")
+            continue
+        try:
+            values[name] = typed.convert(found[0][name], field.type)
+        except msgspec.ValidationError as error:
+            errors.append(f"extensions.{name}: {error}")
+    return (None if errors else Extension(**values)), errors

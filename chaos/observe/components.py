@@ -18,8 +18,8 @@ from functools import partial
 
 import msgspec
 
-from chaos.model.plan_facts import InstalledComponent
-from chaos.observe import compute_domains
+from chaos.model.plan import InstalledComponent
+from chaos.observe.devices import DOMAIN_DAEMON, daemon_sets
 from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, node_of, text_of, uid_of
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Node
@@ -142,9 +142,9 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
             named = overrides.get(component.name)
             if named:
                 workload = _named(view, component, standing, named)
-            elif component.name == compute_domains.COMPONENT and "dra-plugin" in unclear and view.serves(component.serves):
+            elif component.name == DOMAIN_DAEMON and "dra-plugin" in unclear and view.serves(component.serves):
                 raise ComponentUnclear(unclear["dra-plugin"])
-            elif component.name == compute_domains.COMPONENT:
+            elif component.name == DOMAIN_DAEMON:
                 workload = _of_domain(view, component, found.get("dra-plugin"))
             else:
                 workload = _proven(view, component, standing)
@@ -327,14 +327,14 @@ def _of_domain(view: View, component: Component, driver: InstalledComponent | No
     """
     if driver is None or not view.serves(component.serves):
         return None
-    daemon_sets = compute_domains.daemon_sets(view, driver.namespace)
-    if len(daemon_sets) > 1 and len({uid_of(domain) for _, domain in daemon_sets}) == 1:
-        same = " and ".join(full_name(item) for item, _ in daemon_sets)
+    daemons = daemon_sets(view, driver.namespace)
+    if len(daemons) > 1 and len({uid_of(domain) for _, domain in daemons}) == 1:
+        same = " and ".join(full_name(item) for item, _ in daemons)
         raise ComponentUnclear(f"{same} are both labelled as the daemons of one ComputeDomain")
-    if len(daemon_sets) > 1:
-        names = " and ".join(f"DaemonSet {full_name(item)} of ComputeDomain {full_name(domain)}" for item, domain in daemon_sets)
+    if len(daemons) > 1:
+        names = " and ".join(f"DaemonSet {full_name(item)} of ComputeDomain {full_name(domain)}" for item, domain in daemons)
         raise ComponentUnclear(f"{names} could all be {component.name}: {_MEANT}")
-    return _found(component, component.key, daemon_sets[0][0]) if daemon_sets else None
+    return _found(component, component.key, daemons[0][0]) if daemons else None
 
 
 def _candidate(key: str, item: Json) -> Workload:

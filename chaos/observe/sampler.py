@@ -1,7 +1,13 @@
-"""Reads the signals of an experiment at a steady pace, from before the fault until after the recovery."""
+"""Reads the signals of an experiment at a steady pace, from before the fault until after the recovery.
+
+With it the labels that nodes had in turn, because a state may begin and end between two samples, and a way to wait for a sample from
+another process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,8 +19,79 @@ from typing import Any
 import msgspec
 
 from chaos.model.conditions import Condition, JsonValue, holds
-from chaos.observe.sample import NoData, Reading, Sample, Signal
+from chaos.observe.view import NoData, Reading, Sample, Signal, labels_of
+from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.text import typed
+
+_TAIL = 1 << 20
+_PERIOD = 0.05
+
+
+class _When(msgspec.Struct):
+    at: str
+
+
+def await_sample(samples: Path, seconds: float, since: datetime | None = None) -> bool:
+    """Whether a sample that began after ``since`` (this call) is in the file within ``seconds``.
+
+    A state that is undone before it was sampled was never seen, and what was expected of it could not be judged. The file is
+    another process's, so it is looked at again and again.
+    """
+    begun, deadline = since or datetime.now(UTC), time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        newest = _newest(samples)
+        if newest is not None and newest > begun:
+            return True
+        threading.Event().wait(min(_PERIOD, max(deadline - time.monotonic(), 0.0)))
+    return False
+
+
+def _newest(samples: Path) -> datetime | None:
+    """When the last complete sample in the file began; None without one."""
+    try:
+        with samples.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+            lines = file.read().split(b"\n")
+        return datetime.fromisoformat(typed.decode(lines[-2], _When).at)
+    except (OSError, IndexError, msgspec.MsgspecError, ValueError):
+        return None
+
+
+MEMORY = "node.history"
+"""Under this name a reading's memory holds the history, where there is one."""
+
+
+class NodeHistory:
+    """Watches the nodes that it is asked about, from the first question on. A context manager: the watches end with it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open = contextlib.ExitStack()
+        self._watches: dict[str, Observation] = {}
+        self._labels: dict[str, list[dict[str, str]]] = {}
+
+    def __enter__(self) -> NodeHistory:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.close()
+
+    def labels(self, name: str) -> list[dict[str, str]]:
+        """Every set of labels that the node is known to have had, in order, without waiting for more.
+
+        Raises :class:`fixtures.cluster.trouble.ApiTrouble`.
+        """
+        if name not in self._watches:
+            self._watches[name] = self._open.enter_context(Observation(self._cluster, "nodes", fields=f"metadata.name={name}"))
+        known = self._labels.setdefault(name, [])
+        for objects in self._watches[name].news():
+            for node in objects.values():
+                if not known or known[-1] != labels_of(node):
+                    known.append(labels_of(node))
+        return known
+
 
 MAX_TEXT = 300
 MAX_VALUE = 256 << 10

@@ -13,18 +13,24 @@ from typing import Any
 import msgspec
 
 from chaos.model.conditions import parse_condition, plain_value, words_of
-from chaos.model.experiment import Experiment
-from chaos.model.levels import needs_cordoned
-from chaos.model.plan import Plan
-from chaos.model.plan_facts import Device, PlanFacts
-from chaos.observe import compute_domains, dra_inventory
+from chaos.model.experiment import Experiment, needs_cordoned
+from chaos.model.plan import Device, Plan, PlanFacts
 from chaos.observe.components import DETECTORS, Components, find_components, on_node, pods_of, standing_of
+from chaos.observe.devices import DEVICE_CLASS, DOMAIN_DAEMON, DRA_PLUGIN
 from chaos.observe.signals.metrics import port_of
 from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
-from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused, TargetUnclear
-from chaos.plan.selectors.base import TargetQuery
-from chaos.plan.selectors.claims import ClaimPlanningView
-from chaos.plan.selectors.nodes import is_mig, is_shared
+from chaos.plan.selectors import (
+    SELECTORS,
+    Choice,
+    ClaimPlanningView,
+    NotApplicable,
+    PlanningView,
+    PlanRefused,
+    TargetQuery,
+    TargetUnclear,
+    is_mig,
+    is_shared,
+)
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import parse_samples
 from fixtures.cluster.client import Cluster
@@ -171,9 +177,9 @@ def _wanted(target: Json) -> TargetQuery:
 
 def _planning_view(view: View, found: Components, known: PlanFacts, wanted: TargetQuery, node: str) -> PlanningView:
     """The cluster as the experiment sees it: one on a DRA driver counts devices that are claimed, every other those of plugins."""
-    if wanted.component not in (dra_inventory.COMPONENT, compute_domains.COMPONENT):
+    if wanted.component not in (DRA_PLUGIN, DOMAIN_DAEMON):
         return PlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
-    known = msgspec.structs.replace(known, device_class=dra_inventory.DEVICE_CLASS)
+    known = msgspec.structs.replace(known, device_class=DEVICE_CLASS)
     return ClaimPlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
 
 

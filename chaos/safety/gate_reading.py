@@ -9,17 +9,14 @@ from typing import TypeVar
 
 from chaos.cluster import namespaces
 from chaos.cluster.node_work import is_unschedulable, work_of
-from chaos.cluster.requests import field, read, uid_of
-from chaos.cluster.rights import Reviewer, Right
+from chaos.cluster.requests import Reviewer, Right, field, read, uid_of
 from chaos.ledger import authentic
-from chaos.model.errors import LedgerError
-from chaos.model.levels import OPT_IN_LABEL
-from chaos.model.plan import Plan
-from chaos.model.plan_facts import InstalledComponent, canary_namespace
-from chaos.observe.device_requests import requested_devices
-from chaos.safety.gate_input import ClusterState, NodeState
+from chaos.model.experiment import OPT_IN_LABEL
+from chaos.model.plan import InstalledComponent, Plan, canary_namespace
+from chaos.model.records import LedgerError
+from chaos.observe.devices import requested_devices
+from chaos.safety.gate_input import ClusterState, NodeState, find_remediators
 from chaos.safety.lease import read_lease
-from chaos.safety.remediators import find_remediators
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity

@@ -8,9 +8,8 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable
 
-from chaos.model.levels import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
-from chaos.safety.gate_input import SPREAD_SCOPES, ClosedGate, GateInput
-from chaos.safety.remediators import NAMES
+from chaos.model.experiment import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
+from chaos.safety.gate_input import REMEDIATORS, SPREAD_SCOPES, ClosedGate, GateInput
 from fixtures.policy.allowlist import not_allowed
 from fixtures.verdict.record import TargetKind
 
@@ -181,8 +180,8 @@ def _remediation(given: GateInput) -> str:
     if given.state.remediators is None:
         return "it could not be found out whether a program repairs nodes by itself"
     known = {*given.settings.policy.remediation, *given.request.expects}
-    if unknown := known - set(NAMES):
-        return f"remediation {', '.join(sorted(unknown))} is not known; expected some of {', '.join(NAMES)}"
+    if unknown := known - set(REMEDIATORS):
+        return f"remediation {', '.join(sorted(unknown))} is not known; expected some of {', '.join(REMEDIATORS)}"
     met = [one for one in given.state.remediators if one.name not in known]
     if not met:
         return ""

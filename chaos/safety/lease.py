@@ -1,16 +1,21 @@
-"""The Lease that lets one run act on a cluster at a time, and its annotation that halts experiments."""
+"""What lets one run act on a cluster at a time, and what stops it: a lock of this machine, the Lease and its halt, the abort flag."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
+import os
 import socket
+import tempfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 
 from chaos.cluster import namespaces
 from chaos.cluster.requests import accepted, field, read, uid_of
-from chaos.model.errors import Aborted
-from chaos.model.ledger_lines import now
+from chaos.model.records import Aborted, LeaseRefused, now
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
@@ -18,6 +23,82 @@ from fixtures.ownership import owned
 from fixtures.ownership.renewal import shows_life
 from fixtures.system.process import Process
 from fixtures.text.sentences import plain
+
+FILE = "abort"
+"""Its name in the folder of an experiment."""
+
+
+class AbortFlag:
+    """Set by parent or child to stop the experiment; checked before every act and between sub-steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def set(self, reason: str) -> None:
+        """Stop the experiment. The first reason is kept."""
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        draft.write_text(reason, encoding="utf-8")
+        try:
+            os.link(draft, self.path)  # fails where one is: no reason is overwritten, none is read half-written
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+
+    @property
+    def reason(self) -> str:
+        """Why it is set; empty while it is not."""
+        try:
+            return self.path.read_text(encoding="utf-8") or "aborted"
+        except FileNotFoundError:
+            return ""
+
+    def check(self) -> None:
+        """Raises :class:`Aborted` when it is set."""
+        if reason := self.reason:
+            raise Aborted(reason)
+
+
+class MachineLock:
+    """An flock on a file of the temporary folder that is named after the cluster. The file goes when the lock is let go."""
+
+    def __init__(self, cluster: str) -> None:
+        digest = hashlib.sha256(cluster.encode()).hexdigest()[:16]
+        self.path = Path(tempfile.gettempdir()) / f"gpu-conformance-chaos-{os.getuid()}-{digest}.lock"
+        self._descriptor = -1
+
+    def take(self) -> None:
+        """Take it. Raises :class:`LeaseRefused` when another run has it, ``OSError`` when it has no file of this user's."""
+        while self._descriptor < 0:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                os.close(descriptor)
+                raise OSError(errno.EPERM, "another user's file")
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise LeaseRefused("another run on this machine acts on this cluster; one run acts on a cluster at a time") from None
+            if self._names(descriptor):
+                self._descriptor = descriptor
+            else:
+                os.close(descriptor)  # removed by the run that had it, after it was opened here
+
+    def let_go(self) -> None:
+        """Remove the file and let go. Safe to repeat."""
+        if self._descriptor >= 0:
+            if self._names(self._descriptor):  # while it is held nobody else can hold what has this name, unless a cleaner took it away
+                self.path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _names(self, descriptor: int) -> bool:
+        """Whether the file that was locked is the one that others will find."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.path, follow_symlinks=False))
+        except FileNotFoundError:
+            return False
+
 
 KEY = "coordination.k8s.io/leases"
 NAME = "gpu-conformance-chaos"

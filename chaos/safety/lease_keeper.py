@@ -10,8 +10,7 @@ from datetime import timedelta
 from chaos.cluster import namespaces
 from chaos.cluster.requests import accepted, read, uid_of
 from chaos.ledger import authentic, config_maps
-from chaos.model.errors import Aborted, LeaseRefused
-from chaos.model.ledger_lines import now
+from chaos.model.records import Aborted, LeaseRefused, now
 from chaos.safety.lease import KEY, NAME, Holder, LeaseView, parse_lease, read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble

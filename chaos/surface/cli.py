@@ -12,20 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
+from chaos.catalogue import FOLDER, SelectionError, load_all, select_experiments
 from chaos.cluster import namespaces
 from chaos.engine.campaign import CampaignSetup, Refused, plan_now
 from chaos.engine.recover import RECOVER_SECONDS, accepted_entry, end_halt, halt, preview, recover, status
 from chaos.ledger.bounds import Terms
-from chaos.model.errors import LeaseRefused, LedgerError
-from chaos.model.experiment import Experiment
-from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
+from chaos.model.experiment import DEFAULT_MAX_LEVEL, Experiment, Level
 from chaos.model.plan import Plan
+from chaos.model.records import LeaseRefused, LedgerError
 from chaos.plan.planning import NotApplicable, PlanRefused
 from chaos.plan.selectors import TargetUnclear
-from chaos.safety.admission import gate_results
-from chaos.safety.required_rights import writes
-from chaos.surface.open_cluster import campaign_setup
+from chaos.safety.admission import gate_results, writes
+from chaos.surface.chaos_run import campaign_setup
 from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
 from chaos.verdict.judge import judge
 from conformance.cli import confirming, target

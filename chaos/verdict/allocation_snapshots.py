@@ -13,9 +13,9 @@ import msgspec
 
 from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, AllocationSnapshot, InvariantResult, check_invariants
 from chaos.model.conditions import JsonValue
-from chaos.model.ledger_lines import Line, State, landed_faults
-from chaos.observe.sample import Sample
-from chaos.verdict.findings import finding, undecided
+from chaos.model.records import Line, State, landed_faults
+from chaos.observe.view import Sample
+from chaos.verdict.expectations import finding, undecided
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict

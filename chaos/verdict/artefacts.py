@@ -24,13 +24,10 @@ import msgspec
 
 from chaos.ledger.file import parse
 from chaos.model.allocations import AllocationSnapshot
-from chaos.model.engine_record import EngineRecord
-from chaos.model.errors import LedgerError
-from chaos.model.experiment import Experiment
-from chaos.model.extension_decoding import ExperimentError, extension_of
-from chaos.model.ledger_lines import Line
+from chaos.model.experiment import Experiment, ExperimentError, extension_of
 from chaos.model.plan import Plan
-from chaos.observe.sample import Sample
+from chaos.model.records import EngineRecord, LedgerError, Line
+from chaos.observe.view import Sample
 from fixtures.text import typed, users_files
 from fixtures.verdict.record import Verdict
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from chaos.model.conditions import JsonValue
-from chaos.model.engine_record import EngineRecord
 from chaos.model.experiment import Experiment
 from chaos.model.plan import Plan
-from chaos.observe.sample import Sample
+from chaos.model.records import EngineRecord
+from chaos.observe.view import Sample
 from chaos.verdict.artefacts import ArtefactError, Artefacts
 from chaos.verdict.judge import ChaosVerdict
 from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosResult, ChaosSeries, ChaosStep

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from chaos.model.engine_record import EngineRecord
 from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Line, State, landed_faults
-from chaos.verdict.findings import finding
+from chaos.model.records import EngineRecord, Line, State, landed_faults
+from chaos.verdict.expectations import finding
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 

@@ -12,19 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.model.engine_record import EngineRecord
 from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Line
 from chaos.model.plan import Plan
-from chaos.observe.sample import Sample
+from chaos.model.records import EngineRecord, Line
+from chaos.observe.view import Sample
 from chaos.verdict.allocation_snapshots import SIGNAL, allocation_findings
 from chaos.verdict.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance
-from chaos.verdict.event_times import EventTime
 from chaos.verdict.execution_findings import engine_errors, interruptions, journal_errors, ledger_errors, refusals
-from chaos.verdict.findings import OTHERS_AT_WORK, finding, shown_value, undecided
+from chaos.verdict.expectations import OTHERS_AT_WORK, TimeToRecovery, finding, shown_value, undecided
 from chaos.verdict.sample_findings import SampleFindings, findings_of_samples
-from chaos.verdict.time_to_recovery import TimeToRecovery
-from chaos.verdict.timeline import Timeline, build_timeline
+from chaos.verdict.timeline import EventTime, Timeline, build_timeline
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 

@@ -7,13 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from chaos.model.conditions import holds, parse_condition
-from chaos.observe.sample import Sample
-from chaos.verdict.event_times import ConditionSample, EventTime, first_held, longest_gap, longest_unknown
-from chaos.verdict.expectations import expectation_finding, throughout
-from chaos.verdict.findings import finding, undecided
-from chaos.verdict.time_to_recovery import TimeToRecovery, steady_again
-from chaos.verdict.timeline import Timeline
-from chaos.verdict.undecided_ends import undecided_ends
+from chaos.observe.view import Sample
+from chaos.verdict.expectations import TimeToRecovery, expectation_finding, finding, steady_again, throughout, undecided, undecided_ends
+from chaos.verdict.timeline import ConditionSample, EventTime, Timeline, first_held, longest_gap, longest_unknown
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 

@@ -30,7 +30,7 @@ LIBRARIES = (
     "tomllib",
     "fixtures.snapshot.collect",
     simulator.PROGRAM,
-    "chaos.surface.open_cluster",
+    "chaos.surface.chaos_run",
     "reports.folder",
     "reports.formats.allure",
     "reports.terminal.summary",

@@ -24,12 +24,14 @@ DECODES_WITHIN_BOUNDS = "gives json_text.decode_with its decoder"
 READERS = {
     "chaos/engine/activity_wrapper.py": ("msgspec.json.decode", "the output of an activity, which it has just encoded"),
     "chaos/engine/child.py": ("msgspec.json.decode typed.decode", "plan and experiment that the parent wrote; the journal of this process"),
-    "chaos/engine/handover.py": ("typed.decode", "orders that the parent wrote"),
+    "chaos/engine/processes.py": ("typed.decode", "orders that the parent wrote"),
     "chaos/engine/recover.py": ("typed.decode", "the plan in a run's folder of this account"),
     "chaos/ledger/undos/objects.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
-    "chaos/model/ledger_lines.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
-    "chaos/observe/await_sample.py": ("typed.decode", "samples that the parent wrote"),
-    "chaos/observe/sampler.py": ("msgspec.json.decode", "a value that it has just encoded, of bounded size"),
+    "chaos/model/records.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "chaos/observe/sampler.py": (
+        "msgspec.json.decode typed.decode",
+        "a value that it has just encoded; samples of the parent",
+    ),
     "chaos/observe/view.py": ("msgspec.json.decode typed.decoder", "objects of a list that json_text has read"),
     "chaos/surface/local_runs.py": ("msgspec.json.decode typed.decode", "outcomes kept in the repository; a copy of values"),
     "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.selection import load_all
+from chaos.catalogue import load_all
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Meta, Node, NodeInfo, NodeStatus
 from fixtures.simulator.interface import start

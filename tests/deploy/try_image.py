@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from chaos.cluster.host_programs import PATH
-from chaos.cluster.injector import HOST
+from chaos.cluster.injector import HOST, PATH
 
 NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--mount-proc")
 MOUNTS = """set -e

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import chaos.surface.docs_tables as chaos_pages
-from chaos.catalogue.selection import load_all
+import chaos.surface.local_runs as chaos_pages
+from chaos.catalogue import load_all
 from conformance.catalogue import load_catalogue
 from conformance.cli import pages
 from conformance.cli.probe import schema_text as node_probe_schema

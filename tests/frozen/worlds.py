@@ -18,11 +18,10 @@ import msgspec
 import pytest
 
 import chaos.verdict.judge as chaos_verdicts
-from chaos.model.plan import Target
-from chaos.model.plan_facts import PlanFacts
+from chaos.model.plan import PlanFacts, Target
 from chaos.observe.components import find_components, standing_of
-from chaos.observe.sample import NoData
-from chaos.observe.signals.registry import SIGNALS
+from chaos.observe.signals import SIGNALS
+from chaos.observe.view import NoData
 from chaos.verdict import artefacts
 from conformance.cli.inspect import KINDS, inspect
 from conformance.outputs.captured_text import Unreadable

@@ -13,8 +13,7 @@ from chaos.cluster.requests import await_object, read
 from chaos.engine.recover import end_halt
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.ledger.undos.objects import AbsentArgs
-from chaos.safety.abort_flag import AbortFlag
-from chaos.safety.lease import halt, read_lease
+from chaos.safety.lease import AbortFlag, halt, read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import BUILT_IN
 from fixtures.cluster.trouble import ApiTrouble

@@ -12,8 +12,7 @@ from chaos.activities.base import must_be_alone
 from chaos.engine.campaign import plan_now
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.observe.components import find_components, standing_of
-from chaos.observe.compute_domains import COMPONENT
-from chaos.observe.device_requests import requested_devices, running_devices
+from chaos.observe.devices import DOMAIN_DAEMON, requested_devices, running_devices
 from chaos.observe.view import View
 from chaos.plan.selectors import PlanRefused, TargetUnclear
 from chaos.safety.gate_reading import node_states
@@ -183,4 +182,4 @@ def test_what_is_not_served_is_absent_whatever_is_known_of_its_driver(on: Stage,
     silent.add("daemonsets")
     found = find_components(View.of(on.cluster), standing)
     assert "dra-plugin" in found.unclear
-    assert COMPONENT in found.absent
+    assert DOMAIN_DAEMON in found.absent

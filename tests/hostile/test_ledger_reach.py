@@ -16,14 +16,12 @@ from chaos.act.context import ActivityContext
 from chaos.engine.recover import RecoveryResult, preview
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos.agents import RestartedArgs
-from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import identity
-from chaos.ledger.undos.objects import ObjectPresent
+from chaos.ledger.undos.objects import NodeExists, ObjectPresent
 from chaos.ledger.undos.remediation import cleared_args
 from chaos.ledger.undos.workloads import WorkloadReplicas
-from chaos.model.plan import Target
-from chaos.model.plan_facts import InstalledComponent, PlanFacts
-from chaos.safety.abort_flag import AbortFlag
+from chaos.model.plan import InstalledComponent, PlanFacts, Target
+from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof

@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.model.plan_facts import PlanFacts
+from chaos.model.plan import PlanFacts
 from chaos.observe.components import Components, find_components, pods_of, standing_of
 from chaos.observe.signals.agents import daemon_sets, elsewhere, policy_state
 from chaos.observe.view import NoData
 from chaos.plan.planning import make_plan
-from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetUnclear
-from chaos.plan.selectors.base import TargetQuery
-from chaos.safety.settings import SettingsError, settings_of
+from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetQuery, TargetUnclear
+from chaos.safety.gate_input import SettingsError, settings_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json

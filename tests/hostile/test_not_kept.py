@@ -12,12 +12,11 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.cluster import leak_scan, namespaces
 from chaos.engine import recover as recovering
 from chaos.engine.recover import preview, status
-from chaos.ledger import authentic, config_maps, mirror, replay
+from chaos.ledger import authentic, config_maps, replay
 from chaos.ledger.file import Ledger
-from chaos.ledger.residue import Reason
+from chaos.ledger.replay import Reason
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.errors import LeaseRefused, LedgerError
-from chaos.model.ledger_lines import State
+from chaos.model.records import LeaseRefused, LedgerError, State
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from fixtures.cluster.client import Cluster
@@ -42,7 +41,7 @@ WRITTEN = ("priorityclasses", "configmaps")
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write is given up soon."""
     monkeypatch.setattr(proof, "WRITE_SECONDS", 2.0)
-    monkeypatch.setattr(mirror, "ARM_SECONDS", 2.0)
+    monkeypatch.setattr(config_maps, "ARM_SECONDS", 2.0)
 
 
 @pytest.fixture

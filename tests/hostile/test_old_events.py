@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from chaos.cluster.requests import await_object
-from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.undos.slices import PublishedArgs, SlicesPublished
+from chaos.ledger.undos.agents import AgentRestarted, PublishedArgs, RestartedArgs, SlicesPublished
 from chaos.ledger.undos.workloads import PodsReplaced, ReplacedArgs
-from chaos.observe.sample import NoData, Reading
-from chaos.observe.view import View
+from chaos.observe.view import NoData, Reading, View
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation

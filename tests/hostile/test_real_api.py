@@ -11,16 +11,12 @@ import pytest
 import yaml
 
 from chaos.cluster import leak_scan, namespaces
-from chaos.cluster.requests import await_object, merge
-from chaos.cluster.rights import Reviewer, Right
+from chaos.cluster.requests import Reviewer, Right, await_object, merge
 from chaos.ledger import authentic, config_maps
-from chaos.ledger.undos.node_object import NodeExists
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable, identity
-from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
-from chaos.ledger.undos.taints import NodeTaints, Taint
+from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable, Taint, identity
+from chaos.ledger.undos.objects import AbsentArgs, NodeExists, ObjectPresent
 from chaos.ledger.undos.workloads import WorkloadReplicas
-from chaos.model.errors import MirrorRefused
-from chaos.model.ledger_lines import Entry, Line, State, encode, now
+from chaos.model.records import Entry, Line, MirrorRefused, State, encode, now
 from chaos.safety.lease import HALT, halt, must_hold, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main

@@ -10,9 +10,9 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.engine.recover import preview, status
 from chaos.ledger.file import Ledger
-from chaos.ledger.residue import Reason, entry_words, residue_of
+from chaos.ledger.replay import Reason, entry_words, residue_of
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.ledger_lines import Entry, State
+from chaos.model.records import Entry, State
 from chaos.surface.cli import main
 from conformance.cli import cleanup
 from fixtures.cluster.client import Cluster

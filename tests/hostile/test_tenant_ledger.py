@@ -18,10 +18,9 @@ from chaos.ledger.bounds import CHECKS, Bounds, Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.registry import REGISTRY
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.ledger_lines import Entry, Line, State, digest, encode, now
 from chaos.model.plan import Target
-from chaos.safety.abort_flag import AbortFlag
-from chaos.safety.lease import HALT, parse_lease
+from chaos.model.records import Entry, Line, State, digest, encode, now
+from chaos.safety.lease import HALT, AbortFlag, parse_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from chaos.verdict import artefacts

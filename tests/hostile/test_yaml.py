@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.extension_rules import KnownNames
-from chaos.catalogue.loading import load_experiment
-from chaos.model.extension_decoding import ExperimentError
+from chaos.catalogue import KnownNames, load_experiment
+from chaos.model.experiment import ExperimentError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.policy.policy_file import PolicyError, read_policy_file

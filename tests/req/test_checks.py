@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.observe.device_requests import requested_devices
+from chaos.observe.devices import requested_devices
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
 from fixtures.model.demand.requests import held, is_extended, looks_like_device, problem

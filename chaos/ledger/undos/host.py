@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from chaos.cluster import injector, namespaces
-from chaos.cluster.host_programs import nvidia_smi
+from chaos.cluster.injector import nvidia_smi
 from chaos.cluster.requests import kubectl
 from chaos.ledger.undos.nodes import NodeArgs, changed, same_node
 from fixtures.cluster.client import Cluster

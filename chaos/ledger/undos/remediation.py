@@ -16,7 +16,7 @@ from chaos.cluster.gpu_names import names_another
 from chaos.cluster.node_work import cordon, fault_conditions, is_unschedulable, named_cordoner
 from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
 from chaos.ledger.undos.nodes import NodeArgs, identity, same_node
-from chaos.model.errors import UndoRefused
+from chaos.model.records import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json

@@ -1,1 +1,11 @@
 """Signals by name: functions of a sample's reading that give one JSON value, or raise ``NoData``."""
+
+from __future__ import annotations
+
+from chaos.observe.signals import agents, allocations, claims, gangs, metrics, nodes, pods
+from chaos.observe.view import Signal
+
+SIGNALS: dict[str, Signal] = {
+    name: signal for module in (nodes, pods, agents, metrics, gangs, claims, allocations) for name, signal in module.SIGNALS.items()
+}
+"""What experiments may name under ``signals``, ``steady``, ``detect``, ``contained``, ``expect`` and ``collateral``."""

@@ -1,4 +1,4 @@
-"""Signals of the GPU stack's agents and their operator."""
+"""Signals of the GPU stack's agents, their operator, and the ComputeDomain whose daemon the experiment takes away."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import json
 from functools import partial
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.model.plan import InstalledComponent, PlanFacts
 from chaos.observe.components import NAMES, controller_of, pods_of
-from chaos.observe.sample import Reading, Signal
+from chaos.observe.devices import DOMAIN_DAEMON, domain_of
 from chaos.observe.signals.nodes import joined_nodes, slowly
 from chaos.observe.view import (
     NoData,
+    Reading,
+    Signal,
     View,
     dig,
     full_name,
     is_ready,
+    items_of,
     labels_of,
     name_of,
     namespace_of,
@@ -190,6 +193,43 @@ def _counts(reading: Reading, item: Json) -> list[int]:
     return [wanted, here - sum(map(is_ready, late)), min(updated, wanted)]
 
 
+def state(reading: Reading) -> JsonValue:
+    """``status.status`` of the domain: Ready or NotReady."""
+    return text_of(dig(_domain(reading), "status").get("status"))
+
+
+def members(reading: Reading) -> JsonValue:
+    """``{node: status}`` of the domain's members."""
+    return {text_of(item.get("name")): text_of(item.get("status")) for item in _members(reading)}
+
+
+def strays(reading: Reading) -> JsonValue:
+    """Members without a daemon: no pod of the domain's DaemonSet is on that node with that address; sorted."""
+    pods = {(node_of(pod), text_of(dig(pod, "status").get("podIP"))) for pod in pods_of(View.at(reading), _daemons(reading))}
+    found = ((text_of(item.get("name")), text_of(item.get("ipAddress"))) for item in _members(reading))
+    return sorted(name for name, address in found if (name, address) not in pods)
+
+
+def _members(reading: Reading) -> list[Json]:
+    return items_of(dig(_domain(reading), "status").get("nodes"))
+
+
+def _daemons(reading: Reading) -> InstalledComponent:
+    found = PlanFacts.of(reading.plan).components.get(DOMAIN_DAEMON)
+    if found is None:
+        raise NoData(f"{DOMAIN_DAEMON} was not found when the experiment was planned")
+    return found
+
+
+def _domain(reading: Reading) -> Json:
+    found, view = _daemons(reading), View.at(reading)
+    item = view.find(DAEMON_SETS, found.name, found.namespace)
+    domain = domain_of(view, item) if item is not None and uid_of(item) == found.uid else None
+    if domain is None:
+        raise NoData(f"{found} is gone or belongs to no ComputeDomain")
+    return domain
+
+
 SIGNALS: dict[str, Signal] = {
     **{f"ready.{name}": partial(ready, component=name) for name in sorted(NAMES)},
     **{f"uids.{name}": partial(uids, component=name) for name in sorted(NAMES)},
@@ -202,4 +242,7 @@ SIGNALS: dict[str, Signal] = {
     "operand": operand,
     "operand.present": operand_present,
     "operand.uid": operand_uid,
+    "domain.state": state,
+    "domain.members": members,
+    "domain.strays": strays,
 }

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan_facts import canary_namespace
-from chaos.observe import dra_inventory
-from chaos.observe.sample import Reading
+from chaos.model.plan import canary_namespace
+from chaos.observe.devices import DRA_DRIVER, allocated_devices, claims_of, published_devices
 from chaos.observe.signals.pods import canaries, live
-from chaos.observe.view import View, dig, full_name, items_of, name_of, namespace_of, node_of, phase_of, text_of, uid_of
+from chaos.observe.view import Reading, View, dig, full_name, items_of, name_of, namespace_of, node_of, phase_of, text_of, uid_of
 from fixtures.model.dra.kinds import CLAIMS, SLICES
 
 
@@ -28,11 +27,11 @@ def held(reading: Reading) -> JsonValue:
     A stranger's claim is kept once the pods that used it have ended: nobody took its devices from it (``pods.ended`` tells their end).
     """
     view = View.at(reading)
-    here = {key for key, device in dra_inventory.published_devices(view).items() if device.node in reading.plan.nodes}
+    here = {key for key, device in published_devices(view).items() if device.node in reading.plan.nodes}
     pools = {pool for _, pool, _ in here} | set(reading.plan.nodes)  # drivers name a node's pool after it: claims outlive slices
     found, users = dict[str, list[str]](), dict[str, list[str]]()
     for claim in view.select(CLAIMS):
-        if own := sorted(f"{pool}/{device}" for _, pool, device in dra_inventory.allocated_devices(claim) if pool in pools):
+        if own := sorted(f"{pool}/{device}" for _, pool, device in allocated_devices(claim) if pool in pools):
             found[full_name(claim)] = own
             if namespace_of(claim) not in (reading.plan.namespace, canary_namespace(reading.plan)):
                 users[full_name(claim)] = [text_of(user.get("uid")) for user in items_of(dig(claim, "status").get("reservedFor"))]
@@ -75,7 +74,7 @@ def waiting(reading: Reading) -> JsonValue:
     view = View.at(reading)
     claims = [claim for claim in view.select(CLAIMS, canary_namespace(reading.plan)) if dig(claim, "status", "allocation")]
     bound = [pod for pod in canaries(reading) if node_of(pod) and phase_of(pod) == "Pending"]
-    return sorted(name_of(pod) for pod in bound if dra_inventory.claims_of(pod, claims))
+    return sorted(name_of(pod) for pod in bound if claims_of(pod, claims))
 
 
 def moved(reading: Reading) -> JsonValue:
@@ -83,7 +82,7 @@ def moved(reading: Reading) -> JsonValue:
     first: dict[str, list[str]] = reading.memory.setdefault("claims.first", {})
     found = set()
     for claim in View.at(reading).select(CLAIMS, canary_namespace(reading.plan)):
-        given = sorted("/".join(one) for one in dra_inventory.allocated_devices(claim))
+        given = sorted("/".join(one) for one in allocated_devices(claim))
         if given and first.setdefault(uid_of(claim), given) != given:
             found.add(name_of(claim))
     return sorted(found)
@@ -97,14 +96,14 @@ def released(reading: Reading) -> JsonValue:
 
 def tainted(reading: Reading) -> JsonValue:
     """Devices of the target nodes that are tainted, by their slice or by a DeviceTaintRule, as ``pool/device``, sorted."""
-    known = dra_inventory.published_devices(View.at(reading))
+    known = published_devices(View.at(reading))
     return sorted(f"{one.pool}/{one.name}" for one in known.values() if one.node in reading.plan.nodes and one.tainted)
 
 
 def slice_uids(reading: Reading) -> JsonValue:
     """UIDs of the GPU driver's ResourceSlices for the target nodes, sorted: others once they were published anew."""
     specs = [(uid_of(item), dig(item, "spec")) for item in View.at(reading).select(SLICES)]
-    ours = [(uid, spec) for uid, spec in specs if text_of(spec.get("driver")) == dra_inventory.DRIVER]
+    ours = [(uid, spec) for uid, spec in specs if text_of(spec.get("driver")) == DRA_DRIVER]
     return sorted(uid for uid, spec in ours if text_of(spec.get("nodeName")) in reading.plan.nodes)
 
 

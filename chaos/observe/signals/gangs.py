@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan_facts import GANG_LABEL, canary_namespace
-from chaos.observe.sample import Reading
+from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.pods import live
 from chaos.observe.view import (
+    Reading,
     View,
     annotations_of,
     condition,

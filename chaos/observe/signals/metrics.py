@@ -6,10 +6,9 @@ import hashlib
 import time
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan_facts import PlanFacts
+from chaos.model.plan import PlanFacts
 from chaos.observe.components import pods_of
-from chaos.observe.sample import Reading
-from chaos.observe.view import NoData, View, dig, is_ready, items_of, name_of, namespace_of, node_of
+from chaos.observe.view import NoData, Reading, View, dig, is_ready, items_of, name_of, namespace_of, node_of
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
 from fixtures.kubernetes.models import Json

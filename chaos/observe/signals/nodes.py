@@ -14,10 +14,9 @@ import msgspec
 from chaos.cluster.gpu_names import names_another, names_of, names_this
 from chaos.cluster.node_work import cordon, fault_conditions, is_unschedulable, work_of
 from chaos.model.conditions import JsonValue
-from chaos.model.plan_facts import PlanFacts
-from chaos.observe.node_history import MEMORY, NodeHistory
-from chaos.observe.sample import Reading
-from chaos.observe.view import NoData, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
+from chaos.model.plan import PlanFacts
+from chaos.observe.sampler import MEMORY, NodeHistory
+from chaos.observe.view import NoData, Reading, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
 from fixtures.kubernetes.models import Condition, Json
 from fixtures.model.nodes.cordons import STATE_LABEL, Kind
 from fixtures.model.nodes.work import Why

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.act import canary_deployment, canary_pods
+from chaos.act import canary_pods
 from chaos.act.context import ActivityContext
-from chaos.activities import base, canaries, expiry
-from chaos.model.plan import Plan, Target
-from chaos.model.plan_facts import PlanFacts, canary_namespace
+from chaos.activities import base, canaries
+from chaos.model.plan import Plan, PlanFacts, Target, canary_namespace
 from chaos.observe.components import Components
 from chaos.observe.view import View
 from chaos.plan.planning import plan_facts as facts_of
@@ -36,7 +35,7 @@ KNOWN = PlanFacts(image="i", injector_image="i", free={"gpu-1": 4, "gpu-2": 4})
 def specs(facts: PlanFacts) -> dict[str, Json]:
     """Every pod spec that experiments create for themselves."""
     where = plan()
-    service = canary_deployment.deployment(where, facts, "service", count=2, devices=1, prefer="gpu-1", owner=OWNER)
+    service = canary_pods.deployment(where, facts, "service", count=2, devices=1, prefer="gpu-1", owner=OWNER)
     return {
         "worker": canary_pods.worker(where, facts, "w")["spec"],
         "probe": canary_pods.probe(where, facts, "p")["spec"],
@@ -64,9 +63,9 @@ def test_every_pod_has_the_runs_class_or_the_policys_its_secrets_and_a_deadline(
 
 def test_a_deployment_is_owned_by_a_job_that_ends_it() -> None:
     """Its pods may have no deadline: the API server refuses one in the template of pods that are always restarted."""
-    made = canary_deployment.deployment(plan(), KNOWN, "service", count=2, devices=1, prefer="gpu-1", owner=OWNER)
+    made = canary_pods.deployment(plan(), KNOWN, "service", count=2, devices=1, prefer="gpu-1", owner=OWNER)
     assert made["metadata"]["ownerReferences"] == [OWNER]
-    job = canary_deployment.expiry(plan(), KNOWN, "expiry")["spec"]
+    job = canary_pods.expiry(plan(), KNOWN, "expiry")["spec"]
     assert (job["parallelism"], job["activeDeadlineSeconds"], job["ttlSecondsAfterFinished"]) == (0, canary_pods.lifetime(plan()), 0)
 
 
@@ -131,7 +130,7 @@ def test_a_deployment_that_nobody_deletes_ends_by_itself(tmp_path: Path, monkeyp
         namespace = canary_namespace(made.plan)
         assert gone(cluster, "apps/deployments", namespace)
         assert gone(cluster, "pods", namespace)
-        assert gone(cluster, expiry.JOBS, namespace)
+        assert gone(cluster, base.JOBS, namespace)
         assert recover(cluster, seconds=PATIENCE).clean
     finally:
         embedded.stop()

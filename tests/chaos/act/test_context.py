@@ -11,14 +11,13 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext, current
 from chaos.activities.undoing import undo_everything
-from chaos.ledger import mirror
+from chaos.ledger import config_maps
 from chaos.ledger.file import Ledger, parse
 from chaos.ledger.undos.nodes import NodeLabels, ValueArgs
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.model.conditions import ConditionError
-from chaos.model.errors import Aborted
-from chaos.model.ledger_lines import PREPARATION, State
-from chaos.safety.abort_flag import AbortFlag
+from chaos.model.records import PREPARATION, Aborted, State
+from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, Denied, acting, fetch, ledger, path_of, plan, world
@@ -88,7 +87,7 @@ def test_nothing_is_done_when_nobody_can_say_whether_it_may_be_undone(tmp_path: 
 
 
 def test_nothing_is_done_that_the_cluster_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "ARM_SECONDS", 0.2)
+    monkeypatch.setattr(config_maps, "ARM_SECONDS", 0.2)
     with world(tmp_path, Trouble("patch", "configmaps", 500, 1000)) as (cluster, _):
         refused(acting(tmp_path, cluster, ledger(tmp_path, cluster)), cluster, "its undo could not be written down")
 

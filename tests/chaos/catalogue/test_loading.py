@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from chaos.catalogue.extension_rules import KnownNames
-from chaos.catalogue.loading import check_document, load_experiment
-from chaos.catalogue.selection import FOLDER, SelectionError, known_names, select_experiments
+from chaos.catalogue import FOLDER, KnownNames, SelectionError, check_document, known_names, load_experiment, select_experiments
 from chaos.ledger.registry import REGISTRY
 from chaos.model.conditions import parse_condition, signals_of
-from chaos.model.experiment import SELF_HEALING
-from chaos.model.extension_decoding import ExperimentError
+from chaos.model.experiment import SELF_HEALING, ExperimentError
 from fixtures.verdict.record import TargetKind
 from tests.chaos.catalogue.documents import MODULES, document, put_at
 from tests.chaos.shipped import EXPERIMENTS
@@ -72,7 +69,7 @@ def test_a_file_that_is_no_experiment_is_refused(tmp_path: Path, text: str) -> N
 
 def test_selection_says_what_there_is() -> None:
     experiments = [check_document(document(id="A1", level=1), KNOWN, "a"), check_document(document(id="N1", level=3), KNOWN, "n")]
-    from chaos.model.levels import Level
+    from chaos.model.experiment import Level
 
     assert [one.id for one in select_experiments(experiments, (), Level(1))] == ["A1"]
     assert [one.id for one in select_experiments(experiments, ("N1",), Level(3))] == ["N1"]

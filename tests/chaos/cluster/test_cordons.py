@@ -11,12 +11,12 @@ from chaos.cluster.gpu_names import names_another, names_of, names_this
 from chaos.cluster.node_work import cordon as cordon_on
 from chaos.cluster.node_work import named_cordoner
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.undos.environment import EnvArgs, WorkloadEnv, value_of, with_value
 from chaos.ledger.undos.nodes import NodeUnschedulable
 from chaos.ledger.undos.remediation import NodeCleared, cleared_args
-from chaos.model.errors import UndoRefused
+from chaos.ledger.undos.workloads import EnvArgs, WorkloadEnv, value_of, with_value
 from chaos.model.plan import Target
-from chaos.observe.signals.registry import SIGNALS
+from chaos.model.records import UndoRefused
+from chaos.observe.signals import SIGNALS
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.cordons import Kind

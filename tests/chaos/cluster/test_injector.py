@@ -10,7 +10,7 @@ import pytest
 
 from chaos.cluster import namespaces
 from chaos.cluster.injector import HostResult, injector_pod, run_on_host
-from chaos.ledger.residue import Reason
+from chaos.ledger.replay import Reason
 from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, KubeletArgs, Means, Programs
 from chaos.ledger.undos.nodes import identity
 from fixtures.cluster.client import Cluster

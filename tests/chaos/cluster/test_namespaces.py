@@ -11,7 +11,7 @@ from chaos.cluster import namespaces
 from chaos.engine.campaign import plan_now
 from chaos.ledger.file import Ledger
 from chaos.ledger.replay import replay
-from chaos.model.plan_facts import canary_namespace
+from chaos.model.plan import canary_namespace
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned

@@ -28,7 +28,7 @@ class _Alarm(BaseException):
 
 def test_a_lock_that_another_user_has_prepared_is_told(on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of temporary files is everybody's."""
-    monkeypatch.setattr("chaos.safety.machine_lock.tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("chaos.safety.lease.tempfile.gettempdir", lambda: str(tmp_path))
     campaign = on.campaign(tmp_path / "one")
     campaign._lock.path.symlink_to("elsewhere")
     with pytest.raises(Refused, match=r"the lock of this machine, .*symbolic link"):

@@ -11,14 +11,22 @@ from typing import Any
 
 import pytest
 
-from chaos.catalogue.selection import known_names
+from chaos.catalogue import known_names
 from chaos.engine import child
 from chaos.engine.activity_wrapper import MAX_OUTPUT, bounded_output, wrap
-from chaos.engine.conformance_check import ConformanceCheck
-from chaos.engine.handover import Access, Handover, take_handover, withdraw_handover, write_handover
-from chaos.engine.supervision import Stop, end_process, supervise
+from chaos.engine.processes import (
+    Access,
+    ConformanceCheck,
+    Handover,
+    Stop,
+    end_process,
+    supervise,
+    take_handover,
+    withdraw_handover,
+    write_handover,
+)
 from chaos.ledger.bounds import Terms
-from chaos.model.engine_record import Ending
+from chaos.model.records import Ending
 from chaos.verdict.artefacts import Conformance, Requirement
 from fixtures.policy.model import Policy
 from fixtures.verdict.record import Verdict

@@ -9,15 +9,14 @@ import pytest
 
 from chaos.cluster import leak_scan, namespaces
 from chaos.cluster.leak_scan import Fingerprint
-from chaos.engine.leaving import until_gone
+from chaos.cluster.requests import until_gone
 from chaos.engine.recover import accepted_entry, end_halt, preview, status
 from chaos.ledger import authentic, config_maps
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
-from chaos.ledger.mirror import Mirror
-from chaos.ledger.residue import Reason
+from chaos.ledger.replay import Reason
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.errors import LeaseRefused
-from chaos.model.ledger_lines import State, digest
+from chaos.model.records import LeaseRefused, State, digest
 from chaos.safety.lease import KEY, NAME, halt
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Cluster

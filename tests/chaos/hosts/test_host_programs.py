@@ -20,8 +20,7 @@ from chaos.act.canary_pods import HOLD, worker_script
 from chaos.act.context import current
 from chaos.activities import devices, hosts, ranks, telemetry
 from chaos.cluster.gpu_names import kernel_address
-from chaos.cluster.host_programs import FIND_KUBELET, KUBELETS, nvidia_smi
-from chaos.cluster.injector import HostResult
+from chaos.cluster.injector import FIND_KUBELET, KUBELETS, HostResult, nvidia_smi
 from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostMock, HostPersistence, KubeletArgs, MockArgs
 from chaos.model.plan import Target
 from chaos.observe.signals.pods import beat_in, uuids_in

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.host_programs import PATH
-from chaos.cluster.injector import HostResult
+from chaos.cluster.injector import PATH, HostResult
 
 _ENTER = ("unshare", "--map-root-user", "--mount", "--pid", "--fork", "--net")
 _SETUP = """root=$1; shift

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
+from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable, Taint
 from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
-from chaos.ledger.undos.taints import NodeTaints, Taint
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned

@@ -9,8 +9,7 @@ import signal
 from pathlib import Path
 
 from chaos.act.context import ActivityContext
-from chaos.safety.abort_flag import AbortFlag
-from chaos.safety.lease import must_hold
+from chaos.safety.lease import AbortFlag, must_hold
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Cluster
 from tests.chaos.ledger.acts import Act, prepare

@@ -15,13 +15,13 @@ from chaos.engine import recover as recovering
 from chaos.engine.recover import RecoveryResult
 from chaos.ledger import replay as module
 from chaos.ledger.bounds import Terms
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
-from chaos.ledger.mirror import Mirror
-from chaos.ledger.residue import Residue
+from chaos.ledger.replay import Residue
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.ledger_lines import Entry
 from chaos.model.plan import Plan, Target
-from chaos.safety.abort_flag import AbortFlag
+from chaos.model.records import Entry
+from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.ledger.file import Ledger
-from chaos.model.ledger_lines import State
+from chaos.model.records import State
 from fixtures.cluster.client import Cluster
 from tests.chaos.ledger.acts import NAMESPACE, Act, prepare
 from tests.chaos.ledger.simulated_cluster import Json, ledger, path_of, replay, soon, world

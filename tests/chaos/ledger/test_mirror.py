@@ -8,11 +8,10 @@ import pytest
 
 from chaos.cluster import namespaces
 from chaos.ledger import authentic, config_maps
-from chaos.ledger import mirror as module
+from chaos.ledger import config_maps as module
+from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
-from chaos.ledger.mirror import Mirror
-from chaos.model.errors import LedgerError, MirrorRefused
-from chaos.model.ledger_lines import State, decode
+from chaos.model.records import LedgerError, MirrorRefused, State, decode
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from tests.chaos.ledger.simulated_cluster import RUN, Denied, fetch, ledger, path_of, soon, world

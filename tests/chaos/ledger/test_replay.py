@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from chaos.ledger.file import Ledger, parse
-from chaos.ledger.residue import Reason
+from chaos.ledger.replay import Reason
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.workloads import PodsReplaced
-from chaos.model.ledger_lines import State
+from chaos.model.records import State
 from fixtures.cluster.client import Cluster
 from tests.chaos.ledger.simulated_cluster import Json, fetch, ledger, path_of, replay, soon
 from tests.troubles import Trouble

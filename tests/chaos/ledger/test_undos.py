@@ -12,14 +12,12 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities.base import change, must_be_alone
 from chaos.ledger.bounds import Terms
 from chaos.ledger.registry import REGISTRY
-from chaos.ledger.undos import slices as module
-from chaos.ledger.undos.node_object import NodeExists
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
-from chaos.ledger.undos.objects import AbsentArgs, ObjectAbsent, ObjectPresent
-from chaos.ledger.undos.slices import PublishedArgs, SlicesPublished, offered
-from chaos.ledger.undos.taints import NodeTaints, Taint
+from chaos.ledger.undos import agents as module
+from chaos.ledger.undos.agents import PublishedArgs, SlicesPublished, offered
+from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable, Taint
+from chaos.ledger.undos.objects import AbsentArgs, NodeExists, ObjectAbsent, ObjectPresent
 from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
-from chaos.model.errors import UndoRefused
+from chaos.model.records import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned

@@ -7,10 +7,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from chaos.model.plan import Plan, Target
-from chaos.model.plan_facts import CANARY_LABEL, InstalledComponent, PlanFacts
-from chaos.observe.sample import NoData, Reading
-from chaos.observe.view import View
+from chaos.model.plan import CANARY_LABEL, InstalledComponent, Plan, PlanFacts, Target
+from chaos.observe.view import NoData, Reading, View
 from fixtures.cluster.answer import Expected, Form
 from fixtures.cluster.kinds import BUILT_IN, KINDS, path
 from fixtures.cluster.server_clock import ServerClock

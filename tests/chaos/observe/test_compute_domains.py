@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from chaos.model.plan_facts import PlanFacts
+from chaos.model.plan import PlanFacts
 from chaos.observe.components import Components, find_components
-from chaos.observe.compute_domains import COMPONENT, DOMAINS, LABEL
-from chaos.observe.sample import NoData
-from chaos.observe.signals.registry import SIGNALS
+from chaos.observe.devices import DOMAIN_DAEMON, DOMAIN_LABEL, DOMAINS
+from chaos.observe.signals import SIGNALS
+from chaos.observe.view import NoData
 from fixtures.kubernetes.models import Json
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, plan, pod, standing, workload
 
@@ -22,7 +22,7 @@ def member(node: str, address: str, status: str = "Ready") -> Json:
 
 
 def daemon(node: str, address: str, owner: str = "uid-d") -> Json:
-    made = pod(f"d-{node}-{address}", node, gpus=0, namespace="gpu", labels={LABEL: "uid-one"}, meta=made_by(owner))
+    made = pod(f"d-{node}-{address}", node, gpus=0, namespace="gpu", labels={DOMAIN_LABEL: "uid-one"}, meta=made_by(owner))
     made["status"]["podIP"] = address
     return made
 
@@ -41,37 +41,37 @@ def found(*daemon_sets: Json, domains: list[Json]) -> Components:
 
 
 def test_the_daemons_are_those_of_the_domains_uid_in_the_drivers_namespace() -> None:
-    ours = workload("d", {LABEL: "uid-one"})
-    component = found(ours, domains=[domain("one")]).found[COMPONENT]
+    ours = workload("d", {DOMAIN_LABEL: "uid-one"})
+    component = found(ours, domains=[domain("one")]).found[DOMAIN_DAEMON]
     assert (component.namespace, component.name, component.uid) == ("gpu", "d", "uid-d")
 
 
 @pytest.mark.parametrize(
     "looks_like",
     [
-        workload("d", {LABEL: "uid-one"}, "team"),
+        workload("d", {DOMAIN_LABEL: "uid-one"}, "team"),
         workload("computedomain-daemon-uid-one", {"app": "compute-domain-daemon"}),
-        workload("d", {LABEL: "uid-of-nobody"}),
-        workload("d", {LABEL: ""}),
-        workload("d", {LABEL: "uid-one"}, inner={LABEL: "uid-another"}),
-        workload("d", {LABEL: "uid-one"}, desired=0),
+        workload("d", {DOMAIN_LABEL: "uid-of-nobody"}),
+        workload("d", {DOMAIN_LABEL: ""}),
+        workload("d", {DOMAIN_LABEL: "uid-one"}, inner={DOMAIN_LABEL: "uid-another"}),
+        workload("d", {DOMAIN_LABEL: "uid-one"}, desired=0),
     ],
     ids=["a tenant's namespace", "a name", "no domain", "no UID", "pods of another domain", "runs nowhere"],
 )
 def test_what_only_looks_like_a_domains_daemons_is_none(looks_like: Json) -> None:
     components = found(looks_like, domains=[domain("one")])
-    assert COMPONENT not in components.found
-    assert "is not installed" in components.missing((COMPONENT,))
+    assert DOMAIN_DAEMON not in components.found
+    assert "is not installed" in components.missing((DOMAIN_DAEMON,))
 
 
-SEVERAL = [workload(f"d-{name}", {LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
+SEVERAL = [workload(f"d-{name}", {DOMAIN_LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
 DOMAINS_OF_ALL = [domain("a", "NotReady"), domain("c"), domain("b")]
 
 
 def test_several_domains_with_daemons_are_unclear_and_all_named_whatever_their_status_says() -> None:
     components = found(*SEVERAL, domains=DOMAINS_OF_ALL)
-    assert COMPONENT not in components.found
-    told = components.doubtful([COMPONENT])
+    assert DOMAIN_DAEMON not in components.found
+    told = components.doubtful([DOMAIN_DAEMON])
     for name in ("a", "b", "c"):
         assert f"DaemonSet gpu/d-{name} of ComputeDomain team/{name}" in told
     assert "chaos.components" in told
@@ -79,23 +79,23 @@ def test_several_domains_with_daemons_are_unclear_and_all_named_whatever_their_s
 
 def test_of_several_domains_the_policy_names_one() -> None:
     there = world(*SEVERAL, domains=DOMAINS_OF_ALL).view()
-    components = find_components(there, standing(), {COMPONENT: "gpu/d-c"})
-    assert components.found[COMPONENT].name == "d-c"
-    assert COMPONENT not in components.unclear
+    components = find_components(there, standing(), {DOMAIN_DAEMON: "gpu/d-c"})
+    assert components.found[DOMAIN_DAEMON].name == "d-c"
+    assert DOMAIN_DAEMON not in components.unclear
 
 
 def test_a_domain_without_daemons_is_no_candidate() -> None:
-    idle = workload("d-b", {LABEL: "uid-b"}, desired=0)
-    assert found(SEVERAL[0], idle, domains=DOMAINS_OF_ALL).found[COMPONENT].name == "d-a"
+    idle = workload("d-b", {DOMAIN_LABEL: "uid-b"}, desired=0)
+    assert found(SEVERAL[0], idle, domains=DOMAINS_OF_ALL).found[DOMAIN_DAEMON].name == "d-a"
 
 
 def test_two_daemon_sets_of_one_domain_are_unclear() -> None:
-    both = [workload(name, {LABEL: "uid-one"}) for name in ("d", "e")]
-    assert "gpu/d and gpu/e" in found(*both, domains=[domain("one")]).doubtful([COMPONENT])
+    both = [workload(name, {DOMAIN_LABEL: "uid-one"}) for name in ("d", "e")]
+    assert "gpu/d and gpu/e" in found(*both, domains=[domain("one")]).doubtful([DOMAIN_DAEMON])
 
 
 def value(signal: str, members: Any, pods: list[Json], state: Any = "Ready", domains: list[Json] | None = None) -> Any:
-    ours = workload("d", {LABEL: "uid-one"})
+    ours = workload("d", {DOMAIN_LABEL: "uid-one"})
     one = [domain("one", state, members)]
     components = found(ours, domains=one).found
     there = world(ours, domains=one if domains is None else domains, pods=pods)

@@ -7,16 +7,12 @@ import pytest
 
 from chaos.act import canary_pods
 from chaos.model.allocations import AFTER, BEFORE, Allocations, AllocationSnapshot, check_invariants
-from chaos.model.plan_facts import PlanFacts
-from chaos.observe import dra_inventory
+from chaos.model.plan import PlanFacts
 from chaos.observe.components import Components
-from chaos.observe.dra_inventory import RESOURCE
-from chaos.observe.sample import NoData
-from chaos.observe.signals.registry import SIGNALS
-from chaos.plan.selectors import PlanRefused
-from chaos.plan.selectors.base import TargetQuery
-from chaos.plan.selectors.claims import ClaimPlanningView
-from chaos.plan.selectors.nodes import choose_daemon_pod
+from chaos.observe.devices import RESOURCE, allocated_devices, requested_count
+from chaos.observe.signals import SIGNALS
+from chaos.observe.view import NoData
+from chaos.plan.selectors import ClaimPlanningView, PlanRefused, TargetQuery, choose_daemon_pod
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import TAINT_RULES
 from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, installed, made_by, node, plan, pod
@@ -112,7 +108,7 @@ def test_a_canary_claims_instead_of_asking_by_resource() -> None:
     assert resources["claims"] == [{"name": made["spec"]["resourceClaims"][0]["name"]}]
     own = canary_pods.claim(CLAIMED, "w", 2)
     assert made["spec"]["resourceClaims"][0]["resourceClaimName"] == own["metadata"]["name"]
-    assert dra_inventory.requested_count(own) == 2
+    assert requested_count(own) == 2
     assert "resourceClaims" not in canary_pods.worker(plain, PlanFacts(), "w", devices=2)["spec"]
 
 
@@ -302,8 +298,8 @@ def test_a_node_whose_device_a_rule_taints_is_no_target() -> None:
 def test_a_device_that_is_used_with_admin_access_is_used_but_not_held() -> None:
     watched = claim("monitor", "a", 0)
     watched["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
-    assert dra_inventory.allocated_devices(watched) == []
-    assert dra_inventory.allocated_devices(watched, admin=True) == [("gpu.nvidia.com", "a", "gpu-0")]
+    assert allocated_devices(watched) == []
+    assert allocated_devices(watched, admin=True) == [("gpu.nvidia.com", "a", "gpu-0")]
 
 
 def test_a_claim_is_released_once_nothing_is_allocated_and_nobody_may_use_it() -> None:

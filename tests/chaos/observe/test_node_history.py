@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from chaos.model.plan import Target
-from chaos.observe.node_history import MEMORY, NodeHistory
-from chaos.observe.sample import Reading
-from chaos.observe.signals.registry import SIGNALS
+from chaos.observe.sampler import MEMORY, NodeHistory
+from chaos.observe.signals import SIGNALS
+from chaos.observe.view import Reading
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from tests.chaos.ledger.simulated_cluster import plan, world

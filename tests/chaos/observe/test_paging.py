@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.observe.sample import Reading
-from chaos.observe.signals.pods_of_others import others
-from chaos.observe.view import NoData, View, name_of
+from chaos.observe.signals.pods import others
+from chaos.observe.view import NoData, Reading, View, name_of
 from fixtures.cluster.paging import PAGE
 from fixtures.kubernetes.models import Json
 from tests.chaos.ledger.simulated_cluster import daemon_pod, plan, world

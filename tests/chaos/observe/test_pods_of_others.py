@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.observe.signals.registry import SIGNALS
+from chaos.observe.signals import SIGNALS
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.observe.made_up_cluster import Read, World, canary, plan, pod

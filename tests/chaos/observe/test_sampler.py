@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from chaos.model.conditions import parse_condition
-from chaos.observe.await_sample import await_sample
-from chaos.observe.sample import NoData, Reading, Sample
-from chaos.observe.sampler import MAX_VALUE, Sampler, steady_since
+from chaos.observe.sampler import MAX_VALUE, Sampler, await_sample, steady_since
+from chaos.observe.view import NoData, Reading, Sample
 from fixtures.cluster.trouble import ApiTrouble
 
 

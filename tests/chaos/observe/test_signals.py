@@ -9,12 +9,11 @@ import pytest
 
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.model.conditions import signals_of
-from chaos.model.plan import Target
-from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, PlanFacts
-from chaos.observe.sample import NoData
+from chaos.model.plan import CANARY_LABEL, GANG_LABEL, Device, PlanFacts, Target
+from chaos.observe.signals import SIGNALS
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
-from chaos.observe.signals.registry import SIGNALS
+from chaos.observe.view import NoData
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.kinds import CLAIMS, SLICES
 from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, installed, made_by, node, plan, pod

@@ -8,13 +8,12 @@ import pytest
 import yaml
 
 from chaos.activities import canaries, gangs, ranks
-from chaos.cluster.rights import Right
+from chaos.cluster.requests import Right
 from chaos.ledger.bounds import WORKLOAD_KINDS
 from chaos.ledger.registry import REGISTRY
 from chaos.model.experiment import Experiment
-from chaos.model.plan import Target
-from chaos.model.plan_facts import PlanFacts
-from chaos.safety.required_rights import KEEPING, required_rights, restarted_agents, writes
+from chaos.model.plan import PlanFacts, Target
+from chaos.safety.admission import KEEPING, required_rights, restarted_agents, writes
 from deploy.chaos_rights import ACTS, FILE, documents, everything, undo_rights
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
 from tests.chaos.observe.made_up_cluster import CANARIES, installed, plan

@@ -13,8 +13,8 @@ from chaos.cluster import injector, namespaces
 from chaos.engine.child import _acting
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
 from chaos.ledger.undos.host import DeviceArgs, HostReset, Means
-from chaos.model.errors import Aborted
-from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.model.plan import InstalledComponent, PlanFacts
+from chaos.model.records import Aborted
 from chaos.observe.components import Components, find_components, pods_of
 from chaos.observe.view import View
 from chaos.plan.planning import devices_by_node, plan_facts

@@ -15,8 +15,7 @@ import pytest
 
 from chaos.cluster import namespaces
 from chaos.engine.recover import status
-from chaos.model.errors import Aborted, LeaseRefused
-from chaos.model.ledger_lines import State
+from chaos.model.records import Aborted, LeaseRefused, State
 from chaos.safety.lease import HALT, KEY, NAME, Holder, halt, must_hold, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Answer, Cluster

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.model.errors import LeaseRefused
-from chaos.safety.machine_lock import MachineLock
+from chaos.model.records import LeaseRefused
+from chaos.safety.lease import MachineLock
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("chaos.safety.machine_lock.tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("chaos.safety.lease.tempfile.gettempdir", lambda: str(tmp_path))
     return tmp_path
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.catalogue.selection import load_all
+from chaos.catalogue import load_all
 from chaos.model.experiment import Experiment
 from fixtures.simulator.config.scenario import Defect
 from fixtures.verdict.record import Verdict

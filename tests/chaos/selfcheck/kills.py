@@ -13,7 +13,7 @@ import msgspec
 
 from chaos.cluster import leak_scan
 from chaos.engine.recover import status
-from chaos.model.errors import LedgerError
+from chaos.model.records import LedgerError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from chaos.model.levels import OPT_IN_LABEL
+from chaos.model.experiment import OPT_IN_LABEL
 from fixtures.cluster.client import Cluster
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.simulator.process.embedded import EmbeddedCluster

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.loading import load_experiment
-from chaos.catalogue.selection import known_names, load_all
+from chaos.catalogue import known_names, load_all, load_experiment
 from tests.chaos.selfcheck import bugs, controls, kills
 from tests.chaos.selfcheck.runs import RESILIENCE, Stage, start
 

@@ -7,8 +7,7 @@ import pytest
 
 from chaos.model.experiment import Experiment
 from chaos.surface import local_runs
-from chaos.surface.docs_tables import experiments_table
-from chaos.surface.local_runs import LocalRun, document_digest, outcome_words, outcomes_in, read_local_runs, runs_summary
+from chaos.surface.local_runs import LocalRun, document_digest, experiments_table, outcome_words, outcomes_in, read_local_runs, runs_summary
 from fixtures.verdict.chaos_record import ChaosResult, encode_chaos
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.chaos.shipped import EXPERIMENTS

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from chaos.model.engine_record import Ending, EngineRecord, GateResult
 from chaos.model.plan import Plan, Target
+from chaos.model.records import Ending, EngineRecord, GateResult
 from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance, Requirement, Stored
 from fixtures.verdict.record import TargetKind, Verdict

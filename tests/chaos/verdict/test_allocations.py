@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, AllocationSnapshot, PodDevices, check_invariants
-from chaos.model.ledger_lines import Line
-from chaos.observe.sample import Sample
+from chaos.model.records import Line
+from chaos.observe.view import Sample
 from chaos.verdict.allocation_snapshots import LedgerTimes, allocation_findings, allocation_snapshots
 from chaos.verdict.judge import judge
 from fixtures.verdict.record import Verdict

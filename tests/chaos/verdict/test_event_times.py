@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chaos.observe.sample import Sample
-from chaos.verdict.event_times import ConditionSample, EventTime, first_held, longest_gap, longest_unknown, never_lost, not_held, recovered
+from chaos.observe.view import Sample
+from chaos.verdict.timeline import ConditionSample, EventTime, first_held, longest_gap, longest_unknown, never_lost, not_held, recovered
 
 
 def condition_in(text: str, step: float = 1.0) -> list[ConditionSample]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.model.engine_record import Ending, GateResult, Sent
+from chaos.model.records import Ending, GateResult, Sent
 from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance
 from chaos.verdict.judge import ChaosVerdict, judge

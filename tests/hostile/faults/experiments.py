@@ -17,7 +17,7 @@ from chaos.cluster.leak_scan import Fingerprint
 from chaos.engine import campaign, runner
 from chaos.engine.campaign import Campaign, Refused
 from chaos.engine.recover import RecoveryResult
-from chaos.model.errors import LeaseRefused
+from chaos.model.records import LeaseRefused
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.verdict.artefacts import Conformance
 from fixtures.cluster.client import Cluster

@@ -2,12 +2,10 @@
 
 import pytest
 
-from chaos.model.plan_facts import PlanFacts
+from chaos.model.plan import PlanFacts
 from chaos.observe.components import Components
 from chaos.plan.planning import _narrowed, _untouched
-from chaos.plan.selectors import PlanningView, PlanRefused
-from chaos.plan.selectors.base import TargetQuery
-from chaos.plan.selectors.nodes import choose_node
+from chaos.plan.selectors import PlanningView, PlanRefused, TargetQuery, choose_node
 from chaos.safety.gate_reading import node_states
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.work import as_node, work_by_node

@@ -13,8 +13,8 @@ import pytest
 
 from chaos.cluster import leak_scan, namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
-from chaos.model.ledger_lines import State
-from chaos.safety.settings import settings_of
+from chaos.model.records import State
+from chaos.safety.gate_input import settings_of
 from chaos.verdict.artefacts import Artefacts, Conformance
 from conformance.plugin.opening import SIMULATED_PACE
 from fixtures.cluster.client import Cluster

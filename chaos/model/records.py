@@ -1,4 +1,7 @@
-"""Lines of the ledger: data, never code. An undo is a name of the registry and the arguments it was given."""
+"""What is written down of an experiment: lines of the ledger (data, never code), the parent's own record, and why a fault was not made.
+
+An undo is a name of the registry and the arguments it was given.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,38 @@ import msgspec
 
 from fixtures.ownership.proof_record import digest_of
 from fixtures.text import json_text, typed
+from fixtures.verdict.record import TargetKind
+
+
+class LedgerError(Exception):
+    """The ledger cannot be read or written. Nothing may be done that it does not hold."""
+
+
+class MirrorRefused(LedgerError):
+    """The ledger's copy in the cluster could not be written: another machine could not undo what is about to be done."""
+
+
+class LeaseRefused(Exception):
+    """This run may not act on the cluster now: another one does, it is halted, or an earlier one left something to recover."""
+
+
+class Aborted(Exception):
+    """Nothing more may be done: halted, expired, or the Lease is lost. One line saying which."""
+
+
+class UndoRefused(Exception):
+    """An undo that must not be forced: the object is another one, or somebody else changed the value since.
+
+    ``reason`` is ``changed by another`` or ``replaced``; ``current`` what was found, ``prior`` what was recorded.
+    """
+
+    def __init__(self, reason: str, message: str, *, prior: object = None, current: object = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.prior = prior
+        self.current = current
+
 
 PREPARATION = "preparation"
 """Key in the detail of an ``applied`` line of the ledger: true for what the experiment sets up before its fault. Such a line is
@@ -106,3 +141,58 @@ def now() -> str:
 def landed_faults(lines: list[Line]) -> list[Line]:
     """Lines in which a fault was confirmed: what an activity prepared for itself (canaries) is not a fault."""
     return [line for line in lines if line.state is State.APPLIED and not (line.detail or {}).get(PREPARATION)]
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """One signal of the ladder. ``at``: Unix seconds."""
+
+    signal: str
+    at: float
+    why: str
+
+
+class Ending(msgspec.Struct, kw_only=True):
+    """How a child ended. ``code`` as subprocess gives it: negative for a signal; None when it could not be ended."""
+
+    code: int | None = None
+    sent: list[Sent] = []
+    deadline_passed: bool = False
+    stopped: str = ""
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether it ended by itself and in order."""
+        return self.code == 0 and not self.sent
+
+
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One gate's answer."""
+
+    name: str
+    ok: bool
+    message: str = ""
+
+
+class EngineRecord(msgspec.Struct, kw_only=True):
+    """What the parent did. Times are Unix seconds; ``None`` where it did not come to that."""
+
+    experiment: str
+    run_id: str
+    plan_digest: str
+    target_kind: TargetKind
+    fidelity: str
+    level: int
+    started: float
+    finished: float | None = None
+    sampler_began: float | None = None
+    baseline_t: float | None = None
+    child_started: float | None = None
+    child_ended: float | None = None
+    gates: list[GateResult] = []
+    ending: Ending | None = None
+    abort: str = ""
+    replayed: bool = False
+    residue: list[str] = []
+    sampler_failure: str = ""
+    interrupted: str = ""
+    error: str = ""

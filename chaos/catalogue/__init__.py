@@ -1,1 +1,0 @@
-"""The experiment files: read strictly, listed, selected."""
