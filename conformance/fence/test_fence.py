@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
-from conformance.fence.device_probe import probe_devices
-from conformance.fence.fence_probe import probe_fence
-from conformance.fence.quarantine import check_quarantined
-from conformance.fence.temporary_holds import check_temporary
+from conformance.fence.holds import check_quarantined, check_temporary
+from conformance.fence.probes import probe_devices, probe_fence
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.held_nodes import maybe_held

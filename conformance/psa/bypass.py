@@ -19,12 +19,11 @@ from conformance.psa.environments import (
     takes_config,
 )
 from conformance.psa.given_devices import GivenDevices, takes_field
-from conformance.psa.host_fabric import by_host, takes_whole_nodes
-from conformance.psa.host_paths import exposed_by, unknown_device
-from conformance.psa.host_volumes import HostVolumes, claims_volume
+from conformance.psa.host_paths import by_host, exposed_by, takes_whole_nodes, unknown_device
 from fixtures.kubernetes.models import Container, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope, matches
+from fixtures.model.demand.host_volumes import HostVolumes, claims_volume
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.reserved_devices import doubt, granted, unreserved
 from fixtures.model.demand.template import Template, demand_of, lacks_image

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from conformance.common_findings import unread
-from conformance.psa.host_fabric import by_host
-from conformance.psa.levels import required_level
+from conformance.psa.host_paths import by_host
+from conformance.psa.namespaces import required_level
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.kubernetes.podsecurity.registry import checks

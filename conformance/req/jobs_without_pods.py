@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue
-from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Event, Json
 from fixtures.kubernetes.times import unix
@@ -18,6 +17,7 @@ from fixtures.model.jobs.marks import KUEUE_QUEUE, OWNER_LABELS
 from fixtures.model.placement.affinity import too_long
 from fixtures.model.placement.claim_fit import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity
+from fixtures.model.queues.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from fixtures.text.ages import duration
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive

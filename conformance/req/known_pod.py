@@ -13,7 +13,6 @@ from conformance.known.device import uuids_by_claim
 from conformance.known.node import placed_since
 from conformance.probes.running import why_not_running
 from conformance.req.checks import check_can_be_offered
-from conformance.req.pending_groups import pending_groups
 from conformance.req.waiting import check_waiting
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
@@ -24,6 +23,7 @@ from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.given import given_by_kubelet
 from fixtures.model.dra.claims import results_of
 from fixtures.model.facts import Fact
+from fixtures.model.jobs.pending_groups import pending_groups
 from fixtures.model.nodes.products import product_of
 from fixtures.model.placement.affinity import too_long
 from fixtures.model.placement.claim_fit import claimed_devices_of

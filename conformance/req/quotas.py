@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.req.quota_probe import quota_key
+from conformance.req.amount_probes import quota_key
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope, whole

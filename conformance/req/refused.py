@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.req.creation_failures import Fault, failed_creation, fault, statuses
-from conformance.req.placements import Records, attributed
-from conformance.req.refusal_faults import asks_for_shared_units, fault_of_refusal
-from conformance.req.refusals import Refusal
+from conformance.req.refusal_faults import Records, Refusal, asks_for_shared_units, attributed, fault_of_refusal
 from fixtures.kubernetes.models import Event, Pod
 from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.failing_pods import Fault, failed_creation, fault, statuses
 from fixtures.model.demand.pod_events import quoted
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed

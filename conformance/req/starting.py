@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.common_findings import overdue
-from conformance.req.creation_failures import failed_creation, never_ran, statuses
 from fixtures.kubernetes.models import ContainerStatus, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.failing_pods import failed_creation, never_ran, statuses
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes_by_age import change_under_way

@@ -5,19 +5,23 @@ from __future__ import annotations
 import pytest
 
 from conformance.common_findings import unless_settling
+from conformance.req.amount_probes import (
+    ask_claims,
+    ask_quantities,
+    ask_quota,
+    counted_resource,
+    judge_claims,
+    judge_quantities,
+    judge_quota,
+)
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
-from conformance.req.claim_probe import ask_claims, judge_claims
-from conformance.req.ending import check_ending
+from conformance.req.ending import check_ending, check_restarted_jobs
 from conformance.req.jobs_without_pods import check_jobs_without_pods
-from conformance.req.placements import Records
-from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
-from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.req.quotas import check_tenants_have_quotas
-from conformance.req.recheck import recheck
+from conformance.req.refusal_faults import Records
 from conformance.req.refused import check_refused
-from conformance.req.restarted_jobs import check_restarted_jobs
 from conformance.req.starting import check_starting
-from conformance.req.waiting import Still, check_waiting
+from conformance.req.waiting import Still, check_waiting, recheck
 from conformance.req.workloads_without_pods import check_workloads
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope

@@ -1,27 +1,46 @@
-"""REQ-12: no device pod waits while devices that fit it are free.
+"""REQ-12 for pods: none waits while devices that fit it are free, or behind a scheduling gate that nothing takes away.
 
-Facts: docs/facts/scheduling-messages.md#what-a-scheduler-weighs.
+A pod with a gate is shown to no scheduler, however much is free. Only the gate's owner knows when to take it away, so its object is
+what excuses the wait, and never the gate itself. A live cluster is asked again whether pods still wait: in a busy one, a device is free
+for seconds between two pods, at any time.
+
+Facts: docs/facts/scheduling-messages.md#what-a-scheduler-weighs, docs/facts/gangs.md#scheduling-gates.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from conformance.common_findings import overdue
 from conformance.outputs.events import ReasonKind
 from conformance.probes.running import unschedulable
-from conformance.req.gated import judge_gates
-from conformance.req.pending_groups import Group, pending_groups
-from fixtures.kubernetes.models import Pod
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import PodEvents, quoted, unread_events
+from fixtures.model.demand.requests import held
 from fixtures.model.demand.reserved_devices import fraction_of
 from fixtures.model.dra.claims import Request
 from fixtures.model.dra.kinds import CLASSES, SLICES
+from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
+from fixtures.model.jobs.marks import KUEUE_GATES, volcano_group
+from fixtures.model.jobs.pending_groups import Group, pending_groups
 from fixtures.model.placement.affinity import Choice, too_long
 from fixtures.model.placement.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
 from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled
+from fixtures.model.platform.agents import is_ready
+from fixtures.model.queues.kueue_objects import conditions_of, name_of
+from fixtures.model.queues.kueue_pods import KueuePods
+from fixtures.model.queues.queued_jobs import QueuedJobs, names_quota
+from fixtures.snapshot.state import Snapshot
+from fixtures.text import typed
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, bad
@@ -179,3 +198,177 @@ def _amounts(scope: Scope, group: Group, claimed: Sequence[ClaimedDevices]) -> s
     if fraction := fraction_of(group.pods[0]):
         amounts += f" in parts ({fraction})"
     return f"{len(group.pods)} pods ask for {amounts}" if len(group.pods) > 1 else f"it asks for {amounts}"
+
+
+_OF_GATES = "pod.spec.schedulingGates, objects of the gate's owner"
+_UNGATED = "no scheduling gate, or one whose owner waits for something"
+_VOLCANO = "scheduling.volcano.sh/"
+_GROVE = "grove.io/"
+_BASE_GANG = "grove.io/base-podgang"
+_GANG = "grove.io/podgang"
+
+
+class _Gate(msgspec.Struct, frozen=True):
+    """Why one gate is there, as a clause. ``excused``: its owner waits on purpose, now; None: that is not known.
+
+    ``since``: when the owner's object came to its present state, Unix seconds; None where it says nothing of that.
+    """
+
+    why: str
+    excused: bool | None = False
+    since: float | None = None
+
+
+def judge_gates(scope: Scope, group: Group, now: float) -> Finding | None:
+    """The finding about a group of which some pods are gated; None where none is."""
+    gated = [(pod, gates) for pod in group.pods if (gates := _gates(scope, pod))]
+    if not gated:
+        return None
+    place, names = group.subject, listed(dict.fromkeys(name for _, gates in gated for name in gates), 3)
+    unexcused = [(pod, gates) for pod, gates in gated if not any(gate.excused for gate in gates.values())]
+    about = About(place, _OF_GATES)
+    if not unexcused:
+        why = next(gate.why for _, gates in gated for gate in gates.values() if gate.excused)
+        return about.not_judged(f"its scheduling gate {names} is there on purpose: {why}")
+    if unknown := next((gate.why for _, gates in unexcused for gate in gates.values() if gate.excused is None), ""):
+        message = f"whether its scheduling gate {names} is there on purpose is not known: {unknown}"
+        return about.undecided(message, cause="GateOwnerUnknown")
+    times = [_since(pod, gates) for pod, gates in unexcused]
+    known = [at for at in times if at is not None]
+    why = next(gate.why for _, gates in unexcused for gate in gates.values())
+    limit, state = scope.policy.requests.pending_minutes * 60, f"the scheduling gate {names} has held it back"
+    unknown = f"the scheduling gate {names} holds it back, and nothing says since when: {why}"
+    age = overdue(about, min(known, default=None), now, limit, state, cause="GateNeverLifted", unknown=unknown, quiet=True)
+    if isinstance(age, Finding):
+        return age
+    count = f"{len(unexcused)} of its pods are" if len(unexcused) > 1 else "it is"
+    message = f"{count} behind the scheduling gate {names} for {duration(age)}, so no scheduler places them: {why}"
+    observed = f"gated by {names} for {duration(age)}"
+    return about.bad(message, cause="GateNeverLifted", observed=observed, expected=_UNGATED)
+
+
+def _since(pod: Pod, gates: Mapping[str, _Gate]) -> float | None:
+    """Since when a gate could have gone: gates are set when a pod is made, and no later."""
+    times = [unix(pod.metadata.creation_timestamp), *(gate.since for gate in gates.values())]
+    return max((at for at in times if at is not None), default=None) if times[0] is not None else None
+
+
+def _gates(scope: Scope, pod: Pod) -> dict[str, _Gate]:
+    names = dict.fromkeys(text_of(gate.get("name")) for gate in pod.spec.scheduling_gates or ())
+    return {quoted(name, 80): _judged(scope, pod, name) for name in names}
+
+
+def _judged(scope: Scope, pod: Pod, name: str) -> _Gate:
+    if name.startswith(KUEUE_GATES):
+        return _of_kueue(scope, pod)
+    if name.startswith(_VOLCANO):
+        return _of_volcano(scope, pod)
+    if name.startswith(_GROVE):
+        return _of_grove(scope, pod)
+    return _Gate("no object that the suite knows says what it waits for")
+
+
+def _of_kueue(scope: Scope, pod: Pod) -> _Gate:
+    if scope.snapshot.lacks(KUEUE_WORKLOADS):
+        return _Gate("the snapshot does not have the Workloads of Kueue", excused=None)
+    known = scope.cached(KueuePods)
+    workloads = known.workloads_of(pod)
+    for workload in workloads:
+        if excuse := _waits(workload):
+            return _Gate(excuse, excused=True)
+    for workload in workloads:
+        admitted = conditions_of(workload).get("Admitted", {})
+        why = f"Workload {name_of(workload)} is admitted, and Kueue did not take the gate away"
+        return _Gate(why, since=unix(text_of(admitted.get("lastTransitionTime"))))
+    if hidden := known.hidden_owner(pod):
+        return _Gate(f"which Workload is of its {hidden} is not known", excused=None)
+    return _Gate("Kueue has no Workload of it")
+
+
+def _waits(workload: Json) -> str:
+    """Why a Workload keeps the gates of its pods, as a clause; empty where it is admitted here."""
+    name, conditions, status = name_of(workload), conditions_of(workload), mapping(workload, "status")
+    if cluster := text_of(status.get("clusterName")):
+        return f"MultiKueue runs Workload {name} on cluster {cluster}"
+    if mapping(workload, "spec").get("active") is False:
+        return f"Workload {name} is not active"
+    return "" if conditions.get("Admitted", {}).get("status") == "True" else f"Workload {name} is not admitted yet"
+
+
+def _of_volcano(scope: Scope, pod: Pod) -> _Gate:
+    queued = scope.cached(QueuedJobs).named(pod.namespace, volcano_group(pod))
+    if queued is None:
+        return _Gate("Volcano has no PodGroup of it")
+    held = next((text for text in queued.said if names_quota(text)), "")
+    if held:
+        return _Gate(f"its PodGroup {queued.name} waits for queue {queued.queue}: {quoted(held)}", excused=True)
+    if queued.waits:
+        return _Gate(f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}", excused=None)
+    return _Gate(f"its PodGroup {queued.name} does not wait for queue {queued.queue}")
+
+
+def _of_grove(scope: Scope, pod: Pod) -> _Gate:
+    """Grove keeps the pods of a scaled group until those of its base are ready, and all others until their PodGang is made."""
+    base = pod.metadata.label.get(_BASE_GANG, "")
+    if not base:
+        return _Gate("Grove did not take it away: it goes once all pods of its PodGang are made")
+    waiting = [one for one in scope.cached(_members).get((pod.namespace, base), ()) if not is_ready(one)]
+    if waiting:
+        return _Gate(f"{len(waiting)} pods of its base PodGang {quoted(base, 80)} are not ready", excused=True)
+    return _Gate(f"all pods of its base PodGang {quoted(base, 80)} are ready, and Grove did not take it away")
+
+
+def _members(scope: Scope) -> dict[tuple[str, str], list[Pod]]:
+    """Unfinished pods by namespace and PodGang of Grove."""
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for pod in scope.snapshot.pods:
+        if not pod.finished and (gang := pod.metadata.label.get(_GANG, "")):
+            found.setdefault((pod.namespace, gang), []).append(pod)
+    return found
+
+
+PATIENCE_SECONDS = 10.0
+"""A scheduler looks at a pod that did not fit after ten seconds at the latest, once something has become free."""
+
+MAX_ASKED = 20
+"""Groups that are asked about; a cluster in which more of them wait is not merely busy."""
+
+
+def recheck(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], None] = time.sleep) -> Still:
+    """A function that asks about pods and nodes, :data:`PATIENCE_SECONDS` after the snapshot was taken."""
+    known = {pod.metadata.uid for pod in snapshot.pods}
+    asked = 0
+
+    def still(pods: Sequence[Pod], nodes: Sequence[str]) -> str:
+        nonlocal asked
+        asked += 1
+        if asked > MAX_ASKED:
+            return ""
+        sleep(max(0.0, snapshot.read_at + PATIENCE_SECONDS - time.time()))
+        try:
+            return _changed(cluster, pods, nodes, known)
+        except (ApiTrouble, msgspec.ValidationError):
+            return ""  # what the snapshot shows stands
+
+    return still
+
+
+def _changed(cluster: Cluster, pods: Sequence[Pod], nodes: Sequence[str], known: set[str]) -> str:
+    for pod in pods:
+        found = cluster.find("pods", pod.name, pod.namespace)
+        meta = mapping(found, "metadata")
+        if found is None or meta.get("uid") != pod.metadata.uid or meta.get("deletionTimestamp") or mapping(found, "spec").get("nodeName"):
+            return f"{pod.namespace}/{pod.name} was placed or deleted seconds later"
+    for node in nodes:
+        for item in _pods_on(cluster, node):
+            if item.metadata.uid not in known and any(held(item.spec).values()):
+                return f"{item.namespace}/{item.name} took devices of {node} seconds later"
+    return ""
+
+
+def _pods_on(cluster: Cluster, node: str) -> list[Pod]:
+    answer = cluster.request("GET", cluster.path("pods"), query={"fieldSelector": f"spec.nodeName={node}"})
+    if not answer.ok:
+        raise ApiTrouble(answer.reason, f"list pods on {node}: {answer.status} {answer.message}")
+    items: list[Json] = answer.json()["items"]
+    return [typed.convert(item, Pod, strict=False) for item in items]

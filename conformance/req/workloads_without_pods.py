@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.common_findings import overdue
-from conformance.req.queued_jobs import names_quota, refused_now
-from conformance.req.restarted_jobs import count_of
+from conformance.req.ending import count_of
 from fixtures.cluster.kinds import BARE_KEYS, KINDS
 from fixtures.kubernetes.models import DaemonSet, Event, Json, Pod
 from fixtures.kubernetes.times import newest, unix
@@ -29,6 +28,7 @@ from fixtures.model.placement.claimable import units_of
 from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.placement.tolerations import Tolerated
 from fixtures.model.queues.kueue_objects import conditions_of
+from fixtures.model.queues.queued_jobs import names_quota, refused_now
 from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Object
 from fixtures.text.ages import duration

@@ -2,7 +2,7 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.fence.device_probe import Plan, PodOutcome, judge_device, plan_of, pod_of, probe_devices
+from conformance.fence.probes import Plan, PodOutcome, judge_device, plan_of, pod_of, probe_devices
 from fixtures.kubernetes.models import Pod
 from fixtures.model.placement.free_devices import usable_places
 from fixtures.probes.pods import probe_pod

@@ -1,6 +1,6 @@
 import pytest
 
-from conformance.fence.fence_probe import Attempt, judge_fence, pair, targets
+from conformance.fence.probes import Attempt, judge_fence, pair, targets
 from conformance.probes.running import CEILING, absence_seconds
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Outcome

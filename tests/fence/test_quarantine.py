@@ -1,6 +1,6 @@
 import pytest
 
-from conformance.fence.quarantine import check_quarantined
+from conformance.fence.holds import check_quarantined
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.nodes.field_writes import SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome

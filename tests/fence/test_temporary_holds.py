@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from conformance.fence.temporary_holds import check_temporary
+from conformance.fence.holds import check_temporary
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome

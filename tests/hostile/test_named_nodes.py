@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.req.placements import MOST_SAMPLES, Records
+from conformance.req.refusal_faults import MOST_SAMPLES, Records
 from conformance.req.refused import PILE, check_refused
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.trouble import ApiTrouble

@@ -9,12 +9,18 @@ import msgspec
 import pytest
 
 from conformance.dra.exclusive_claims import probe_exclusive
-from conformance.fence.device_probe import probe_devices
+from conformance.fence.probes import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.psa.probes import probe_nonroot, probe_refusal
-from conformance.req.claim_probe import ask_claims, judge_claims
-from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
-from conformance.req.quota_probe import ask_quota, judge_quota
+from conformance.req.amount_probes import (
+    ask_claims,
+    ask_quantities,
+    ask_quota,
+    counted_resource,
+    judge_claims,
+    judge_quantities,
+    judge_quota,
+)
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.iso.judging import judge_computing, judge_holder, judge_sample
+from conformance.iso.probes import judge_computing, judge_holder, judge_sample
 from conformance.probes.running import ProbeResult
 from fixtures.compute.document import Device, Document, Library, Status, Step, Trouble, WrongValues, encode
 from fixtures.verdict.findings import Outcome

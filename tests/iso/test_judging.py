@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.iso.judging import judge_disjoint, judge_holder, judge_unasked
+from conformance.iso.probes import judge_disjoint, judge_holder, judge_unasked
 from conformance.outputs.captured_text import Unreadable
 from conformance.probes.computing import read_visible_devices
 from conformance.probes.running import ProbeResult

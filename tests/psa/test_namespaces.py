@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from conformance.psa.namespaces import check_enforcement
-from conformance.psa.pinned_versions import VIOLATING, LetThrough, let_through
+from conformance.psa.namespaces import VIOLATING, LetThrough, check_enforcement, let_through
 from fixtures.kubernetes.models import Namespace
 from fixtures.kubernetes.podsecurity import LATEST, NEWEST_MINOR, Level, LevelVersion, evaluate
 from fixtures.kubernetes.podsecurity.registry import BASELINE, RESTRICTED, Check

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.req.amount_probes import claim_cases, judge_claims
 from conformance.req.checks import check_approved_names, check_can_be_offered
-from conformance.req.claim_probe import claim_cases, judge_claims
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope

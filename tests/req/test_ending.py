@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.req.ending import check_ending
-from conformance.req.restarted_jobs import check_restarted_jobs
+from conformance.req.ending import check_ending, check_restarted_jobs
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome

@@ -3,8 +3,18 @@ from typing import Any
 
 import pytest
 
-from conformance.req.quantity_probe import CONTROL, COPIED, Case, cases, counted_resource, judge_quantities, pod_of
-from conformance.req.quota_probe import QUOTA, QuotaOutcome, judge_quota
+from conformance.req.amount_probes import (
+    CONTROL,
+    COPIED,
+    QUOTA,
+    Case,
+    QuotaOutcome,
+    cases,
+    counted_resource,
+    judge_quantities,
+    judge_quota,
+    pod_of,
+)
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.req.creation_failures import Fault, fault
-from conformance.req.placements import Records
+from conformance.req.refusal_faults import Records
 from conformance.req.refused import PILE, check_refused
 from fixtures.cluster.answer import Answer
 from fixtures.kubernetes.models import Event, Node, Pod
 from fixtures.model.cluster import Scope
+from fixtures.model.demand.failing_pods import Fault, fault
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from conformance.req.jobs_without_pods import check_jobs_without_pods
-from conformance.req.recheck import MAX_ASKED, recheck
-from conformance.req.waiting import check_waiting
+from conformance.req.waiting import MAX_ASKED, check_waiting, recheck
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Node, Pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.req.placements import By, Placement, placement
+from conformance.req.refusal_faults import By, Placement, placement
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.served import served

@@ -1,6 +1,10 @@
-"""FENCE-09: a node with a fault is out of service, and one that was repaired is in service again.
+"""FENCE-09 and FENCE-10: what is out of service, for a fault or for a time.
 
-Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#nvsentinel, docs/facts/nodes.md#cordons.
+FENCE-09: a node with a fault is out of service, and one that was repaired is in service again. FENCE-10: no temporary taint and no
+cordon is older than the policy allows; each is named with its age and owner.
+
+Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#nvsentinel, docs/facts/nodes.md#cordons,
+docs/facts/nodes.md#temporary-taints.
 """
 
 from __future__ import annotations
@@ -13,14 +17,16 @@ from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.nodes.health_words import Word, of
 from fixtures.model.nodes.held_nodes import age_words, held_nodes, limit_of
-from fixtures.model.nodes.holds import Hold
+from fixtures.model.nodes.holds import Hold, soft_holds
 from fixtures.model.nodes.polarity import Health
 from fixtures.model.nodes.products import pools
 from fixtures.model.nodes.words_of_nodes import words_by_node
 from fixtures.model.nodes.work import own_keys
-from fixtures.snapshot.managed_fields import FieldsByNode
+from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, allowed, not_judged, ok, undecided
+from fixtures.verdict.subjects import Subject
 
 _EXPECTED = "a node with a fault is cordoned or has a quarantine taint; a healthy one is in service"
 _SOURCE = "node.status.conditions, node labels, node.spec"
@@ -34,7 +40,7 @@ def check_quarantined(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
         normal = {taint.key for node in healthy for taint in node.spec.taints} | own_keys(nodes, scope.is_fence_key)
         for node in nodes:
             if words := said[node.name]:
-                yield _judge(scope, node, words, held.get(node.name, []), _alone(node, normal))
+                yield _quarantined(scope, node, words, held.get(node.name, []), _alone(node, normal))
             else:
                 message = "no condition or label says anything about its health"
                 yield not_judged(subject(node), message=message, source=_SOURCE)
@@ -45,7 +51,7 @@ def _alone(node: Node, normal: set[str]) -> list[Taint]:
     return [taint for taint in node.spec.taints if taint.effect in HARD and taint.key not in normal]
 
 
-def _judge(scope: Scope, node: Node, words: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
+def _quarantined(scope: Scope, node: Node, words: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
     faults, unsure = of(words, Health.FAULT), of(words, Health.UNSURE)
     if sick := [word for word in faults if word.reading.devices]:
         return _sick(scope, node, sick, held, alone)
@@ -89,3 +95,48 @@ def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
         return age
     message = f"{state}: it was not put back into service"
     return about.bad(message, cause="HeldTooLong", observed=str(hold), expected=_EXPECTED)
+
+
+_OF_HOLD = "node.spec.taints, node.spec.unschedulable, metadata.managedFields"
+
+
+def check_temporary(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
+    """One finding per hold of an accelerator node, and one for each node that nothing holds."""
+    held = held_nodes(scope, fields)
+    expected = f"nothing that holds a node for more than {duration(limit_of(scope))}"
+    for node in scope.accelerator_nodes:
+        for hold in held.get(node.name, ()):
+            yield _held(scope, hold, expected)
+        for taint in soft_holds(node):
+            message = f"{taint} only asks the scheduler to avoid the node"
+            yield not_judged(_place(node, f"taint {taint.key}"), message=message, source=_OF_HOLD)
+        if node.name not in held:
+            taints = ", ".join(str(taint) for taint in node.spec.taints) or "none"
+            yield ok(subject(node), observed=f"not cordoned; taints: {taints}", expected=expected, source=_OF_HOLD)
+
+
+def _held(scope: Scope, hold: Hold, expected: str) -> Finding:
+    place = _place(hold.node, hold.name)
+    owner = hold.owner or (f"not known ({hold.doubt})" if hold.doubt else "not known")
+    if matches(hold.node.name, scope.policy.accelerators.allow_not_judged):
+        message = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}: the policy allows it"
+        return allowed(place, message=message, source="policy accelerators.allowNotJudged")
+    about, now, limit = About(place, _OF_HOLD, expected, str(hold)), scope.snapshot.taken_at, limit_of(scope)
+    unknown = f"{hold.name} on {hold.node.name}, owner {owner}: since when is not known{_hint(scope, hold)}"
+    words = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}"
+    age = overdue(about, hold.since.latest, now, limit, words, cause="AgeUnknown", unknown=unknown, aged=True)
+    if isinstance(age, Finding):
+        return age
+    return about.bad(f"{words}: no new pod gets its devices, and the hold was left or forgotten", cause="HeldTooLong")
+
+
+def _hint(scope: Scope, hold: Hold) -> str:
+    if hold.node.name in scope.snapshot.managed_fields:
+        return ""
+    if scope.snapshot.offline:
+        return "; save the snapshot with --show-managed-fields"
+    return f"; a run asks for the managedFields of {MOST_ASKED} nodes at most, which may tell"
+
+
+def _place(node: Node, name: str) -> Subject:
+    return Subject("Node", f"{node.name} {name}")
