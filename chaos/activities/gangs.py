@@ -16,11 +16,8 @@ from chaos.observe.signals.gangs import WORKLOADS
 from chaos.observe.signals.pods import live
 from chaos.observe.view import condition, labels_of, name_of, node_of, phase_of, uid_of
 from conformance.gang.adapters.base import Gang
+from conformance.gang.adapters.grouped import Native, Volcano, native_member, volcano_member
 from conformance.gang.adapters.kueue import PLENTY, QUEUE, Kueue
-from conformance.gang.adapters.native import Native
-from conformance.gang.adapters.native import member as native_member
-from conformance.gang.adapters.volcano import Volcano
-from conformance.gang.adapters.volcano import member as volcano_member
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 

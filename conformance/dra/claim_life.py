@@ -1,17 +1,17 @@
-"""DRA-05: one claim from its template to its release, and the device that its pod saw.
+"""DRA-05: one claim from its template to its release, and the device that its pod has by nvidia-smi or by its render nodes.
 
-Facts: docs/facts/dra.md#claims.
+Facts: docs/facts/dra.md#claims, docs/facts/dra.md#other-drivers.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from conformance.dra.claim_objects import published
-from conformance.dra.render_nodes import RENDER_SCRIPT, RenderNodes, pci_address, render_nodes
 from conformance.probes.claim_pods import claims_by_pod, uid_of
 from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
@@ -29,6 +29,51 @@ from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Outcome, bad, ok, undecided
 from fixtures.verdict.subjects import NotApplicable
+
+RENDER_SCRIPT = f'echo "## dri"; ls -1 /dev/dri 2>&1; echo "## drm"; ls -l /sys/class/drm 2>&1; echo "{END_MARKER}"; sleep 3600'
+"""Prints the render nodes in /dev and to which PCI device each of the machine belongs; keeps the devices until the pod is deleted."""
+
+_NODE = re.compile(r"renderD\d{1,4}\Z")
+_LINK = re.compile(r"(?P<node>renderD\d{1,4}) -> \S*/(?P<parent>[^/\s]+)/drm/(?P=node)\s*\Z")
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
+_ATTRIBUTES = ("pciBusID", "pciAddress", "pciAddr")
+
+
+class RenderNodes(msgspec.Struct, frozen=True):
+    """Render nodes that a container has, with the PCI address of each."""
+
+    by_name: dict[str, str]
+
+    @property
+    def addresses(self) -> set[str]:
+        """Their PCI addresses."""
+        return set(self.by_name.values())
+
+    @property
+    def text(self) -> str:
+        """One line of evidence."""
+        return ", ".join(f"{name} ({address})" for name, address in sorted(self.by_name.items())) or "no render node"
+
+
+def pci_address(device: SliceDevice) -> str:
+    """The PCI address that a slice has of a device, or empty."""
+    found = next((text for name in _ATTRIBUTES if (text := device.attribute(name).lower())), "")
+    return found if _ADDRESS.match(found) else ""
+
+
+def render_nodes(text: str) -> RenderNodes | str:
+    """Read the output of :data:`RENDER_SCRIPT`; a clause says why it tells nothing."""
+    head, marked, rest = text.replace("\r", "").partition("## drm\n")
+    if not marked or not head.startswith("## dri\n") or END_MARKER not in rest.splitlines():
+        return "the probe's output is incomplete"
+    links = {found["node"]: found["parent"].lower() for line in rest.splitlines() if (found := _LINK.search(line))}
+    if not links:
+        return "its container cannot see which render node belongs to which device (/sys/class/drm)"
+    names = [line.strip() for line in head.splitlines() if _NODE.match(line.strip())]
+    if strange := [name for name in names if not _ADDRESS.match(links.get(name, ""))]:
+        return f"{strange[0]} of its container is no PCI device of its own (a partition)"
+    return RenderNodes({name: links[name] for name in names})
+
 
 RELEASE_SECONDS = 60.0
 """How long a claim may stay allocated after its pod was deleted; Kubernetes takes about a second."""

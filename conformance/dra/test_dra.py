@@ -8,16 +8,13 @@ import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.dra.admin_access import ask_admin_access, check_labelled_tenants, judge_admin_access
-from conformance.dra.allocations import check_allocations
 from conformance.dra.claim_life import probe_claims
+from conformance.dra.claims import check_allocations, check_reserved
+from conformance.dra.classes import ask_selectors, check_extended, check_served, not_asked
 from conformance.dra.devices import check_devices
 from conformance.dra.domains import check_domains
 from conformance.dra.exclusive_claims import probe_exclusive
-from conformance.dra.extended_resources import check_extended
 from conformance.dra.pools import check_pools
-from conformance.dra.reservations import check_reserved
-from conformance.dra.selector_probe import ask_selectors, not_asked
-from conformance.dra.served import check_served
 from conformance.dra.taints import check_taints
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope

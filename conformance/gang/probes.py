@@ -10,10 +10,9 @@ import msgspec
 from conformance.causes import cause_of
 from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
 from conformance.gang.adapters.base import await_gone, delete_pods, start_pod
-from conformance.gang.claimed import claims_there, without_devices
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
-from conformance.gang.watching import BoundWatch, is_bound
+from conformance.gang.watching import BoundWatch, claims_there, is_bound, without_devices
 from conformance.probes.running import absence_seconds
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.gang.adapters.volcano import DEFAULT_QUEUE, GROUPS, QUEUES
+from conformance.gang.adapters.grouped import DEFAULT_QUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping
@@ -25,18 +25,18 @@ _SHUT = frozenset({"Closed", "Closing", "Unknown"})
 
 def judge_open(scope: Scope, now: float) -> Iterator[Finding]:
     """GANG-11: one finding per queue that has PodGroups with devices."""
-    queues = {name_of(item): item for item in objects_of(scope, QUEUES)}
+    queues = {name_of(item): item for item in objects_of(scope, VOLCANO_QUEUES)}
     groups: dict[str, list[Json]] = {}
     with_devices = {
         (pod.namespace, name) for pod in scope.snapshot.pods if (name := volcano_group(pod)) and scope.device_demand_of(pod).devices
     }
-    for group in objects_of(scope, GROUPS):
+    for group in objects_of(scope, VOLCANO_GROUPS):
         spec, meta = mapping(group, "spec"), mapping(group, "metadata")
         asks = any(scope.names_device(str(name)) for name in mapping(spec, "minResources"))
         if mapping(group, "status").get("phase") != "Completed" and (asks or (meta.get("namespace"), name_of(group)) in with_devices):
             groups.setdefault(str(spec.get("queue") or DEFAULT_QUEUE), []).append(group)
     for name, own in sorted(groups.items()):
-        if scope.snapshot.served(QUEUES):
+        if scope.snapshot.served(VOLCANO_QUEUES):
             yield _judge_open(scope, name, queues.get(name), own, now)
 
 
@@ -73,7 +73,7 @@ def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
         if name := volcano_group(pod):
             members[pod.namespace, name] = members.get((pod.namespace, name), 0) + 1
     limit, source = scope.policy.gang.partial_minutes * 60, "podgroup.status.phase, its pods"
-    for group in objects_of(scope, GROUPS):
+    for group in objects_of(scope, VOLCANO_GROUPS):
         spec, status, meta = mapping(group, "spec"), mapping(group, "status"), mapping(group, "metadata")
         phase, namespace = str(status.get("phase") or ""), str(meta.get("namespace") or "")
         amounts = ", ".join(f"{count} {name}" for name, count in _devices(scope, mapping(spec, "minResources")))
@@ -101,7 +101,7 @@ def judge_promised(scope: Scope) -> Iterator[Finding]:
             if scope.names_device(resource):
                 total[resource] = total.get(resource, 0) + units_of(scope, node, resource)
     guaranteed: dict[str, dict[str, int]] = {}
-    queues = objects_of(scope, QUEUES)
+    queues = objects_of(scope, VOLCANO_QUEUES)
     parents = {str(mapping(queue, "spec").get("parent") or "") for queue in queues}
     for queue in queues:
         name, spec = name_of(queue), mapping(queue, "spec")

@@ -7,10 +7,8 @@ from itertools import chain
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.mig.applied_layout import check_applied
-from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
-from conformance.mig.manager_state import changing, check_state, since_of
-from conformance.mig.other_managers import check_others, unsettled
+from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
+from conformance.mig.managers import changing, check_others, check_state, since_of, unsettled
 from conformance.mig.probes import probe_slices
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from conformance.net.two_node_run import FabricRun, Located
+from conformance.net.two_nodes import FabricRun, Located
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclLog
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged

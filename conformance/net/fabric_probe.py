@@ -11,10 +11,9 @@ from pathlib import Path
 import msgspec
 
 from conformance.net.advertising import MACHINE_TYPE
-from conformance.net.device_probe import attached
-from conformance.net.port_counters import with_ports_read
-from conformance.net.two_node_run import FabricRun, RankPod
-from conformance.net.two_nodes import Plan
+from conformance.net.ports import with_ports_read
+from conformance.net.two_nodes import FabricRun, Plan, RankPod
+from conformance.net.visible_fabric import attached
 from conformance.probes.running import pod_trouble
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod

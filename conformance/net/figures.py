@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.net.port_counters import speeds
-from conformance.net.two_node_run import FabricRun
+from conformance.net.ports import speeds
+from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import NcclCode, NcclLog

@@ -13,7 +13,7 @@ import msgspec
 from conformance.causes import cause_of
 from conformance.net.culprits import LOG, indirect_sides, where_it_went_wrong
 from conformance.net.figures import Figure
-from conformance.net.two_node_run import FabricRun
+from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog

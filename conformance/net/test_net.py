@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.common_findings import unless_settling
-from conformance.net.advertising import check_advertised, check_attachments
-from conformance.net.device_probe import probe_devices
+from conformance.net.advertising import check_advertised, check_attachments, check_jobs
 from conformance.net.figures import figure_of
-from conformance.net.jobs import check_jobs
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
 from conformance.net.near_devices import near_devices
 from conformance.net.nic_policy import check_nic_cluster_policy
-from conformance.net.port_use import judge_ports
-from conformance.net.shared_runs import SharedRuns
+from conformance.net.ports import judge_ports
+from conformance.net.runs import SharedRuns
+from conformance.net.visible_fabric import probe_devices
 from conformance.probes.node_documents import NodeDocuments, judged
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
+
+
+@pytest.fixture(scope="session")
+def shared_runs() -> SharedRuns:
+    """The two-node runs of this session, started by the first requirement that asks for it."""
+    return SharedRuns()
 
 
 @requirement("NET-01")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conformance.gang.checks import check_installed, check_used
-from conformance.net.jobs import check_jobs
+from conformance.net.advertising import check_jobs
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.verdict.findings import Finding, Outcome

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.dra.allocations import check_allocations
+from conformance.dra.claims import check_allocations
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from tests.builders import a_cpu_node, a_scope

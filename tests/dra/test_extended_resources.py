@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.dra.extended_resources import check_extended
+from conformance.dra.classes import check_extended
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.adv.checks import check_untainted
-from conformance.dra.allocations import check_allocations
+from conformance.dra.claims import check_allocations
 from conformance.dra.taints import check_taints
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope

@@ -2,8 +2,7 @@
 
 import pytest
 
-from conformance.dra.claim_life import ClaimLife, judge_life
-from conformance.dra.render_nodes import pci_address, render_nodes
+from conformance.dra.claim_life import ClaimLife, judge_life, pci_address, render_nodes
 from conformance.probes.running import ProbeResult
 from fixtures.model.dra.slices import SliceDevice
 from fixtures.verdict.findings import Finding, Outcome

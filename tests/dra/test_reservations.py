@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.dra.reservations import check_reserved
+from conformance.dra.claims import check_reserved
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_pod, a_scope

@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from conformance.dra.selector_probe import Compiled, not_asked, read_answer
-from conformance.dra.served import check_served
+from conformance.dra.classes import Compiled, check_served, not_asked, read_answer
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope

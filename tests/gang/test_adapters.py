@@ -4,14 +4,14 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, native
+from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, grouped
 from conformance.gang.adapters.base import in_turn
 from conformance.gang.adapters.grouped import keeps_link
 from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.gang.checks import check_installed
-from conformance.gang.claimed import without_devices
 from conformance.gang.judging import Attempt, judge_fit
 from conformance.gang.plan import make_plan
+from conformance.gang.watching import without_devices
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
 from fixtures.model.cluster import Scope
@@ -193,31 +193,35 @@ def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
 @pytest.mark.parametrize(
     ("served", "versions", "kind"),
     [
-        ((native.GROUPS, native.WORKLOADS), {native.GROUPS: "v1beta1", native.WORKLOADS: "v1beta1"}, native.GROUPS),
-        ((native.GROUPS,), {}, native.GROUPS),
-        ((native.WORKLOADS,), {native.WORKLOADS: "v1alpha1"}, native.WORKLOADS),
-        ((native.WORKLOADS,), {native.WORKLOADS: "v1beta1"}, ""),  # their PodGroups are not served: nothing makes a gang
+        ((grouped.NATIVE_GROUPS, grouped.WORKLOADS), dict.fromkeys((grouped.NATIVE_GROUPS, grouped.WORKLOADS), "v1beta1"), grouped.NATIVE_GROUPS),
+            (grouped.NATIVE_GROUPS, grouped.WORKLOADS),
+            {grouped.NATIVE_GROUPS: "v1beta1", grouped.WORKLOADS: "v1beta1"},
+            grouped.NATIVE_GROUPS,
+        ),
+        ((grouped.NATIVE_GROUPS,), {}, grouped.NATIVE_GROUPS),
+        ((grouped.WORKLOADS,), {grouped.WORKLOADS: "v1alpha1"}, grouped.WORKLOADS),
+        ((grouped.WORKLOADS,), {grouped.WORKLOADS: "v1beta1"}, ""),  # their PodGroups are not served: nothing makes a gang
         ((), {}, ""),
     ],
 )
 def test_what_makes_a_native_gang_is_what_discovery_shows(served: tuple[str, ...], versions: dict[str, str], kind: str) -> None:
     scope = scope_of(served)
     scope.snapshot.versions.update(versions)
-    assert native.served_kind(scope) == kind
+    assert grouped.served_kind(scope) == kind
     found = Native().detect(scope)
     assert (found.installed, found.healthy) == (bool(kind), None)
     assert kind in found.reason
 
 
 def test_a_gang_of_kubernetes_1_35_is_a_workload_and_pods_that_name_it() -> None:
-    scope = scope_of((native.WORKLOADS,))
-    scope.snapshot.versions[native.WORKLOADS] = "v1alpha1"
+    scope = scope_of((grouped.WORKLOADS,))
+    scope.snapshot.versions[grouped.WORKLOADS] = "v1alpha1"
     adapter = Native()
     adapter.setup(scope, cast(Workspace, None), "nvidia.com/gpu", 3)
     made = adapter.group(Gang(name="g", pods=(POD, POD)), "low")
     assert (made["apiVersion"], made["kind"]) == ("scheduling.k8s.io/v1alpha1", "Workload")
     assert made["spec"] == {"podGroups": [{"name": "members", "policy": {"gang": {"minCount": 2}}}]}
-    asked = native.workload_member(POD, "g")
+    asked = grouped.workload_member(POD, "g")
     assert asked["spec"]["workloadRef"] == {"name": "g", "podGroup": "members"}
     assert "schedulingGroup" not in asked["spec"]
     assert keeps_link(asked, asked)
@@ -226,7 +230,7 @@ def test_a_gang_of_kubernetes_1_35_is_a_workload_and_pods_that_name_it() -> None
 
 @each_row
 def test_a_dropped_link_to_the_group_is_noticed(created: Json, kept: bool) -> None:
-    assert keeps_link(native.member(POD, "g"), created) is kept
+    assert keeps_link(grouped.native_member(POD, "g"), created) is kept
 
 
 # -- Gangs whose devices come with claims: what a scheduler must have done for their pods, and what Kueue counts

@@ -9,7 +9,7 @@ from conformance.adv.node_configs import check_configs, strategy_flag
 from conformance.fence.checks import check_intruders
 from conformance.gang.adapters.base import controllers_health
 from conformance.gang.adapters.kueue import pods_ready_timeout
-from conformance.mig.requested_layout import Requests
+from conformance.mig.layouts import Requests
 from conformance.ops.rollout import check_rolled_out
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.dra.selector_probe import ask_selectors
+from conformance.dra.classes import ask_selectors
 from conformance.net.fabric_probe import NAME, objects
 from conformance.plugin.session import workspace_limits
 from fixtures.cluster.client import Cluster

@@ -1,6 +1,6 @@
 import pytest
 
-from conformance.mig.manager_state import check_state, since_of
+from conformance.mig.managers import check_state, since_of
 from fixtures.kubernetes.models import Json, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.mig.other_managers import check_others, unsettled
+from conformance.mig.managers import check_others, unsettled
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope

@@ -3,12 +3,10 @@ from typing import Any
 
 import pytest
 
-from conformance.mig.applied_layout import check_applied
-from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
-from conformance.mig.claimed_slices import is_made_on_demand, profile_selector
+from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
+from conformance.mig.layouts import PartedError, parse, requested
 from conformance.mig.mig_nodes import mig_nodes
-from conformance.mig.mig_parted import PartedError, parse, requested
-from conformance.mig.probes import absent_profile, chosen, slots
+from conformance.mig.probes import absent_profile, chosen, is_made_on_demand, profile_selector, slots
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conformance.net.two_node_run import FabricRun, RankPod
+from conformance.net.two_nodes import FabricRun, RankPod
 
 Via = Callable[[int, int, str], str]
 """What a channel between nodes goes via: from source rank, target rank and direction; empty leaves the line out."""

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.net.figures import KEYS, Figure
 from conformance.net.judging import judge_bandwidth, unless_without_figure
-from conformance.net.two_node_run import FabricRun
+from conformance.net.two_nodes import FabricRun
 from fixtures.probes import allreduce
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable

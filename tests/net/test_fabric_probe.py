@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from conformance.net import fabric_probe, shared_runs
+from conformance.net import fabric_probe, runs
 from conformance.net.fabric_probe import COMMAND, NAME, Job, objects, pods
 from conformance.net.judging import of_each
-from conformance.net.port_counters import with_ports_read
-from conformance.net.shared_runs import SharedRuns
-from conformance.net.two_node_run import FabricRun
-from conformance.net.two_nodes import Plan, make_plan
+from conformance.net.ports import with_ports_read
+from conformance.net.runs import SharedRuns
+from conformance.net.two_nodes import FabricRun, Plan, make_plan
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Network
@@ -214,14 +213,14 @@ def test_every_kind_of_machine_has_a_run_of_its_own_and_room_for_it(monkeypatch:
         def clear(self) -> None:
             ran.append(["cleared"])
 
-    monkeypatch.setattr(shared_runs, "run_fabric", once)
+    monkeypatch.setattr(runs, "run_fabric", once)
     results = SharedRuns().get(a_scope(nodes=TWO_KINDS), Cleared())  # type: ignore[arg-type]
     assert ran == [["A-0", "A-1"], ["cleared"], ["B-0", "B-1"]]
     assert len(results) == 2
 
 
 def test_a_kind_of_machine_that_is_taken_is_told_beside_the_run_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_runs, "run_fabric", lambda scope, workspace, plan: run_of())
+    monkeypatch.setattr(runs, "run_fabric", lambda scope, workspace, plan: run_of())
     scope = a_scope(nodes=TWO_KINDS, pods=[a_pod(devices=8, node="B-1")])
     run, reason = SharedRuns().get(scope, None)  # type: ignore[arg-type]
     assert isinstance(reason, Inconclusive)

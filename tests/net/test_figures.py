@@ -9,7 +9,7 @@ import pytest
 
 from conformance.net.figures import Figure, fabric_of, figure_of, measured
 from conformance.net.judging import judge_bandwidth
-from conformance.net.two_node_run import FabricRun
+from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_tests
 from fixtures.policy.model import Network
 from fixtures.verdict.findings import Finding, Outcome

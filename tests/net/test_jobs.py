@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.net.jobs import check_jobs
+from conformance.net.advertising import check_jobs
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_scope, a_workload

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from conformance.net import locating
+from conformance.net import runs
 from conformance.net.culprits import indirect_sides, where_it_went_wrong
 from conformance.net.fabric_probe import Job
-from conformance.net.locating import is_slow, locate
-from conformance.net.two_node_run import FabricRun
-from conformance.net.two_nodes import make_plan
+from conformance.net.runs import is_slow, locate
+from conformance.net.two_nodes import FabricRun, make_plan
 from conformance.outputs import nccl_log
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
@@ -57,7 +56,7 @@ class Fabric:
 def located(monkeypatch: pytest.MonkeyPatch, fabric: Fabric, count: int = 6, minimum: float | None = MINIMUM, **more: Any) -> list[Finding]:
     nodes = [a_node(f"gpu-{index}", capacity={"rdma/a": "63"}) for index in range(count)]
     scope = a_scope(more.pop("policy", None), nodes=nodes, **more)
-    monkeypatch.setattr(locating, "run_together", fabric.run_together)
+    monkeypatch.setattr(runs, "run_together", fabric.run_together)
     plan = make_plan(scope)
     run = fabric.run(Job(plan))
     assert is_slow(run, minimum, ACCEPTED)

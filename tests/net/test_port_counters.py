@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.net.figures import fabric_of
-from conformance.net.port_counters import ports_in, uses, with_ports_read
-from conformance.net.port_use import judge_ports
+from conformance.net.ports import judge_ports, ports_in, uses, with_ports_read
 from fixtures.probes import allreduce
 from fixtures.verdict.findings import Outcome
 from tests.net.logs import a_run, adapters, gdr, nccl_log

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from conformance.net.judging import judge_transport
-from conformance.net.two_node_run import FabricRun
+from conformance.net.two_nodes import FabricRun
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive
 from tests.net.logs import a_run, gdr, nccl_log, run_of

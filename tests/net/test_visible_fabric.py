@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.net.device_probe import attached, places
 from conformance.net.nic_policy import check_nic_cluster_policy, promises
-from conformance.net.visible_fabric import judge_visible_fabric, read_visible_fabric
+from conformance.net.visible_fabric import attached, judge_visible_fabric, places, read_visible_fabric
 from conformance.outputs.captured_text import Unreadable
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from conformance.gang.adapters.base import Adapter, Availability, Gang, Guarantee
+from conformance.gang.adapters.grouped import Native, Volcano
 from conformance.gang.adapters.kueue import Kueue
-from conformance.gang.adapters.native import Native
-from conformance.gang.adapters.volcano import Volcano
 from conformance.gang.adapters.watched import Watched, watched
 from fixtures.model.cluster import Scope
 

@@ -1,15 +1,212 @@
-"""Base of the adapters whose gangs are a PodGroup object and pods that name it (Volcano, native)."""
+"""Adapters whose gangs are a PodGroup object and pods that name it: Volcano, and the gang scheduling of Kubernetes itself.
+
+The latter has PodGroups of ``scheduling.k8s.io`` since 1.36, and Workloads in 1.35. Which of them there are, discovery says, never the
+version of the server. Facts: docs/facts/gangs.md#volcano, docs/facts/gangs.md#native-gangs.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
-from conformance.gang.adapters.base import RELEASE_SECONDS, Gang, await_gone, delete_pods, in_turn, start_pod
+from conformance.gang.adapters.base import (
+    GANG_LABEL,
+    RELEASE_SECONDS,
+    Availability,
+    Gang,
+    Guarantee,
+    await_gone,
+    controllers_health,
+    delete_pods,
+    in_turn,
+    start_pod,
+)
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
+from fixtures.model.cluster import Scope
+from fixtures.model.jobs.marks import native_group
+from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.subjects import Inconclusive
+
+NATIVE_GROUPS = "scheduling.k8s.io/podgroups"
+WORKLOADS = "scheduling.k8s.io/workloads"
+FIRST_VERSION = "v1alpha1"
+"""The version in which a Workload itself holds its groups, and pods name the Workload."""
+_MEMBERS = "members"
+_WRITTEN = frozenset({"PodGroupScheduled", "PodGroupInitiallyScheduled"})
+"""Conditions that only the scheduler writes, in 1.36 and since 1.37."""
+
+
+class Native:
+    """The adapter of the default scheduler's own gangs."""
+
+    name = "native"
+
+    def __init__(self) -> None:
+        self._grouped = GroupedPods(NATIVE_GROUPS)
+        self._version = "v1beta1"
+
+    def detect(self, scope: Scope) -> Availability:
+        """Installed when PodGroups are served, or Workloads of 1.35; healthy when the scheduler has written to a PodGroup.
+
+        API server and scheduler have gates apart. Nothing is written to Workloads of 1.35: only a gang shows whether they count.
+        """
+        key = served_kind(scope)
+        if not key:
+            return Availability(installed=False, reason=f"{NATIVE_GROUPS} is not served", source="discovery")
+        version = scope.snapshot.versions.get(key, "")
+        reason, source = f"{key} {version} is served".replace("  ", " "), "podgroup.status.conditions"
+        written = [item for item in scope.snapshot.objects(key) if _WRITTEN & conditions_of(item).keys()]
+        if written:
+            reason += f", and the scheduler has written to {len(written)} PodGroups"
+            return Availability(installed=True, healthy=True, reason=reason, source=source)
+        used = sum(bool(native_group(pod)) for pod in scope.snapshot.pods)
+        reason += f"; {used} pods use it, and" if used else ", nothing uses it, and"
+        return Availability(
+            installed=True, idle=not used, reason=f"{reason} no PodGroup shows that the scheduler forms gangs", source=source
+        )
+
+    def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
+        """Placement: no pod is bound before minCount can be."""
+        return Guarantee.PLACEMENT, "the scheduler binds no pod of a PodGroup below its minCount"
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
+        """There are no queues."""
+        key = served_kind(scope) or NATIVE_GROUPS
+        self._version = scope.snapshot.versions.get(key, self._version)
+        self._grouped = GroupedPods(key)
+
+    def submit(self, workspace: Workspace, *gangs: Gang) -> None:
+        """PodGroups first. An API server without the feature gate drops ``schedulingGroup`` silently, which the reading back finds."""
+        priority = workspace.priority_class()
+        link = workload_member if self._version == FIRST_VERSION else native_member
+        self._grouped.submit(workspace, gangs, lambda gang: self.group(gang, priority), link)
+
+    def group(self, gang: Gang, priority: str) -> Json:
+        """The PodGroup of a gang. Since 1.37 the scheduler places no group whose pods have another priority than the group itself."""
+        policy: Json = {"gang": {"minCount": gang.size}}
+        first = self._version == FIRST_VERSION
+        of_group = {"schedulingPolicy": policy, "priorityClassName": priority}
+        return {
+            "apiVersion": f"scheduling.k8s.io/{self._version}",
+            "kind": "Workload" if first else "PodGroup",
+            "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
+            "spec": {"podGroups": [{"name": _MEMBERS, "policy": policy}]} if first else of_group,
+        }
+
+    def release(self, workspace: Workspace, gang: Gang) -> None:
+        """Pods and group; the group's protection finalizer goes with its last pod, if the controller-manager has the gate too."""
+        self._grouped.release(workspace, gang)
+
+    def teardown(self, workspace: Workspace) -> None:
+        """Nothing beside the pods and groups, which the workspace removes itself."""
+        self._grouped.clear()
+
+
+def served_kind(scope: Scope) -> str:
+    """The resource key of what makes a gang here; empty when there is nothing."""
+    if scope.snapshot.served(NATIVE_GROUPS):
+        return NATIVE_GROUPS
+    return WORKLOADS if scope.snapshot.versions.get(WORKLOADS) == FIRST_VERSION else ""
+
+
+def native_member(pod: Json, group: str) -> Json:
+    """The pod as a member of a PodGroup."""
+    return _linked(pod, group, {"schedulingGroup": {"podGroupName": group}})
+
+
+def workload_member(pod: Json, workload: str) -> Json:
+    """The pod as a member of a Workload of 1.35."""
+    return _linked(pod, workload, {"workloadRef": {"name": workload, "podGroup": _MEMBERS}})
+
+
+def _linked(pod: Json, gang: str, link: Json) -> Json:
+    metadata = {**pod["metadata"], "labels": {**(pod["metadata"].get("labels") or {}), GANG_LABEL: gang}}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], **link}}
+
+
+VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
+VOLCANO_QUEUES = "scheduling.volcano.sh/queues"
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+SCHEDULER = "volcano"
+DEFAULT_QUEUE = "default"
+
+
+class Volcano:
+    """The adapter of Volcano. Gangs go to its default queue."""
+
+    name = "volcano"
+
+    def __init__(self) -> None:
+        self._grouped = GroupedPods(VOLCANO_GROUPS)
+        self._version = "v1beta1"
+
+    def detect(self, scope: Scope) -> Availability:
+        """Installed by its kinds or its Deployments; healthy by its Deployments, else by the state of its default queue."""
+        snapshot = scope.snapshot
+        deployed = controllers_health(scope, {"scheduler": "volcano-scheduler", "controllers": "volcano-controllers"}, "volcano-system")
+        if deployed.installed:
+            return deployed
+        if not any(snapshot.served(key) for key in (VOLCANO_GROUPS, VOLCANO_QUEUES)):
+            return Availability(installed=False, reason=f"{VOLCANO_GROUPS} is not served", source="discovery")
+        state = self._queue_state(scope)
+        if state == "Open":
+            reason = f"queue {DEFAULT_QUEUE} is Open, and only Volcano's controllers set that ({deployed.reason})"
+            return Availability(installed=True, healthy=True, reason=reason, source="queue.status.state")
+        return Availability(
+            installed=True, reason=f"{deployed.reason}, and queue {DEFAULT_QUEUE} is {state or 'missing'}", source="queue.status.state"
+        )
+
+    @staticmethod
+    def _queue_state(scope: Scope) -> str:
+        for item in scope.snapshot.objects(VOLCANO_QUEUES) if scope.snapshot.served(VOLCANO_QUEUES) else ():
+            if (item.get("metadata") or {}).get("name") == DEFAULT_QUEUE:
+                return str((item.get("status") or {}).get("state") or "")
+        return ""
+
+    def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
+        """Placement: the gang plugin binds nothing below minMember."""
+        return Guarantee.PLACEMENT, "Volcano binds no pod of a PodGroup below its minMember"
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
+        """The default queue must be open: a closed one holds every gang, which would look like all or nothing."""
+        self._version = scope.snapshot.versions.get(VOLCANO_GROUPS, self._version)
+        state = self._queue_state(scope)
+        if state != "Open":
+            raise Inconclusive(
+                "QueueNotOpen", f"Volcano's queue {DEFAULT_QUEUE} is {state or 'missing'}, so nothing can be submitted to it"
+            )
+
+    def submit(self, workspace: Workspace, *gangs: Gang) -> None:
+        """PodGroups first, without minResources: the question is the gang plugin's, not the enqueue action's."""
+        priority = workspace.priority_class()
+        self._grouped.submit(workspace, gangs, lambda gang: self.group(gang, priority), volcano_member)
+
+    def group(self, gang: Gang, priority: str) -> Json:
+        """The PodGroup of a gang. Volcano takes a job's priority from here, and one without would have the cluster's default."""
+        return {
+            "apiVersion": f"scheduling.volcano.sh/{self._version}",
+            "kind": "PodGroup",
+            "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
+            "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE, "priorityClassName": priority},
+        }
+
+    def release(self, workspace: Workspace, gang: Gang) -> None:
+        """Pods and group are deleted; nothing else holds them."""
+        self._grouped.release(workspace, gang)
+
+    def teardown(self, workspace: Workspace) -> None:
+        """Nothing beside the pods and groups, which the workspace removes itself."""
+        self._grouped.clear()
+
+
+def volcano_member(pod: Json, group: str) -> Json:
+    """The pod as a member of a PodGroup."""
+    metadata = dict(pod["metadata"])
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), GROUP_ANNOTATION: group}
+    metadata["labels"] = {**(metadata.get("labels") or {}), GANG_LABEL: group}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
 
 
 class GroupedPods:

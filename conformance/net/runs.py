@@ -1,4 +1,4 @@
-"""Finds the node and the adapter that make a run over the fabric slow or indirect, by further runs of free nodes.
+"""The runs that NET-05 to NET-07 judge; where one is slow or indirect, further runs find the node and the adapter.
 
 Facts: docs/facts/nccl.md#bandwidths.
 """
@@ -11,16 +11,57 @@ from collections.abc import Sequence
 import msgspec
 
 from conformance.net.bisecting import Found, Group, halve, search
-from conformance.net.fabric_probe import NAME, Job, run_together
-from conformance.net.two_node_run import FabricRun, Located
-from conformance.net.two_nodes import Plan
+from conformance.net.fabric_probe import NAME, Job, run_fabric, run_together
+from conformance.net.figures import figure_of
+from conformance.net.two_nodes import FabricRun, Located, Plan, make_plans
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import SOCKET_NETWORKS
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.subjects import Inconclusive
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
+
+
+class SharedRuns:
+    """One run on every kind of machine for all requirements that judge them, started by the first that asks."""
+
+    def __init__(self) -> None:
+        self._results: list[FabricRun | NotApplicable | Inconclusive] = []
+
+    def get(self, scope: Scope, workspace: Workspace) -> list[FabricRun | NotApplicable | Inconclusive]:
+        """The runs, the one with the most ranks first, and why there is none of some kinds. Raises the reason when there is none at all."""
+        if not self._results:
+            self._results = self._run(scope, workspace)
+        reasons = [result for result in self._results if not isinstance(result, FabricRun)]
+        if len(reasons) == len(self._results):
+            raise type(reasons[0])(reasons[0].code, reasons[0].message)
+        return self._results
+
+    def _run(self, scope: Scope, workspace: Workspace) -> list[FabricRun | NotApplicable | Inconclusive]:
+        try:
+            plans, held = make_plans(scope)
+        except (NotApplicable, Inconclusive) as reason:
+            return [reason]
+        results: list[FabricRun | NotApplicable | Inconclusive] = []
+        for plan in plans:
+            if results:
+                workspace.clear()  # names and devices are free for the next
+            try:
+                results.append(_located(scope, workspace, plan, run_fabric(scope, workspace, plan), first=not results))
+            except (NotApplicable, Inconclusive) as reason:
+                results.append(reason)
+        return [*results, *(Inconclusive("NoFreeDevice", f"too little is free for a run: {text}") for text in held)]
+
+
+def _located(scope: Scope, workspace: Workspace, plan: Plan, run: FabricRun, *, first: bool) -> FabricRun:
+    """The run, and where it is slow or indirect, if it is and the policy lets further runs find out."""
+    network = scope.policy.network
+    minimum = figure_of(run, network, first=first).least_of(run)
+    if not network.bisect or not is_slow(run, minimum, network.accepted):
+        return run
+    return msgspec.structs.replace(run, located=locate(scope, workspace, plan, run, minimum))
+
 
 _SPREAD = 0.05
 """By how much repeated runs of the same nodes may differ."""
