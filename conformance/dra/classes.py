@@ -86,7 +86,7 @@ def check_extended(scope: Scope) -> Iterator[Finding]:
     for known in classes:
         yield _class(scope, known, sum(known.extended_resource in amounts for _, amounts in asking))
     for pod, amounts in asking:
-        if pod.spec.node_name:
+        if pod.node_name:
             yield _pod(scope, pod, amounts)
 
 
@@ -101,8 +101,8 @@ def _asked(scope: Scope, pod: Pod) -> dict[str, int]:
     }
     if not amounts:
         return {}
-    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
-    own = node.status.allocatable if node is not None else {}
+    node = scope.snapshot.node_by_name.get(pod.node_name)
+    own = node.allocatable if node is not None else {}
     return {name: count for name, count in amounts.items() if count and not whole(own.get(name)) and scope.claims.by_resource(name).devices}
 
 
@@ -143,9 +143,7 @@ def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     if since is not None and (age := scope.snapshot.taken_at - since) < limit:
         return about.undecided(f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}", cause="ChangeUnderWay")
     lack = f"its claim {name} holds {given}" if claim is not None else f"its claim {name} is gone" if name else "no claim was made for it"
-    message = (
-        f"it asks for {wanted} and is bound to {pod.spec.node_name}, which has none of its own, and {lack}: it holds no device for them"
-    )
+    message = f"it asks for {wanted} and is bound to {pod.node_name}, which has none of its own, and {lack}: it holds no device for them"
     return about.bad(message, cause="PodWithoutItsClaim")
 
 

@@ -162,8 +162,8 @@ def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:
     for pods, begun in ((daemons, _created), (asking, _bound)):
         first: dict[str, float] = {}
         for pod in pods:
-            if pod.spec.node_name and not pod.metadata.deletion_timestamp and (at := begun(pod)) is not None:
-                first[pod.spec.node_name] = min(at, first.get(pod.spec.node_name, at))
+            if pod.node_name and not pod.metadata.deletion_timestamp and (at := begun(pod)) is not None:
+                first[pod.node_name] = min(at, first.get(pod.node_name, at))
         found = first | found
     return found
 
@@ -216,10 +216,10 @@ def _members(scope: Scope, members: dict[str, Json], labelled: dict[str, Node]) 
 
 
 def _daemons(daemons: list[Pod], labelled: dict[str, Node]) -> Iterator[_Problem]:
-    ready = {pod.spec.node_name for pod in daemons if is_ready(pod)}
+    ready = {pod.node_name for pod in daemons if is_ready(pod)}
     for pod in sorted(daemons, key=lambda pod: pod.name):
-        if pod.spec.node_name not in ready:
-            text = f"its IMEX daemon {pod.namespace}/{pod.name} on {pod.spec.node_name or 'no node'} is not Ready"
-            yield text, frozenset({pod.spec.node_name})
-    if daemons and (without := sorted(set(labelled) - {pod.spec.node_name for pod in daemons})):
+        if pod.node_name not in ready:
+            text = f"its IMEX daemon {pod.namespace}/{pod.name} on {pod.node_name or 'no node'} is not Ready"
+            yield text, frozenset({pod.node_name})
+    if daemons and (without := sorted(set(labelled) - {pod.node_name for pod in daemons})):
         yield f"no IMEX daemon runs on {listed(without)}", frozenset(without)

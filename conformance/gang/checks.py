@@ -83,7 +83,7 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequenc
         raise NotApplicable("NoGangJobs", "no gang scheduler is installed, and there is no multi-pod device job that needs one")
     why = f"{len(jobs)} multi-pod device jobs ({jobs[0].subject} first)" if jobs else "the policy requires it (gang.required)"
     defined = [scheduler for scheduler in watched() if scheduler.defined(scope)]
-    others = sorted({pod.spec.scheduler_name for job in jobs for pod in job.pods} - {"", _DEFAULT_SCHEDULER})
+    others = sorted({pod.scheduler_name for job in jobs for pod in job.pods} - {"", _DEFAULT_SCHEDULER})
     if idle and may_probe:
         yield not_judged(place, message=f"{idle[0].reason}: GANG-02 to GANG-04 ask it with gangs of their own", source=idle[0].source)
     elif idle:
@@ -146,7 +146,7 @@ def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, startin
             return about.undecided(f"{observed}: {job.held}, {so_far(age, starting)}", cause="ChangeUnderWay")
         observed += f" ({job.held})"
     holding = [pod for pod in bound if scope.device_demand_of(pod).devices]
-    nodes = ", ".join(in_order({pod.spec.node_name for pod in holding if pod.spec.node_name})[:4])
+    nodes = ", ".join(in_order({pod.node_name for pod in holding if pod.node_name})[:4])
     idle = f"its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
     message = f"{observed}: {idle if holding else 'those that are placed hold no device, and do nothing without the rest'}"
     return about.bad(message, cause="JobPartlyPlaced", observed=observed)
@@ -179,7 +179,7 @@ class _Ignored(msgspec.Struct, frozen=True):
 def _ignored(scope: Scope, job: GangJob) -> _Ignored | None:
     """Why no mark of a job counts; None if one does, or it has none. Facts: docs/facts/gangs.md#marks-that-nobody-reads."""
     asking = [pod for pod in job.pods if scope.device_demand_of(pod).devices] or job.pods
-    names = {pod.spec.scheduler_name or _DEFAULT_SCHEDULER for pod in asking}
+    names = {pod.scheduler_name or _DEFAULT_SCHEDULER for pod in asking}
     found: list[_Ignored] = []
     for system in job.system.split(", "):
         if system == "Kueue" and not scope.snapshot.listing(KUEUE_WORKLOADS).served:
@@ -206,7 +206,7 @@ def check_used(scope: Scope) -> Iterator[Finding]:
     if scope.policy.gang.required is False:
         raise NotApplicable("NotRequired", "the policy does not ask for a gang scheduler (gang.required: false)")
     for job in gang_jobs(scope):
-        schedulers = sorted({pod.spec.scheduler_name or _DEFAULT_SCHEDULER for pod in job.pods})
+        schedulers = sorted({pod.scheduler_name or _DEFAULT_SCHEDULER for pod in job.pods})
         ignored = _ignored(scope, job)
         observed = f"{job.needed} pods by {(not ignored and job.system) or ', '.join(schedulers)}"
         source = "schedulerName, group annotations and queue labels"

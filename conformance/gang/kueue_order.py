@@ -10,50 +10,48 @@ from fractions import Fraction
 
 import msgspec
 
-from conformance.gang.adapters.kueue import FLAVORS, WORKLOADS
-from fixtures.kubernetes import quantity
-from fixtures.kubernetes.models import Json, Node, PodSpec
-from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.kubernetes.models import Json, PodSpec
+from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.affinity import Choice
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.placement.fitting import requests_of
 from fixtures.model.placement.tolerations import Tolerated
-from fixtures.model.queues.kueue_objects import assigned, conditions_of, is_given_up, is_true, name_of, objects_of, pod_sets, said
-from fixtures.text import typed
+from fixtures.model.queues.kueue import ClusterQueue, Group, KueueObjects, Place, Workload
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, bad, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
-STRICT = "StrictFIFO"
 _SOURCE = "clusterqueue.spec.queueingStrategy, spec.resourceGroups, workload.spec.podSets, status.admission, resourceflavor.spec.nodeLabels"
 _AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
 _NO_FLAVOR = "(none that it may be given)"
 
-_Place = tuple[str, str]
-"""A flavor and a resource."""
-
 
 class _Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """A workload that waits, and what its pod sets ask for together: a spec of their pods, and amounts by resource."""
 
-    name: str
-    item: Json
-    since: float | None
+    workload: Workload
     parts: tuple[tuple[PodSpec, dict[str, Fraction]], ...]
 
+    @property
+    def name(self) -> str:
+        return f"{self.workload.namespace}/{self.workload.name}"
 
-def judge_order(scope: Scope, queue: Json, local: Collection[tuple[str, str]], now: float) -> Finding | None:
+    @property
+    def since(self) -> float | None:
+        return self.workload.since
+
+
+def judge_order(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, str]], now: float) -> Finding | None:
     """The finding about a strict queue whose head blocks others for no use; None where it blocks none.
 
     ``local`` are the LocalQueues, by namespace and name, that pass their work to the queue.
     """
-    if mapping(queue, "spec").get("queueingStrategy") != STRICT:
+    if not queue.strict:
         return None
-    by_queue = scope.cached(_by_local_queue)
+    by_queue = scope.cached(KueueObjects).by_local_queue
     every = [item for key in sorted(local) for item in by_queue.get(key, ())]
     waiting = _in_order(every)
     if len(waiting) < 2:
@@ -66,83 +64,65 @@ def judge_order(scope: Scope, queue: Json, local: Collection[tuple[str, str]], n
     blocked = [(one, taken) for one in behind if (taken := rest.unused(one)) and not taken.keys() & short]
     if not blocked:
         return None
-    place = Subject("ClusterQueue", name_of(queue))
+    about = About(Subject("ClusterQueue", queue.name), _SOURCE, "no workload behind a head that waits for other devices")
     first, taken = blocked[0]
     wants = listed([f"{amount:g} {resource} of flavor {flavor}" for (flavor, resource), amount in _devices(scope, taken)], 2)
     words = (
-        f"its order is {STRICT}, and its head {head.name} waits for {_short(short)}, while {first.name} waits for {wants}, which are free"
+        f"its order is StrictFIFO, and its head {head.name} waits for {_short(short)}, while {first.name} waits for {wants}, which are free"
     )
     known = [max(one.since, head.since) for one, _ in blocked if one.since is not None and head.since is not None]
     if not known:
-        return undecided(place, message=f"{words}, and nothing says since when", source=_SOURCE, cause="HeadBlocksOtherFlavor")
+        return about.undecided(f"{words}, and nothing says since when", cause="HeadBlocksOtherFlavor")
     age, limit = now - min(known), scope.policy.requests.pending_minutes * 60
     if age <= limit:
-        return undecided(place, message=f"{words}: {so_far(age, limit)}", source=_SOURCE, cause="ChangeUnderWay")
-    why = said(conditions_of(head.item).get("QuotaReserved", {}))
+        return about.undecided(f"{words}: {so_far(age, limit)}", cause="ChangeUnderWay")
+    why = head.workload.words("QuotaReserved")
     message = (
         f"{words} for {duration(age)}: {len(blocked)} workloads are kept from idle devices{f'; of the head, Kueue says: {why}' * bool(why)}"
     )
     observed = f"{len(blocked)} workloads behind {head.name} for {duration(age)}"
-    expected = "no workload behind a head that waits for other devices"
-    return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message, cause="HeadBlocksOtherFlavor")
+    return about.bad(message, cause="HeadBlocksOtherFlavor", observed=observed)
 
 
-def _devices(scope: Scope, taken: Mapping[_Place, Fraction]) -> list[tuple[_Place, float]]:
+def _devices(scope: Scope, taken: Mapping[Place, Fraction]) -> list[tuple[Place, float]]:
     return [(place, float(amount)) for place, amount in sorted(taken.items()) if scope.names_device(place[1])]
 
 
-def _short(short: frozenset[_Place]) -> str:
+def _short(short: frozenset[Place]) -> str:
     return listed(in_order(f"{resource} of flavor {flavor}" for flavor, resource in short), 2)
 
 
-def _by_local_queue(scope: Scope) -> dict[tuple[str, str], list[Json]]:
-    """Workloads by namespace and name of their LocalQueue."""
-    found: dict[tuple[str, str], list[Json]] = {}
-    for item in objects_of(scope, WORKLOADS):
-        key = str(mapping(item, "metadata").get("namespace") or ""), str(mapping(item, "spec").get("queueName") or "")
-        found.setdefault(key, []).append(item)
-    return found
-
-
-def _in_order(workloads: Sequence[Json]) -> list[_Waiting]:
+def _in_order(workloads: Sequence[Workload]) -> list[_Waiting]:
     """Those that wait to be admitted, as a strict queue takes them: by priority, then by age."""
-    found: list[tuple[int, float, _Waiting]] = []
-    for item in workloads:
-        if is_given_up(item) or is_true(item, "QuotaReserved", "Admitted"):
+    found = []
+    for one in workloads:
+        if one.given_up or one.holds("QuotaReserved", "Admitted"):
             continue
-        meta, priority = mapping(item, "metadata"), mapping(item, "spec").get("priority")
-        since = unix(str(meta.get("creationTimestamp")))
-        sets = ((pods, count, requests_of(pods)) for pods, count in pod_sets(item))
-        parts = tuple((pods, {name: amount * count for name, amount in asked.items()}) for pods, count, asked in sets)
-        if parts:
-            one = _Waiting(name=f"{meta.get('namespace')}/{name_of(item)}", item=item, since=since, parts=parts)
-            found.append((-priority if isinstance(priority, int) else 0, since or 0.0, one))
-    return [one for *_, one in sorted(found, key=lambda entry: entry[:2])]
+        sets = ((pods, count, requests_of(pods)) for pods, count in one.pod_sets)
+        if parts := tuple((pods, {name: amount * count for name, amount in asked.items()}) for pods, count, asked in sets):
+            found.append(_Waiting(workload=one, parts=parts))
+    return sorted(found, key=lambda one: (-one.workload.priority, one.since or 0.0))
 
 
 class _Rest:
     """What a queue has left of its own quota, by flavor and resource, and which flavors a workload may be given."""
 
-    def __init__(self, scope: Scope, queue: Json, workloads: Sequence[Json]) -> None:
+    def __init__(self, scope: Scope, queue: ClusterQueue, workloads: Sequence[Workload]) -> None:
         self._scope = scope
-        self._groups = mappings(mapping(queue, "spec").get("resourceGroups"))
-        self._nodes = scope.cached(_flavors)
-        self._free: dict[_Place, int] = {}
-        self._left: dict[_Place, Fraction] = {}
-        for group in self._groups:
-            for flavor in mappings(group.get("flavors")):
-                for one in mappings(flavor.get("resources")):
-                    self._left[text_of(flavor.get("name")), text_of(one.get("name"))] = _parsed(one.get("nominalQuota"))
-        for item in workloads:
-            if is_true(item, "QuotaReserved") and not is_true(item, "Finished"):
-                for place, amount in assigned(item).items():
+        self._groups = queue.groups
+        self._nodes = {name: flavor.as_node for name, flavor in scope.cached(KueueObjects).flavors.items()}
+        self._free: dict[Place, int] = {}
+        self._left = {quota.place: quota.exact for quota in queue.quotas}
+        for one in workloads:
+            if one.holds("QuotaReserved") and not one.holds("Finished"):
+                for place, amount in one.assigned.items():
                     if place in self._left:
                         self._left[place] -= amount
 
-    def given(self, waiting: _Waiting) -> tuple[dict[_Place, Fraction], frozenset[_Place]]:
+    def given(self, waiting: _Waiting) -> tuple[dict[Place, Fraction], frozenset[Place]]:
         """What a workload would be given now, and of what too little is left for it, among all that it may be given."""
-        taken: dict[_Place, Fraction] = {}
-        short: set[_Place] = set()
+        taken: dict[Place, Fraction] = {}
+        short: set[Place] = set()
         for flavors, wanted in self._choices(waiting):
             lacks = {
                 flavor: {
@@ -159,14 +139,14 @@ class _Rest:
                 taken[chosen, name] = taken.get((chosen, name), Fraction(0)) + amount
         return taken, frozenset(short)
 
-    def unused(self, waiting: _Waiting) -> dict[_Place, Fraction]:
+    def unused(self, waiting: _Waiting) -> dict[Place, Fraction]:
         """What a workload would be given now, if it is devices that are free on nodes of their flavors; else empty."""
         taken, short = self.given(waiting)
         devices = {place: amount for place, amount in taken.items() if self._scope.names_device(place[1])}
         counted = {place: amount for place, amount in devices.items() if self._scope.is_device(place[1])}
         return taken if devices and not short and all(self._idle(place) >= amount for place, amount in counted.items()) else {}
 
-    def _idle(self, place: _Place) -> int:
+    def _idle(self, place: Place) -> int:
         """Free devices of a resource on the usable nodes of a flavor."""
         if place not in self._free:
             flavor, resource = place
@@ -183,32 +163,16 @@ class _Rest:
         for pods, amounts in waiting.parts:
             rest = dict(amounts)
             for group in self._groups:
-                covered = {text_of(name) for name in sequence(group.get("coveredResources"))}
-                if wanted := {name: rest.pop(name) for name in covered & rest.keys()}:
+                if wanted := {name: rest.pop(name) for name in group.covered & rest.keys()}:
                     yield self._eligible(group, pods), wanted
             if any(self._scope.names_device(name) for name in rest):
                 yield [], rest  # no group covers a device that it asks for
 
-    def _eligible(self, group: Json, pods: PodSpec) -> list[str]:
-        names = [text_of(flavor.get("name")) for flavor in mappings(group.get("flavors"))]
-        nodes = {name: node for name in names if (node := self._nodes.get(name)) is not None}
+    def _eligible(self, group: Group, pods: PodSpec) -> list[str]:
+        nodes = {name: node for name in group.flavors if (node := self._nodes.get(name)) is not None}
         choice = Choice(_restricted(pods, {key for node in nodes.values() for key in node.metadata.label}))
         tolerated = Tolerated(pods.tolerations)
         return [name for name, node in nodes.items() if choice.admits(node) and tolerated.lets_onto(node)]
-
-
-def _flavors(scope: Scope) -> dict[str, Node | None]:
-    return {name_of(item): _as_node(item) for item in objects_of(scope, FLAVORS)}
-
-
-def _as_node(flavor: Json) -> Node | None:
-    """A node with the labels and taints of a flavor; None where they are none."""
-    spec = mapping(flavor, "spec")
-    body: Json = {"metadata": {"labels": mapping(spec, "nodeLabels")}, "spec": {"taints": mappings(spec.get("nodeTaints"))}}
-    try:
-        return typed.convert(body, Node, strict=False)
-    except msgspec.ValidationError:
-        return None
 
 
 def _restricted(pods: PodSpec, keys: set[str]) -> PodSpec:
@@ -223,10 +187,3 @@ def _restricted(pods: PodSpec, keys: set[str]) -> PodSpec:
         terms.append({"matchExpressions": expressions})
     affinity = {"nodeAffinity": {_AFFINITY: {"nodeSelectorTerms": terms}}} if terms else None
     return msgspec.structs.replace(pods, node_selector=selector, affinity=affinity)
-
-
-def _parsed(value: object) -> Fraction:
-    try:
-        return quantity.parse(value) if isinstance(value, str | int | float) else Fraction(0)
-    except quantity.QuantityError:
-        return Fraction(0)

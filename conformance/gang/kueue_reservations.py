@@ -10,12 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS, pods_ready_timeout
-from conformance.gang.kueue_checks import CHECKS
-from conformance.gang.kueue_quota import device_quotas
-from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest, unix
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope, matches
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import KUEUE_GATES, placed
@@ -24,11 +20,11 @@ from fixtures.model.placement.affinity import Choice, too_long
 from fixtures.model.placement.claim_fit import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.placement.tolerations import Tolerated
-from fixtures.model.queues.kueue_objects import assigned, conditions_of, is_true, name_of, objects_of, reserved, units
-from fixtures.model.queues.kueue_pods import KueuePods
+from fixtures.model.queues.kueue import CHECKS, MULTIKUEUE, CheckState, ClusterQueue, KueueObjects, KueuePods, Place, Workload
+from fixtures.model.queues.kueue_quotas import device_quotas, pods_ready_timeout
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
 _PLACEMENT = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
@@ -91,187 +87,148 @@ def _why_none(scope: Scope, nodes: Sequence[Node], asked: dict[str, int]) -> str
 _LAG = 60.0
 """Seconds that a queue's status may lag behind its workloads."""
 
-_PATIENT = frozenset({"kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request"})
+_PATIENT = frozenset({MULTIKUEUE, "kueue.x-k8s.io/provisioning-request"})
 """Controllers of admission checks that wait for machines or for other clusters."""
 
 _SOURCE = "workload.status.conditions, workload.status.admission, its pods"
 
 
-class _Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A Workload that holds quota, and how much of which devices. ``since``: when it got what it has, Unix seconds."""
-
-    place: Subject
-    item: Json
-    conditions: dict[str, Json]
-    devices: dict[str, int]
-
-    def holds(self, kind: str) -> bool:
-        return self.conditions.get(kind, {}).get("status") == "True"
-
-    def text_of_time(self, kind: str) -> str:
-        return str(self.conditions.get(kind, {}).get("lastTransitionTime"))
-
-    def since(self, *kinds: str) -> float | None:
-        times = [unix(self.text_of_time(kind)) for kind in kinds if kind in self.conditions]
-        known = [moment for moment in times if moment is not None]
-        return max(known) if known else None
-
-
 def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per Workload that holds quota of devices, and one per ClusterQueue that says what it gave of them."""
-    workloads, queues = objects_of(scope, WORKLOADS), objects_of(scope, CLUSTER_QUEUES)
-    named = {name for item in workloads for name in reserved(item)} | {name for item in queues for _, name in _given(item)}
+    kueue = scope.cached(KueueObjects)
+    workloads, queues = kueue.workloads, kueue.queues
+    named = {name for one in workloads for name in one.reserved} | {name for queue in queues.values() for _, name in queue.given}
     devices = device_quotas(scope, named)
-    held = [workload for item in workloads if (workload := _holding(item, devices)) is not None]
     pods, rooms = scope.cached(KueuePods), FreeCapacity(scope, now)
-    for workload in held:
-        yield _judge(rooms, workload, pods)
-    by_queue: dict[str, list[Json]] = {}
-    for item in workloads:
-        by_queue.setdefault(text_of(mapping(item, "status", "admission").get("clusterQueue")), []).append(item)
-    for queue in queues:
-        yield from _usage(queue, by_queue.get(name_of(queue), []), devices, now)
+    by_queue: dict[str, list[Workload]] = {}
+    for one in workloads:
+        by_queue.setdefault(one.cluster_queue, []).append(one)
+        amounts = {name: count for name, count in sorted(one.reserved.items()) if name in devices}
+        if amounts and one.holds("QuotaReserved", "Admitted") and not one.holds("Finished"):
+            yield _judge(rooms, _Held(workload=one, devices=amounts), pods)
+    for name, queue in queues.items():
+        yield from _usage(queue, by_queue.get(name, []), devices, now)
 
 
-def _holding(item: Json, devices: frozenset[str]) -> _Workload | None:
-    amounts = {name: count for name, count in sorted(reserved(item).items()) if name in devices}
-    place = Subject("Workload", name_of(item), str(mapping(item, "metadata").get("namespace") or ""))
-    workload = _Workload(place=place, item=item, conditions=conditions_of(item), devices=amounts)
-    if workload.holds("Finished") or not (workload.holds("QuotaReserved") or workload.holds("Admitted")):
-        return None
-    return workload if amounts else None
+class _Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A Workload that holds quota, and how much of which devices."""
+
+    workload: Workload
+    devices: dict[str, int]
+
+    @property
+    def names(self) -> str:
+        """The conditions that are True, in words."""
+        return ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if self.workload.holds(kind))
+
+    @property
+    def lost(self) -> str:
+        """What nobody else can have, as a clause."""
+        amounts = ", ".join(f"{count} {name}" for name, count in self.devices.items())
+        return f"{amounts} of ClusterQueue {self.workload.cluster_queue} are lost to all others"
 
 
-def _judge(rooms: FreeCapacity, workload: _Workload, pods: KueuePods) -> Finding:
-    scope, now = rooms.scope, rooms.now
-    limit, place = scope.policy.gang.partial_minutes, workload.place
-    names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))
-    expected = f"pods that live, or no quota after {limit:g} min"
-    about = About(place, _SOURCE, expected)
+def _judge(rooms: FreeCapacity, held: _Held, pods: KueuePods) -> Finding:
+    scope, now, workload, names = rooms.scope, rooms.now, held.workload, held.names
+    limit = scope.policy.gang.partial_minutes
+    about = About(workload.place, _SOURCE, f"pods that live, or no quota after {limit:g} min")
     if workload.holds("Evicted"):
-        age = _age(now, workload.since("Evicted"))
+        age = _age(now, workload, "Evicted")
         if age is not None and age <= limit * 60:
             return about.undecided(f"{names} for {duration(age)}: its eviction is under way", cause="ChangeUnderWay")
         so_long = f" for {duration(age)}" if age is not None else ""
-        message = f"it is {names}{so_long}: the conditions contradict each other, and {_lost(workload)}"
+        message = f"it is {names}{so_long}: the conditions contradict each other, and {held.lost}"
         return about.bad(message, cause="QuotaHeldByNothing", observed=names)
-    if elsewhere := _elsewhere(workload.item):
-        return about.not_judged(elsewhere)
+    if workload.elsewhere:
+        return about.not_judged(f"MultiKueue runs its pods on cluster {workload.elsewhere}")
     if not workload.holds("Admitted"):
-        return _unadmitted(scope, workload, names, now)
-    alive = pods.of(workload.item)
+        return _unadmitted(scope, held, now)
+    alive = pods.of(workload)
     if alive and (gate := _gate_of_all(alive)):
-        return _gated(scope, workload, names, alive, gate, now)
-    if alive and (finding := judge_unplaced(rooms, place, alive, workload.text_of_time("Admitted"), _lost(workload))):
+        return _gated(scope, held, alive, gate, now)
+    if alive and (finding := judge_unplaced(rooms, workload.place, alive, workload.turned("Admitted"), held.lost)):
         return finding
     if alive:
         return about.ok(f"{names}, {len(alive)} pods")
-    age = _age(now, workload.since("Admitted"))
+    age = _age(now, workload, "Admitted")
     if age is None or age <= limit * 60:
         so_long = f"for {duration(age)}" if age is not None else "and nothing says since when"
         return about.undecided(f"{names} {so_long}, and it has no pod yet", cause="ChangeUnderWay")
-    if stranger := pods.unknown_owner(workload.item):
-        message = f"{names} for {duration(age)}, and which pods belong to {stranger} is not known"
-        return about.undecided(message, cause="NotUnderstood")
-    message = f"it is {names} for {duration(age)} and has no pod: {_lost(workload)}"
+    if stranger := pods.unknown_owner(workload):
+        return about.undecided(f"{names} for {duration(age)}, and which pods belong to {stranger} is not known")
+    message = f"it is {names} for {duration(age)} and has no pod: {held.lost}"
     return about.bad(message, cause="QuotaHeldByNothing", observed=f"{names}, no pod")
 
 
 def _gate_of_all(pods: list[Pod]) -> str:
     """A gate that holds back the first of the pods where every one has some, or empty. One of Kueue's own comes first."""
-    gates = [[str(gate.get("name")) for gate in pod.spec.scheduling_gates or ()] for pod in pods]
-    return min(gates[0], key=lambda name: not name.startswith(KUEUE_GATES)) if all(gates) else ""
+    return min(pods[0].gates, key=lambda name: not name.startswith(KUEUE_GATES)) if all(pod.gates for pod in pods) else ""
 
 
-def _gated(scope: Scope, workload: _Workload, names: str, pods: list[Pod], gate: str, now: float) -> Finding:
+def _gated(scope: Scope, held: _Held, pods: list[Pod], gate: str, now: float) -> Finding:
     """Kueue takes its gates away within moments of the admission, and those of others never: quota is held by pods that cannot run."""
-    limit, place, gate = scope.policy.gang.partial_minutes * 60, workload.place, quoted(gate, 80)
-    since = newest([*(pod.metadata.creation_timestamp for pod in pods), workload.text_of_time("Admitted")])
+    limit, gate = scope.policy.gang.partial_minutes * 60, quoted(gate, 80)
+    about = About(held.workload.place, _SOURCE, "pods without a gate", f"{held.names}, {len(pods)} pods behind {gate}")
+    since = newest([*(pod.metadata.creation_timestamp for pod in pods), held.workload.turned("Admitted")])
     if since is None or now - since <= limit:
         so_long = f" for {duration(now - since)}" if since is not None else ", and nothing says since when"
-        return undecided(place, message=f"{names}, and its pods keep the gate {gate}{so_long}", source=_SOURCE, cause="ChangeUnderWay")
-    kept = f"it is {names} and its pods keep the gate {gate} for {duration(now - since)}"
-    message = f"{kept}, so no scheduler places them: {_lost(workload)}"
-    observed = f"{names}, {len(pods)} pods behind {gate}"
-    return bad(place, observed=observed, expected="pods without a gate", source=_SOURCE, message=message, cause="GateNeverLifted")
+        return about.undecided(f"{held.names}, and its pods keep the gate {gate}{so_long}", cause="ChangeUnderWay")
+    kept = f"it is {held.names} and its pods keep the gate {gate} for {duration(now - since)}"
+    return about.bad(f"{kept}, so no scheduler places them: {held.lost}", cause="GateNeverLifted")
 
 
-def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Finding:
+def _unadmitted(scope: Scope, held: _Held, now: float) -> Finding:
     """Quota is reserved and the workload is not admitted: a check that has not answered may hold it, and nothing else."""
-    limit, place = scope.policy.gang.partial_minutes, workload.place
-    checks = mappings(mapping(workload.item, "status").get("admissionChecks"))
-    if waiting := [one for one in checks if one.get("state") == "Pending"]:
-        return _checked(scope, workload, names, waiting, now)
-    age = _age(now, workload.since("QuotaReserved"))
-    if age is None or age <= limit * 60:
-        return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE, cause="ChangeUnderWay")
-    message = f"{names} for {duration(age)}, not admitted, and no admission check holds it: {_lost(workload)}"
-    return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message, cause="QuotaHeldByNothing")
+    if waiting := [one for one in held.workload.checks if one.state == "Pending"]:
+        return _checked(scope, held, waiting, now)
+    about, age = About(held.workload.place, _SOURCE, "admitted", held.names), _age(now, held.workload, "QuotaReserved")
+    if age is None or age <= scope.policy.gang.partial_minutes * 60:
+        return about.undecided(f"{held.names}, not admitted yet", cause="ChangeUnderWay")
+    message = f"{held.names} for {duration(age)}, not admitted, and no admission check holds it: {held.lost}"
+    return about.bad(message, cause="QuotaHeldByNothing")
 
 
-def _checked(scope: Scope, workload: _Workload, names: str, waiting: list[Json], now: float) -> Finding:
+def _checked(scope: Scope, held: _Held, waiting: list[CheckState], now: float) -> Finding:
     """Checks have not answered. Those of Kueue's own controllers may take hours: a machine is bought, or another cluster has no room."""
-    place, limit = workload.place, scope.policy.requests.pending_minutes * 60
-    known = {name_of(item): text_of(mapping(item, "spec").get("controllerName")) for item in objects_of(scope, CHECKS)}
-    words = f"{names}, and admission checks hold it: {listed([str(one.get('name')) for one in waiting])}"
-    if scope.snapshot.lacks(CHECKS) or any(known.get(str(one.get("name"))) in _PATIENT for one in waiting):
-        return not_judged(place, message=words, source=_SOURCE)
-    since = newest([workload.text_of_time("QuotaReserved"), *(str(one.get("lastTransitionTime")) for one in waiting)])
+    about, limit = About(held.workload.place, _SOURCE, "admitted", held.names), scope.policy.requests.pending_minutes * 60
+    known = {name: controller for name, (_, controller) in scope.cached(KueueObjects).checks.items()}
+    words = f"{held.names}, and admission checks hold it: {listed([one.name for one in waiting])}"
+    if scope.snapshot.lacks(CHECKS) or any(known.get(one.name) in _PATIENT for one in waiting):
+        return about.not_judged(words)
+    since = newest([held.workload.turned("QuotaReserved"), *(one.changed for one in waiting)])
     if since is None or now - since <= limit:
         so_long = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
-        return undecided(place, message=f"{words}{so_long}", source=_SOURCE, cause="ChangeUnderWay")
-    missing = [str(one.get("name")) for one in waiting if str(one.get("name")) not in known]
+        return about.undecided(f"{words}{so_long}", cause="ChangeUnderWay")
+    missing = [one.name for one in waiting if one.name not in known]
     why = f"there is no AdmissionCheck {missing[0]}" if missing else "its controller has not answered"
-    message = f"{words} for {duration(now - since)}: {why}; {_lost(workload)}"
-    return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message, cause="AdmissionCheckSilent")
+    return about.bad(f"{words} for {duration(now - since)}: {why}; {held.lost}", cause="AdmissionCheckSilent")
 
 
-def _elsewhere(workload: Json) -> str:
-    """That another cluster runs the pods (MultiKueue), as a clause, or empty."""
-    status = mapping(workload, "status")
-    cluster = status.get("clusterName")
-    return f"MultiKueue runs its pods on cluster {cluster}" if isinstance(cluster, str) and cluster else ""
-
-
-def _lost(workload: _Workload) -> str:
-    amounts = ", ".join(f"{count} {name}" for name, count in workload.devices.items())
-    return f"{amounts} of ClusterQueue {mapping(workload.item, 'status', 'admission').get('clusterQueue')} are lost to all others"
-
-
-def _given(queue: Json) -> dict[tuple[str, str], int]:
-    """``{(flavor, resource): units}`` that a queue says it has given."""
-    return {
-        (str(flavor.get("name")), str(item.get("name"))): units(item.get("total"))
-        for flavor in mappings(mapping(queue, "status").get("flavorsReservation"))
-        for item in mappings(flavor.get("resources"))
-    }
-
-
-def _usage(queue: Json, workloads: list[Json], devices: frozenset[str], now: float) -> Iterator[Finding]:
+def _usage(queue: ClusterQueue, workloads: list[Workload], devices: frozenset[str], now: float) -> Iterator[Finding]:
     """A queue's reservation against the sum over its workloads."""
-    name, said = name_of(queue), {key: count for key, count in _given(queue).items() if key[1] in devices}
-    if not said:
+    given = {key: count for key, count in queue.given.items() if key[1] in devices}
+    if not given:
         return
-    held: dict[tuple[str, str], int] = {}
-    times = [text_of(one.get("lastTransitionTime")) for item in workloads for one in conditions_of(item).values()]
-    changed = newest(times) or 0.0
-    for item in workloads:
-        if is_true(item, "QuotaReserved") and not is_true(item, "Finished"):
-            for key, count in assigned(item).items():
+    held: dict[Place, int] = {}
+    changed = newest(one.turned(kind) for one in workloads for kind in one.conditions) or 0.0
+    for one in workloads:
+        if one.holds("QuotaReserved") and not one.holds("Finished"):
+            for key, count in one.assigned.items():
                 held[key] = held.get(key, 0) + count
-    place, source = Subject("ClusterQueue", name), "clusterqueue.status.flavorsReservation, workload.status.admission"
-    differing = [(key, count, held.get(key, 0)) for key, count in sorted(said.items()) if count != held.get(key, 0)]
+    source = "clusterqueue.status.flavorsReservation, workload.status.admission"
+    differing = [(key, count, held.get(key, 0)) for key, count in sorted(given.items()) if count != held.get(key, 0)]
     unlike = [f"{' '.join(key)} {count}, workloads have {sum_}" for key, count, sum_ in differing]
     observed, expected = listed(unlike) or "as its workloads", "the sum of what its workloads have reserved"
-    about = About(place, source, expected, observed)
+    about = About(Subject("ClusterQueue", queue.name), source, expected, observed)
     if not unlike:
         yield about.ok()
     elif now - changed < _LAG:
         yield about.undecided(f"{observed}; its workloads changed {now - changed:.0f} s ago", cause="ChangeUnderWay")
     else:
-        message = f"{observed}: the queue counts quota that is free, or gives it out twice"
-        yield about.bad(message, cause="QueueCountsWrong")
+        yield about.bad(f"{observed}: the queue counts quota that is free, or gives it out twice", cause="QueueCountsWrong")
 
 
-def _age(now: float, since: float | None) -> float | None:
+def _age(now: float, workload: Workload, kind: str) -> float | None:
+    """Seconds since a condition turned; None where it does not say."""
+    since = unix(workload.turned(kind))
     return now - since if since is not None else None

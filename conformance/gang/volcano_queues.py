@@ -5,18 +5,15 @@ Facts: docs/facts/gangs.md#queues-that-admit-nothing, docs/facts/gangs.md#quota-
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from conformance.gang.adapters.grouped import DEFAULT_QUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES
-from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.times import newest, unix
-from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import volcano_group
 from fixtures.model.placement.claimable import units_of
-from fixtures.model.queues.kueue_objects import conditions_of, name_of, objects_of, units
+from fixtures.model.queues.volcano import VOLCANO_QUEUES, PodGroup, VolcanoQueue, pod_groups, volcano_queues
 from fixtures.text.ages import duration, so_far
-from fixtures.verdict.findings import About, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
 _WAITS = frozenset({"", "Pending", "Inqueue"})
@@ -25,107 +22,96 @@ _SHUT = frozenset({"Closed", "Closing", "Unknown"})
 
 def judge_open(scope: Scope, now: float) -> Iterator[Finding]:
     """GANG-11: one finding per queue that has PodGroups with devices."""
-    queues = {name_of(item): item for item in objects_of(scope, VOLCANO_QUEUES)}
-    groups: dict[str, list[Json]] = {}
+    queues = {queue.name: queue for queue in volcano_queues(scope)}
+    groups: dict[str, list[PodGroup]] = {}
     with_devices = {
         (pod.namespace, name) for pod in scope.snapshot.pods if (name := volcano_group(pod)) and scope.device_demand_of(pod).devices
     }
-    for group in objects_of(scope, VOLCANO_GROUPS):
-        spec, meta = mapping(group, "spec"), mapping(group, "metadata")
-        asks = any(scope.names_device(str(name)) for name in mapping(spec, "minResources"))
-        if mapping(group, "status").get("phase") != "Completed" and (asks or (meta.get("namespace"), name_of(group)) in with_devices):
-            groups.setdefault(str(spec.get("queue") or DEFAULT_QUEUE), []).append(group)
+    for group in pod_groups(scope):
+        if group.phase != "Completed" and (any(map(scope.names_device, group.least)) or (group.namespace, group.name) in with_devices):
+            groups.setdefault(group.queue, []).append(group)
     for name, own in sorted(groups.items()):
         if scope.snapshot.served(VOLCANO_QUEUES):
             yield _judge_open(scope, name, queues.get(name), own, now)
 
 
-def _judge_open(scope: Scope, name: str, queue: Json | None, groups: list[Json], now: float) -> Finding:
-    place, source = Subject("Queue", name), "queue.status.state, podgroup.status.phase"
-    state = str(mapping(queue, "status").get("state") or "") if queue is not None else ""
-    waiting = [group for group in groups if str(mapping(group, "status").get("phase") or "") in _WAITS]
+def _judge_open(scope: Scope, name: str, queue: VolcanoQueue | None, groups: list[PodGroup], now: float) -> Finding:
+    state = queue.phase if queue is not None else ""
+    waiting = [group for group in groups if group.phase in _WAITS]
     trouble = f"it is {state}" if queue is not None else "there is no queue of that name"
-    about = About(place, source, "Open")
+    about = About(Subject("Queue", name), "queue.status.state, podgroup.status.phase", "Open")
     if state == "Open":
         return about.ok(f"Open, {len(groups)} PodGroups with devices")
     if queue is not None and state not in _SHUT:
-        return about.undecided(
-            f"Volcano's controllers have set no state that the suite knows: {state[:60] or 'none'}", cause="NotUnderstood"
-        )
+        return about.undecided(f"Volcano's controllers have set no state that the suite knows: {state[:60] or 'none'}")
     if not waiting:
         return about.not_judged(f"{trouble}, and no PodGroup with devices waits in it")
-    created = [moment for group in waiting if (moment := unix(str(mapping(group, "metadata").get("creationTimestamp")))) is not None]
+    created = [group.since for group in waiting if group.since is not None]
     limit = scope.policy.requests.pending_minutes * 60
     if not created:
         return about.undecided(f"{trouble}, and nothing says how long its PodGroups wait", cause="QueueAdmitsNothing")
     age = now - min(created)
     if age <= limit:
         return about.undecided(f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", cause="ChangeUnderWay")
-    first = f"{mapping(waiting[0], 'metadata').get('namespace')}/{name_of(waiting[0])}"
+    first = f"{waiting[0].namespace}/{waiting[0].name}"
     message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {duration(age)} ({first} first), and none is let in"
     return about.bad(message, cause="QueueAdmitsNothing", observed=state or "missing")
 
 
 def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
     """GANG-10: one finding per PodGroup with devices that Volcano has let into its queue."""
-    members: dict[tuple[str, str], int] = {}
-    for pod in scope.snapshot.pods:
-        if name := volcano_group(pod):
-            members[pod.namespace, name] = members.get((pod.namespace, name), 0) + 1
-    limit, source = scope.policy.gang.partial_minutes * 60, "podgroup.status.phase, its pods"
-    for group in objects_of(scope, VOLCANO_GROUPS):
-        spec, status, meta = mapping(group, "spec"), mapping(group, "status"), mapping(group, "metadata")
-        phase, namespace = str(status.get("phase") or ""), str(meta.get("namespace") or "")
-        amounts = ", ".join(f"{count} {name}" for name, count in _devices(scope, mapping(spec, "minResources")))
-        if phase not in ("Inqueue", "Running") or not amounts:
+    members = Counter((pod.namespace, name) for pod in scope.snapshot.pods if (name := volcano_group(pod)))
+    limit = scope.policy.gang.partial_minutes * 60
+    for group in pod_groups(scope):
+        amounts = ", ".join(f"{count} {name}" for name, count in _devices(scope, group.least))
+        if group.phase not in ("Inqueue", "Running") or not amounts:
             continue
-        place, pods = Subject("PodGroup", name_of(group), namespace), members.get((namespace, name_of(group)), 0)
-        expected = f"pods, or gone after {duration(limit)}"
-        since = newest([str(meta.get("creationTimestamp")), *(str(one.get("lastTransitionTime")) for one in conditions_of(group).values())])
+        place, pods = Subject("PodGroup", group.name, group.namespace), members[group.namespace, group.name]
+        about = About(place, "podgroup.status.phase, its pods", f"pods, or gone after {duration(limit)}")
+        since = group.changed
         if pods:
-            yield ok(place, observed=f"{phase}, {pods} pods", expected=expected, source=source)
+            yield about.ok(f"{group.phase}, {pods} pods")
         elif since is None or now - since <= limit:
             age = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
-            yield undecided(place, message=f"{phase} without a pod{age}", source=source, cause="ChangeUnderWay")
+            yield about.undecided(f"{group.phase} without a pod{age}", cause="ChangeUnderWay")
         else:
-            queue = spec.get("queue") or DEFAULT_QUEUE
-            message = f"it is {phase} for {duration(now - since)} and has no pod: {amounts} of queue {queue} stay taken for it"
-            yield bad(place, observed=f"{phase}, no pod", expected=expected, source=source, message=message, cause="QuotaHeldByNothing")
+            message = f"it is {group.phase} for {duration(now - since)} and has no pod: {amounts} of queue {group.queue} stay taken for it"
+            yield about.bad(message, cause="QuotaHeldByNothing", observed=f"{group.phase}, no pod")
 
 
 def judge_promised(scope: Scope) -> Iterator[Finding]:
     """GANG-09: one finding per device resource that queues guarantee, and one per queue whose capability has devices."""
     total: dict[str, int] = {}
     for node in scope.accelerator_nodes:
-        for resource in {*node.status.allocatable, *scope.claims.serving}:
+        for resource in {*node.allocatable, *scope.claims.serving}:
             if scope.names_device(resource):
                 total[resource] = total.get(resource, 0) + units_of(scope, node, resource)
     guaranteed: dict[str, dict[str, int]] = {}
-    queues = objects_of(scope, VOLCANO_QUEUES)
-    parents = {str(mapping(queue, "spec").get("parent") or "") for queue in queues}
+    queues = volcano_queues(scope)
+    parents = {queue.parent for queue in queues}
     for queue in queues:
-        name, spec = name_of(queue), mapping(queue, "spec")
-        for resource, number in _devices(scope, mapping(spec, "guarantee", "resource")) if name not in parents else ():
-            guaranteed.setdefault(resource, {})[name] = number
-        for resource, number in _devices(scope, mapping(spec, "capability")):
-            place, has = Subject("Queue", f"{name} {resource}"), total.get(resource, 0)
-            observed, source = f"capability {number}", "queue.spec.capability, node.status.allocatable"
+        for resource, number in _devices(scope, queue.guarantee) if queue.name not in parents else ():
+            guaranteed.setdefault(resource, {})[queue.name] = number
+        for resource, number in _devices(scope, queue.capability):
+            has, observed = total.get(resource, 0), f"capability {number}"
+            about = About(Subject("Queue", f"{queue.name} {resource}"), "queue.spec.capability, node.status.allocatable", observed=observed)
             if number <= has:
-                yield ok(place, observed=observed, expected=f"at most what nodes can allocate: {has}", source=source)
+                yield about.ok(expected=f"at most what nodes can allocate: {has}")
             else:
                 why = "Volcano places all of a gang or nothing, so no part of it waits"
-                yield not_judged(place, message=f"{observed}, nodes can allocate {has}: {why}", source=source)
+                yield about.not_judged(f"{observed}, nodes can allocate {has}: {why}")
     for resource, amounts in sorted(guaranteed.items()):
-        place, has, sum_ = Subject("Queue", f"guarantees of {resource}"), total.get(resource, 0), sum(amounts.values())
-        observed, source = f"{sum_} in {len(amounts)} queues", "queue.spec.guarantee.resource, node.status.allocatable"
-        expected = f"at most what nodes can allocate: {has}"
+        has, sum_ = total.get(resource, 0), sum(amounts.values())
+        expected, observed = f"at most what nodes can allocate: {has}", f"{sum_} in {len(amounts)} queues"
+        source = "queue.spec.guarantee.resource, node.status.allocatable"
+        about = About(Subject("Queue", f"guarantees of {resource}"), source, expected, observed)
         if sum_ <= has:
-            yield ok(place, observed=observed, expected=expected, source=source)
+            yield about.ok()
         else:
             names = ", ".join(sorted(amounts)[:5])
             message = f"{names} are guaranteed {sum_}, and nodes can allocate {has}: Volcano cannot keep that, and its scheduler may stop"
-            yield bad(place, observed=observed, expected=expected, source=source, message=message, cause="GuaranteesAboveNodes")
+            yield about.bad(message, cause="GuaranteesAboveNodes")
 
 
-def _devices(scope: Scope, amounts: Json) -> list[tuple[str, int]]:
-    return [(str(name), number) for name, amount in amounts.items() if scope.names_device(str(name)) and (number := units(amount))]
+def _devices(scope: Scope, amounts: dict[str, int]) -> list[tuple[str, int]]:
+    return [(name, number) for name, number in amounts.items() if scope.names_device(name) and number]

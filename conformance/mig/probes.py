@@ -156,7 +156,7 @@ def chosen(scope: Scope) -> list[Slot]:
 
 def absent_profile(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
     """A profile that a device of this product could have and that no node of the cluster offers, to plugins or to claims."""
-    offered_here = {name for other in scope.snapshot.nodes for name in other.status.capacity}
+    offered_here = {name for other in scope.snapshot.nodes for name in other.capacity}
     claimed = published_profiles(scope)
     model = next((item.model for item in nodes if item.node.name == node.name), "")
     geometry = mig_geometry.geometry_of(model)

@@ -44,7 +44,7 @@ def _of_devices(scope: Scope, job: GangJob) -> GangJob:
 
 def why_multi_node(scope: Scope, job: GangJob) -> str:
     """Why a job spans nodes, as a clause: where its members are, or that no node could hold it; empty when it does not."""
-    nodes = {pod.spec.node_name for pod in _members(job) if pod.spec.node_name}
+    nodes = {pod.node_name for pod in _members(job) if pod.node_name}
     if len(nodes) > 1:
         return f"its pods run on {len(nodes)} nodes"
     for name, count in _asked(scope, job).items():
@@ -71,7 +71,7 @@ def _members(job: GangJob) -> list[Pod]:
 
 def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str]) -> Finding:
     members = _members(job)
-    placed = {pod.spec.node_name for pod in members if pod.spec.node_name}
+    placed = {pod.node_name for pod in members if pod.node_name}
     about = About(job.subject, SOURCE)
     if placed and not placed & offering:
         return about.not_judged(f"{spans}, none of which offers an RDMA resource", source="pod.spec.nodeName")
@@ -118,14 +118,14 @@ class FabricNode(msgspec.Struct, frozen=True, kw_only=True):
 
 def allocatable(node: Node, resource: str) -> int:
     """Units of a resource that pods can get on a node."""
-    return whole(node.status.allocatable.get(resource))
+    return whole(node.allocatable.get(resource))
 
 
 def fabric_resources(scope: Scope) -> tuple[str, ...]:
     """Names of fabric resources: those the NicClusterPolicy configures, and those of nodes that the suite's policy calls RDMA."""
     names = dict.fromkeys(promises(the_policy(scope)).names)
     for node in scope.snapshot.nodes:
-        names.update(dict.fromkeys(sorted(name for name in node.status.capacity if scope.is_rdma(name) and not scope.is_device(name))))
+        names.update(dict.fromkeys(sorted(name for name in node.capacity if scope.is_rdma(name) and not scope.is_device(name))))
     return tuple(names)
 
 
@@ -146,7 +146,7 @@ def fabric_nodes(scope: Scope) -> list[FabricNode]:
     found = []
     for node in sorted(scope.snapshot.nodes, key=lambda n: natural(n.name)):
         reasons = [f"label {label}" for label in adapter_labels(node)]
-        advertised = [name for name in names if name in node.status.capacity]
+        advertised = [name for name in names if name in node.capacity]
         reasons += [f"capacity {name}" for name in advertised]
         chosen = admits(chooser, node)
         if chosen and _positive(chooser):
@@ -169,7 +169,7 @@ def _never_had(scope: Scope, node: Node, names: list[str]) -> str:
     that this one lost them.
     """
     of_kind = [other for other in scope.snapshot.nodes if _kind(other) == _kind(node)]
-    if any(whole(other.status.capacity.get(name)) for other in of_kind for name in names):
+    if any(whole(other.capacity.get(name)) for other in of_kind for name in names):
         return ""
     return f"{', '.join(names)} is 0 on every machine of its kind"
 
@@ -239,7 +239,7 @@ def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list
             subject_, message="it has fabric devices, and nothing says under which resource they are offered", source=entry.reasons[0]
         )
     missing = [name for name in wanted if allocatable(node, name) < 1]
-    advertises_nothing = missing == wanted and not any(whole(node.status.capacity.get(name)) for name in missing)
+    advertises_nothing = missing == wanted and not any(whole(node.capacity.get(name)) for name in missing)
     if advertises_nothing and node.name not in scope.sources:
         return not_judged(subject_, message="it has no accelerator and advertises no fabric resource", source=entry.reasons[0])
     expected = ", ".join(f"{name} > 0" for name in wanted)
@@ -262,11 +262,11 @@ def _wanted(scope: Scope, node: Node, promised: Promises, nodes: list[FabricNode
     kind = _kind(node)
     of_kind = [other.node for other in nodes if _kind(other.node) == kind]
     if not promised.names:
-        return [name for name in fabric_resources(scope) if any(name in other.status.capacity for other in of_kind)]
+        return [name for name in fabric_resources(scope) if any(name in other.capacity for other in of_kind)]
     if not any(allocatable(node, name) > 0 for name in promised.names):
         return list(promised.names)
     elsewhere = {name for name in promised.names if any(allocatable(other, name) > 0 for other in scope.snapshot.nodes)}
-    ours = {name for name in promised.names if any(name in other.status.capacity for other in of_kind)}
+    ours = {name for name in promised.names if any(name in other.capacity for other in of_kind)}
     return [name for name in promised.names if name in ours or name not in elsewhere]
 
 
@@ -278,7 +278,7 @@ def check_attachments(scope: Scope) -> Iterator[Finding]:
     """NET-03: the resource that a NetworkAttachmentDefinition names is one that some node advertises."""
     offered: dict[str, int] = {}
     for node in scope.snapshot.nodes:
-        for name in node.status.allocatable:
+        for name in node.allocatable:
             offered[name] = offered.get(name, 0) + (allocatable(node, name) > 0)
     for item in scope.snapshot.objects(NAD_KEY):
         name, namespace = name_of(item)

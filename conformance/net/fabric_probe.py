@@ -210,17 +210,17 @@ def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> Ra
         raise Inconclusive(answer.reason, f"pod {name} of the run is gone: {answer.status} {answer.message}")
     pod = decode_pod(answer.json())
     state = pod_trouble(pod)
-    if not pod.spec.node_name:
+    if not pod.node_name:
         raise Inconclusive("Unschedulable", f"pod {name} of the run got no node within {seconds:g} s: {state}")
     if pod.status.phase == "Pending" or not pod.status.container_statuses:
-        raise Inconclusive("NotStarted", f"pod {name} of the run did not start on {pod.spec.node_name} within {seconds:g} s: {state}")
+        raise Inconclusive("NotStarted", f"pod {name} of the run did not start on {pod.node_name} within {seconds:g} s: {state}")
     try:
         log = workspace.logs(name, namespace=namespace, limit_bytes=MAX_LOG_BYTES)
     except ApiTrouble as trouble:
         raise Inconclusive("NoLog", f"the log of pod {name} could not be read ({trouble.message}): {state}") from None
     if len(log.encode(errors="replace")) >= MAX_LOG_BYTES:  # bytes are what the API cuts at
         raise Inconclusive("LogTooLarge", f"the log of pod {name} is larger than {MAX_LOG_BYTES >> 20} MiB, and the result is at its end")
-    return RankPod(name=name, node=pod.spec.node_name, state=state, exit_code=_exit_code(pod), log=log)
+    return RankPod(name=name, node=pod.node_name, state=state, exit_code=_exit_code(pod), log=log)
 
 
 def _exit_code(pod: Pod) -> int | None:

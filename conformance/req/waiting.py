@@ -36,8 +36,7 @@ from fixtures.model.placement.affinity import Choice, too_long
 from fixtures.model.placement.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
 from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled
 from fixtures.model.platform.agents import is_ready
-from fixtures.model.queues.kueue_objects import conditions_of, name_of
-from fixtures.model.queues.kueue_pods import KueuePods
+from fixtures.model.queues.kueue import KueuePods, Workload
 from fixtures.model.queues.queued_jobs import QueuedJobs, names_quota
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import typed
@@ -277,22 +276,20 @@ def _of_kueue(scope: Scope, pod: Pod) -> _Gate:
         if excuse := _waits(workload):
             return _Gate(excuse, excused=True)
     for workload in workloads:
-        admitted = conditions_of(workload).get("Admitted", {})
-        why = f"Workload {name_of(workload)} is admitted, and Kueue did not take the gate away"
-        return _Gate(why, since=unix(text_of(admitted.get("lastTransitionTime"))))
+        why = f"Workload {workload.name} is admitted, and Kueue did not take the gate away"
+        return _Gate(why, since=unix(workload.turned("Admitted")))
     if hidden := known.hidden_owner(pod):
         return _Gate(f"which Workload is of its {hidden} is not known", excused=None)
     return _Gate("Kueue has no Workload of it")
 
 
-def _waits(workload: Json) -> str:
+def _waits(workload: Workload) -> str:
     """Why a Workload keeps the gates of its pods, as a clause; empty where it is admitted here."""
-    name, conditions, status = name_of(workload), conditions_of(workload), mapping(workload, "status")
-    if cluster := text_of(status.get("clusterName")):
-        return f"MultiKueue runs Workload {name} on cluster {cluster}"
-    if mapping(workload, "spec").get("active") is False:
-        return f"Workload {name} is not active"
-    return "" if conditions.get("Admitted", {}).get("status") == "True" else f"Workload {name} is not admitted yet"
+    if workload.elsewhere:
+        return f"MultiKueue runs Workload {workload.name} on cluster {workload.elsewhere}"
+    if not workload.active:
+        return f"Workload {workload.name} is not active"
+    return "" if workload.holds("Admitted") else f"Workload {workload.name} is not admitted yet"
 
 
 def _of_volcano(scope: Scope, pod: Pod) -> _Gate:

@@ -94,11 +94,11 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
             yield _limit(scope, item)
     isolated = scope.policy.tenants.isolated
     for pod in scope.device_pods if isolated else ():
-        if not matches(pod.namespace, isolated) or not pod.spec.node_name:
+        if not matches(pod.namespace, isolated) or not pod.node_name:
             continue
         held = scope.devices_of(pod.spec)
-        on_shared = [item for item in shared.get(pod.spec.node_name, ()) if held.get(item.resource)]
-        observed = f"{', '.join(f'{name} {count}' for name, count in sorted(held.items())) or 'claims'} on {pod.spec.node_name}"
+        on_shared = [item for item in shared.get(pod.node_name, ()) if held.get(item.resource)]
+        observed = f"{', '.join(f'{name} {count}' for name, count in sorted(held.items())) or 'claims'} on {pod.node_name}"
         expected, source = "no device that others can share (policy tenants.isolated)", "pod spec, node labels"
         about = About(subject(pod), source, expected, observed)
         if on_shared:

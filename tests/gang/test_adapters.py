@@ -7,7 +7,6 @@ import pytest
 from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, grouped
 from conformance.gang.adapters.base import in_turn
 from conformance.gang.adapters.grouped import keeps_link
-from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.gang.checks import check_installed
 from conformance.gang.judging import Attempt, judge_fit
 from conformance.gang.plan import make_plan
@@ -16,6 +15,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
@@ -157,7 +157,10 @@ def test_kueue_promises_what_it_is_set_up_for() -> None:
     ],
 )
 def test_a_gang_goes_by_the_topology_of_its_own_nodes(pools: list[str], promise: Guarantee, flavor: Json) -> None:
-    of_pools = [{"spec": {"topologyName": name, "nodeLabels": {"pool": pool}}} for name, pool in (("halls", "a100"), ("racks", "h100"))]
+    of_pools = [
+        {"metadata": {"name": name}, "spec": {"topologyName": name, "nodeLabels": {"pool": pool}}}
+        for name, pool in (("halls", "a100"), ("racks", "h100"))
+    ]
     scope = scope_of((KUEUE, "kueue.x-k8s.io/resourceflavors"), **{"kueue_x-k8s_io__resourceflavors": of_pools})
     nodes = [a_node(f"gpu-{number}", labels={"pool": pool}) for number, pool in enumerate(pools)]
     assert Kueue().guarantee(scope, nodes)[0] is promise
@@ -190,14 +193,13 @@ def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
     assert "volcano, kueue, native" in findings["volcan"].message
 
 
+BOTH = dict.fromkeys((grouped.NATIVE_GROUPS, grouped.WORKLOADS), "v1beta1")
+
+
 @pytest.mark.parametrize(
     ("served", "versions", "kind"),
     [
-        ((grouped.NATIVE_GROUPS, grouped.WORKLOADS), dict.fromkeys((grouped.NATIVE_GROUPS, grouped.WORKLOADS), "v1beta1"), grouped.NATIVE_GROUPS),
-            (grouped.NATIVE_GROUPS, grouped.WORKLOADS),
-            {grouped.NATIVE_GROUPS: "v1beta1", grouped.WORKLOADS: "v1beta1"},
-            grouped.NATIVE_GROUPS,
-        ),
+        ((grouped.NATIVE_GROUPS, grouped.WORKLOADS), BOTH, grouped.NATIVE_GROUPS),
         ((grouped.NATIVE_GROUPS,), {}, grouped.NATIVE_GROUPS),
         ((grouped.WORKLOADS,), {grouped.WORKLOADS: "v1alpha1"}, grouped.WORKLOADS),
         ((grouped.WORKLOADS,), {grouped.WORKLOADS: "v1beta1"}, ""),  # their PodGroups are not served: nothing makes a gang

@@ -8,7 +8,6 @@ import pytest
 from conformance.adv.node_configs import check_configs, strategy_flag
 from conformance.fence.checks import check_intruders
 from conformance.gang.adapters.base import controllers_health
-from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.mig.layouts import Requests
 from conformance.ops.rollout import check_rolled_out
 from conformance.psa.bypass import check_bypass
@@ -20,6 +19,7 @@ from fixtures.model.demand.pod_events import PodEvents
 from fixtures.model.platform.agents import agents, missing_agents
 from fixtures.model.platform.namespaces import PlatformNamespaces, operators_of
 from fixtures.model.platform.workloads import PlatformWorkloads, Workload
+from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.ownership.proof_record import token_digest
 from fixtures.policy.model import Tenants
 from fixtures.verdict.findings import Outcome

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node
-from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.platform.namespaces import release_of
+from fixtures.model.platform.deployments import Deployment, deployments
 from fixtures.model.platform.workloads import UNPROVEN, Workload, workload_names
-from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.probes.workspace import Workspace
 from fixtures.text.ages import so_far
 from fixtures.verdict.subjects import Inconclusive
@@ -109,23 +106,21 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
     Found by name in namespaces of the platform, the usual one first. Not installed when there is none of them: the scheduler may run as
     a process of its own. Raises :class:`Inconclusive` when several could be the one.
     """
-    deployments = scope.snapshot.objects("apps/deployments")
+    every = deployments(scope)
     found: list[str] = []
     down: list[str] = []
     young: list[str] = []
     strangers: list[Workload] = []
     for role, part in wanted.items():
-        named = [item for item in deployments if part in str(_meta(item).get("name"))]
-        items = _decided(scope, named, part, namespace)
-        strangers += [_workload(item) for item in named if not items]
-        if not items:
+        named = [item for item in every if part in item.name]
+        item = _decided(scope, named, part, namespace)
+        if item is None:
+            strangers += [one.workload for one in named]
             continue
-        [item] = items
-        works, text = available(item)
-        found.append(f"{role} {text}")
-        if not works:
+        found.append(f"{role} {item.text}")
+        if not item.works:
             age = _just_gone(scope, item)
-            (young if age else down).append(f"{role} {text}" + (f", {age}" if age else ""))
+            (young if age else down).append(f"{role} {item.text}" + (f", {age}" if age else ""))
     source = f"Deployments {', '.join(wanted.values())}"
     if not found:
         unproven = f"; {workload_names(strangers)} are none of them: {UNPROVEN}" if strangers else ""
@@ -137,41 +132,22 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
     return Availability(installed=True, healthy=None if young else True, reason="; ".join(young or found), source=source)
 
 
-def available(deployment: Json) -> tuple[bool, str]:
-    """Whether a Deployment has an available pod, and how many of how many, in words."""
-    meta, number = _meta(deployment), mapping(deployment, "status").get("availableReplicas") or 0
-    text = f"{meta.get('namespace')}/{meta.get('name')} {number}/{mapping(deployment, 'spec').get('replicas', 1)} available"
-    return isinstance(number, int) and number >= 1, text
-
-
-def _just_gone(scope: Scope, deployment: Json) -> str:
+def _just_gone(scope: Scope, deployment: Deployment) -> str:
     """Since when a Deployment has no available pod, as a clause, if that is no longer than a roll-out may take; else empty."""
-    known = conditions_of(deployment).get("Available", {})
-    since, limit = unix(text_of(known.get("lastTransitionTime"))), scope.policy.operators.rollout_minutes * 60
-    age = scope.snapshot.taken_at - since if since is not None and known.get("status") == "False" else limit
+    limit, since = scope.policy.operators.rollout_minutes * 60, deployment.gone_since
+    age = scope.snapshot.taken_at - since if since is not None else limit
     return so_far(age, limit) if age < limit else ""
 
 
-def _decided(scope: Scope, named: list[Json], part: str, usual: str) -> list[Json]:
+def _decided(scope: Scope, named: list[Deployment], part: str, usual: str) -> Deployment | None:
     """The scheduler's Deployment, or None. Raises :class:`Inconclusive` when there are several."""
-    proven = scope.platform_workloads.resolve(named, _workload)
-    for field, value in (("namespace", usual), ("name", part)):
-        proven = [item for item in proven if _meta(item).get(field) == value] or proven
+    proven = scope.platform_workloads.resolve(named, lambda item: item.workload)
+    proven = [item for item in proven if item.namespace == usual] or proven
+    proven = [item for item in proven if item.name == part] or proven
     if len(proven) > 1:
-        message = f"{workload_names(map(_workload, proven))} could both be {part}, and nothing tells which one is"
+        message = f"{workload_names(item.workload for item in proven)} could both be {part}, and nothing tells which one is"
         raise Inconclusive("TwoCandidates", message)
-    return proven
-
-
-def _workload(item: Json) -> Workload:
-    meta = _meta(item)
-    release = release_of(dict(meta))
-    return Workload(kind="Deployment", namespace=str(meta.get("namespace")), name=str(meta.get("name")), release=release)
-
-
-def _meta(item: Json) -> Mapping[str, Any]:
-    meta = item.get("metadata")
-    return meta if isinstance(meta, dict) else {}
+    return proven[0] if proven else None
 
 
 def in_turn(gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Json]]:

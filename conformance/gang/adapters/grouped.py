@@ -26,6 +26,7 @@ from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import native_group
 from fixtures.model.queues.kueue_objects import conditions_of
+from fixtures.model.queues.volcano import DEFAULT_QUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, volcano_queues
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.subjects import Inconclusive
 
@@ -126,11 +127,8 @@ def _linked(pod: Json, gang: str, link: Json) -> Json:
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], **link}}
 
 
-VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
-VOLCANO_QUEUES = "scheduling.volcano.sh/queues"
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 SCHEDULER = "volcano"
-DEFAULT_QUEUE = "default"
 
 
 class Volcano:
@@ -160,10 +158,8 @@ class Volcano:
 
     @staticmethod
     def _queue_state(scope: Scope) -> str:
-        for item in scope.snapshot.objects(VOLCANO_QUEUES) if scope.snapshot.served(VOLCANO_QUEUES) else ():
-            if (item.get("metadata") or {}).get("name") == DEFAULT_QUEUE:
-                return str((item.get("status") or {}).get("state") or "")
-        return ""
+        queues = volcano_queues(scope) if scope.snapshot.served(VOLCANO_QUEUES) else []
+        return next((queue.phase for queue in queues if queue.name == DEFAULT_QUEUE), "")
 
     def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement: the gang plugin binds nothing below minMember."""

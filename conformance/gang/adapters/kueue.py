@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from conformance.gang.adapters.base import (
     GANG_LABEL,
@@ -21,28 +20,23 @@ from conformance.gang.adapters.base import (
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node
-from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.kubernetes.untyped import sequence, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
+from fixtures.model.queues.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, Flavor, KueueObjects
+from fixtures.model.queues.kueue_objects import Row, row_of
+from fixtures.model.queues.kueue_quotas import class_mappings, pods_ready_timeout
 from fixtures.probes.workspace import Workspace
-from fixtures.text import yaml_text
-from fixtures.text.yaml_text import NotYaml
 from fixtures.verdict.subjects import Inconclusive
 
 GROUP = "kueue.x-k8s.io"
-WORKLOADS = f"{GROUP}/workloads"
-CLUSTER_QUEUES = f"{GROUP}/clusterqueues"
-LOCAL_QUEUES = f"{GROUP}/localqueues"
-FLAVORS = f"{GROUP}/resourceflavors"
 GATE = f"{GROUP}/admission"
 QUEUE = "gpu-conformance"
 PLENTY = {"cpu": "1000", "memory": "1000Gi"}
 """Kueue refuses a workload that asks a resource its queue does not cover; these are covered and never the limit."""
 
-CONFIGURATION = "controller_manager_config.yaml"
 ANSWER_SECONDS = 30.0
-_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(h|ms|m|s)")
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 class Kueue:
@@ -63,13 +57,13 @@ class Kueue:
         deployed = controllers_health(scope, {"manager": "kueue-controller-manager"}, "kueue-system")
         if deployed.installed:
             return deployed
-        if not any(snapshot.served(key) for key in (WORKLOADS, CLUSTER_QUEUES, FLAVORS)):
-            return Availability(installed=False, reason=f"{WORKLOADS} is not served", source="discovery")
-        active = [
-            str((item.get("metadata") or {}).get("name"))
-            for item in (snapshot.objects(CLUSTER_QUEUES) if snapshot.served(CLUSTER_QUEUES) else ())
-            if is_active(item)
-        ]
+        if not any(snapshot.served(key) for key in (KUEUE_WORKLOADS, CLUSTER_QUEUES, FLAVORS)):
+            return Availability(installed=False, reason=f"{KUEUE_WORKLOADS} is not served", source="discovery")
+        active = (
+            [one.name for one in scope.cached(KueueObjects).queues.values() if one.holds("Active")]
+            if snapshot.served(CLUSTER_QUEUES)
+            else []
+        )
         if active:
             reason = f"ClusterQueue {active[0]} is Active, and only Kueue's manager sets that ({deployed.reason})"
             return Availability(installed=True, healthy=True, reason=reason, source="clusterqueue.status.conditions")
@@ -82,13 +76,13 @@ class Kueue:
 
         Facts: docs/facts/gangs.md#kueue-and-placement.
         """
-        topology = text_of(self._topology_flavor(scope, nodes).get("topologyName"))
+        topology = self._topology_of(scope, nodes)
         if topology and not claims:
             return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
         found, why = self.guarantee_without_topology(scope)
         if topology and found is Guarantee.QUOTA:
             why = "Kueue has no waitForPodsReady, and its topology-aware scheduling counts no claims: it promises quota, not placement"
-        elif found is Guarantee.QUOTA and self._topology_flavor(scope):
+        elif found is Guarantee.QUOTA and self._topology_of(scope):
             why = "Kueue has no waitForPodsReady, and no ResourceFlavor of a Topology is for these nodes: it promises quota, not placement"
         return found, why
 
@@ -101,21 +95,24 @@ class Kueue:
         return Guarantee.QUOTA, "Kueue has neither waitForPodsReady nor topology-aware scheduling: it promises quota, not placement"
 
     @staticmethod
-    def _topology_flavor(scope: Scope, nodes: Sequence[Node] = ()) -> Json:
-        """``spec`` of a ResourceFlavor that names a Topology and whose labels all the nodes have; empty where there is none."""
-        specs = [mapping(item, "spec") for item in scope.snapshot.objects(FLAVORS)] if scope.snapshot.served(FLAVORS) else []
-        named = [(spec, mapping(spec, "nodeLabels")) for spec in specs if text_of(spec.get("topologyName"))]
-        return next((spec for spec, labels in named if all(labels.items() <= node.metadata.label.items() for node in nodes)), {})
+    def _flavor(scope: Scope, nodes: Sequence[Node] = ()) -> Flavor | None:
+        """A ResourceFlavor that names a Topology and whose labels all the nodes have."""
+        every = scope.cached(KueueObjects).flavors if scope.snapshot.served(FLAVORS) else {}
+        named = [flavor for flavor in every.values() if flavor.topology]
+        return next((one for one in named if all(one.labels.items() <= node.metadata.label.items() for node in nodes)), None)
+
+    def _topology_of(self, scope: Scope, nodes: Sequence[Node] = ()) -> str:
+        return flavor.topology if (flavor := self._flavor(scope, nodes)) else ""
 
     def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
         """Queues of the run with exactly ``quota`` units of ``resource``."""
-        workspace.will_remove(WORKLOADS)  # Kueue makes them of the pods, and the pods stay until they are deleted
-        self._version = scope.snapshot.versions.get(WORKLOADS, self._version)
+        workspace.will_remove(KUEUE_WORKLOADS)  # Kueue makes them of the pods, and the pods stay until they are deleted
+        self._version = scope.snapshot.versions.get(KUEUE_WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
-        usual = self._topology_flavor(scope, nodes)
-        self._topology = text_of(usual.get("topologyName"))
+        usual = self._flavor(scope, nodes)
+        self._topology = usual.topology if usual else ""
         nominal = [*PLENTY.items(), (self.counted_as(scope, resource), str(quota))]
-        flavor: Json = {"topologyName": self._topology, "nodeLabels": mapping(usual, "nodeLabels")} if usual else {}
+        flavor: Json = {"topologyName": self._topology, "nodeLabels": dict(usual.labels)} if usual else {}
         workspace.create(FLAVORS, {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": flavor})
         group: Json = {
             "coveredResources": [key for key, _ in nominal],
@@ -156,7 +153,7 @@ class Kueue:
         self._await_workloads(workspace, gangs)
 
     def _await_workloads(self, workspace: Workspace, gangs: tuple[Gang, ...]) -> None:
-        with Observation(workspace.cluster, WORKLOADS, workspace.namespace()) as observation:
+        with Observation(workspace.cluster, KUEUE_WORKLOADS, workspace.namespace()) as observation:
             for objects in observation.until(time.monotonic() + ANSWER_SECONDS):
                 if all(any(is_of(item, gang) for item in objects.values()) for gang in gangs):
                     break
@@ -168,10 +165,9 @@ class Kueue:
         answer = workspace.cluster.get(CLUSTER_QUEUES, self._queue)
         if not answer.ok:
             raise ApiTrouble(answer.reason, f"ClusterQueue {self._queue} of this run: {answer.status} {answer.message}")
-        for condition in (answer.json().get("status") or {}).get("conditions") or ():
-            if condition.get("type") == "Active" and condition.get("status") == "False":
-                message = f"ClusterQueue {self._queue} of this run is not active: {condition.get('reason')}: {condition.get('message')}"
-                raise Inconclusive("QueueNotActive", message[:400])
+        queue = Row(**row_of(answer.json()))
+        if queue.state("Active") == "False":
+            raise Inconclusive("QueueNotActive", f"ClusterQueue {self._queue} of this run is not active: {queue.words('Active')}")
 
     def member(self, pod: Json, gang: Gang) -> Json:
         """The pod as a member of the group."""
@@ -202,19 +198,19 @@ class Kueue:
                     self._delete_workloads(workspace, gang)  # one that was made anew between the two deletions
             else:
                 raise Inconclusive("PodsStay", f"pods of gang {gang.name} did not go away within {RELEASE_SECONDS:g} s")
-        await_gone(workspace, WORKLOADS, [gang.name], deadline)  # its quota is free only then
+        await_gone(workspace, KUEUE_WORKLOADS, [gang.name], deadline)  # its quota is free only then
         self._gangs.pop(gang.name, None)
 
     @staticmethod
     def _delete_workloads(workspace: Workspace, gang: Gang) -> None:
         namespace = workspace.namespace()
-        answer = workspace.cluster.request("GET", workspace.cluster.path(WORKLOADS, namespace))
+        answer = workspace.cluster.request("GET", workspace.cluster.path(KUEUE_WORKLOADS, namespace))
         if not answer.ok:
             raise ApiTrouble(answer.reason, f"Workloads of this run could not be listed: {answer.status} {answer.message}")
         for item in answer.json().get("items") or ():
             if is_of(item, gang):
                 meta = item["metadata"]
-                workspace.cluster.delete(WORKLOADS, str(meta.get("name")), namespace, uid=str(meta.get("uid") or ""))
+                workspace.cluster.delete(KUEUE_WORKLOADS, str(meta.get("name")), namespace, uid=str(meta.get("uid") or ""))
 
     def teardown(self, workspace: Workspace) -> None:
         """Release what is left, so that the pods' finalizers do not outlive the probe."""
@@ -230,58 +226,3 @@ def is_of(workload: Json, gang: Gang) -> bool:
     meta = workload.get("metadata") or {}
     owners = {str(owner.get("name")) for owner in meta.get("ownerReferences") or ()}
     return meta.get("name") == gang.name or bool(owners & set(gang.names))
-
-
-def is_active(queue: Json) -> bool:
-    """Whether a ClusterQueue's condition Active is True."""
-    conditions = mappings(mapping(queue, "status").get("conditions"))
-    return any(item.get("type") == "Active" and item.get("status") == "True" for item in conditions)
-
-
-def configurations(scope: Scope) -> Iterator[tuple[str, Json]]:
-    """Configurations of Kueue in ConfigMaps of the platform, each with the ConfigMap's name.
-
-    Raises :class:`Inconclusive` for one that cannot be read: it may set anything.
-    """
-    for config in scope.snapshot.configmaps if scope.snapshot.served("configmaps") else ():
-        text = (config.data or {}).get(CONFIGURATION)
-        if text is None or "kueue" not in text or not scope.platform_workloads.admits(config.namespace):
-            continue
-        try:
-            document = yaml_text.load(text)
-        except NotYaml as error:
-            message = f"the configuration of Kueue in ConfigMap {config.namespace}/{config.name} cannot be read: {error}"
-            raise Inconclusive("ConfigurationUnreadable", message) from error
-        yield f"{config.namespace}/{config.name}", document if isinstance(document, dict) else {}
-
-
-def class_mappings(scope: Scope) -> Iterator[Json]:
-    """What Kueue's configurations map to the name of a quota: ``name`` and ``deviceClassNames`` of each mapping, and more.
-
-    Raises :class:`Inconclusive` for a configuration that cannot be read.
-    """
-    for _, document in configurations(scope):
-        yield from mappings(mapping(document, "resources").get("deviceClassMappings"))
-
-
-def pods_ready_timeout(scope: Scope) -> float | None:
-    """Seconds of ``waitForPodsReady.timeout`` in Kueue's configuration; None when it is off or not to be read.
-
-    Raises :class:`Inconclusive` when several configurations of the platform say different things.
-    """
-    found: dict[float | None, str] = {}
-    for name, document in configurations(scope):
-        section = document.get("waitForPodsReady")
-        seconds = None
-        if isinstance(section, dict) and section.get("enable", True) is True:
-            seconds = seconds_of(section.get("timeout"))
-        found.setdefault(seconds, name)
-    if len(found) > 1:
-        raise Inconclusive("TwoCandidates", f"ConfigMaps {' and '.join(sorted(found.values()))} configure Kueue differently")
-    return next(iter(found), None)
-
-
-def seconds_of(text: object) -> float:
-    """Seconds of a Go duration (``5m``, ``1h30m``); Kueue's default of 5 minutes if the text is not one."""
-    parts = _DURATION.findall(text) if isinstance(text, str) else []
-    return sum(float(number) * _UNITS[unit] for number, unit in parts) if parts else 300.0

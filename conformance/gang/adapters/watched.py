@@ -6,11 +6,12 @@ import fnmatch
 
 import msgspec
 
-from conformance.gang.adapters.base import Availability, available
-from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.untyped import mapping
+from conformance.gang.adapters.base import Availability
+from fixtures.kubernetes.models import Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP
+from fixtures.model.platform.deployments import Deployment, deployments
+from fixtures.model.queues.kueue_objects import name_of
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
@@ -31,34 +32,33 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
     def detect(self, scope: Scope) -> Availability:
         """By its Deployments in the platform's namespaces. Pods that it seems to have placed prove nothing: tenants can write that."""
-        deployments = [item for item in scope.snapshot.objects("apps/deployments") if scope.platform_workloads.admits(_namespace(item))]
-        homes = {_namespace(item) for item in deployments if self._is_scheduler(item)}
-        found = [item for item in deployments if _namespace(item) in homes]
+        admitted = [item for item in deployments(scope) if scope.platform_workloads.admits(item.namespace)]
+        homes = {item.namespace for item in admitted if self._is_scheduler(item)}
         if homes:
-            states = [available(item) for item in found if self._is_scheduler(item) or _named(item, self.others)]
-            down = [text for works, text in states if not works]
+            own = [item for item in admitted if item.namespace in homes and (self._is_scheduler(item) or _named(item, self.others))]
+            down = [item.text for item in own if not item.works]
             return Availability(
                 installed=True,
                 healthy=not down,
-                reason="; ".join(down or [text for _, text in states]),
+                reason="; ".join(down or [item.text for item in own]),
                 source=f"Deployments of {self.name}",
             )
         missing = f"no Deployment of {self.name} is in a namespace of the platform"
-        mine = [pod for pod in scope.snapshot.pods if pod.spec.scheduler_name == self.places and _grouped(pod)]
-        if count := sum(bool(pod.spec.node_name) and not pod.finished for pod in mine):
+        mine = [pod for pod in scope.snapshot.pods if pod.scheduler_name == self.places and _grouped(pod)]
+        if count := sum(bool(pod.node_name) and not pod.finished for pod in mine):
             reason = f"{count} pods that run say that {self.places} has placed them, as any tenant can write; {missing}"
             source = "pod.spec.schedulerName, pod.spec.nodeName, Deployments, policy tenants.moreInfrastructure"
             return Availability(installed=False, claimed=True, reason=reason, source=source)
         return Availability(installed=False, reason=missing, source="Deployments")
 
-    def _is_scheduler(self, item: Json) -> bool:
-        return _named(item, self.scheduler) or (_namespace(item) in self.homes and _named(item, ("scheduler",)))
+    def _is_scheduler(self, item: Deployment) -> bool:
+        return _named(item, self.scheduler) or (item.namespace in self.homes and _named(item, ("scheduler",)))
 
     def defined(self, scope: Scope) -> bool:
         """Whether the cluster has its custom resource, which a scheduler that was removed leaves behind."""
         if not scope.snapshot.served(DEFINITIONS):
             return False
-        return any(mapping(item, "metadata").get("name") == self.definition for item in scope.snapshot.objects(DEFINITIONS))
+        return any(name_of(item) == self.definition for item in scope.snapshot.objects(DEFINITIONS))
 
 
 def watched() -> list[Watched]:
@@ -91,12 +91,8 @@ def watched() -> list[Watched]:
     ]
 
 
-def _namespace(item: Json) -> str:
-    return str(mapping(item, "metadata").get("namespace") or "")
-
-
-def _named(item: Json, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(str(mapping(item, "metadata").get("name")), pattern) for pattern in patterns)
+def _named(item: Deployment, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(item.name, pattern) for pattern in patterns)
 
 
 def _grouped(pod: Pod) -> bool:
