@@ -25,7 +25,7 @@ from deploy.chaos_rights import everything
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.search import BinariesMissing
+from fixtures.localcluster.install.release import BinariesMissing
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX

@@ -19,8 +19,7 @@ import msgspec
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane import components
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.release import DEFAULT_MINOR, minors
-from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
+from fixtures.localcluster.install.release import DEFAULT_MINOR, Binaries, BinariesMissing, find, minors
 from fixtures.localcluster.local_cluster import LocalCluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,13 +65,11 @@ def replace_programs(plane: ControlPlane, binaries: Binaries, *flags: str) -> No
     for process in reversed(plane._processes):
         process.stop(START_SECONDS)
     plane._processes.clear()
-    paths, layout, deadline = binaries.paths, plane.layout, time.monotonic() + START_SECONDS
-    plane._run("etcd", components.etcd(paths["etcd"]))
-    server = [*components.api_server(paths["kube-apiserver"], layout, binaries.version), *flags]
-    plane._run("kube-apiserver", server).until(plane._ready, START_SECONDS)
-    manager = components.controller_manager(paths["kube-controller-manager"], layout, binaries.version, True)
-    plane._run("kube-controller-manager", manager)
-    plane._run("kube-scheduler", components.scheduler(paths["kube-scheduler"], layout, binaries.version))
+    layout, deadline = plane.layout, time.monotonic() + START_SECONDS
+    plane._run("etcd", components.command("etcd", binaries, layout))
+    plane._run("kube-apiserver", components.command("kube-apiserver", binaries, layout, *flags)).until(plane._ready, START_SECONDS)
+    for name, further in (("kube-controller-manager", [components.controllers(node_lifecycle=True)]), ("kube-scheduler", [])):
+        plane._run(name, components.command(name, binaries, layout, *further))
     plane.version = Cluster.from_kubeconfig(plane.kubeconfig).probe()
     plane._wait_for_controllers(Cluster.from_kubeconfig(plane.kubeconfig), deadline)
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.install.release import DEFAULT_MINOR, minors
-from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
+from fixtures.localcluster.install.release import DEFAULT_MINOR, Binaries, BinariesMissing, find, minors
 from tests.upg.local_upgrade import upgrade
 
 pytestmark = pytest.mark.test_all

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.release import UnknownMinor, version_key
-from fixtures.localcluster.install.search import BinariesMissing, find
+from fixtures.localcluster.install.release import BinariesMissing, UnknownMinor, find, version_key
 from tests.simulator.fidelity.allocation import compare_allocation
 from tests.simulator.fidelity.amounts import ALL
 from tests.simulator.fidelity.binding import compare_binding

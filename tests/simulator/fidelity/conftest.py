@@ -9,8 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.release import minors
-from fixtures.localcluster.install.search import BinariesMissing, find
+from fixtures.localcluster.install.release import BinariesMissing, find, minors
 
 
 @pytest.fixture(scope="package")

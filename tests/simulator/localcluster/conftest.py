@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.control_plane.processes import identity_of
-from fixtures.localcluster.control_plane.running import Running
-from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
+from fixtures.localcluster.control_plane.processes import Running, identity_of
+from fixtures.localcluster.install.release import Binaries, BinariesMissing, find
 from fixtures.localcluster.local_cluster import LocalCluster
 
 

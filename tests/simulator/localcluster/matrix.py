@@ -16,8 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from fixtures.localcluster.install.release import UnknownMinor
-from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
+from fixtures.localcluster.install.release import Binaries, BinariesMissing, UnknownMinor, find
 from tests.simulator.localcluster.known import CANNOT_EXIST
 from tests.simulator.localcluster.packing import Pack, packed, single
 from tests.simulator.localcluster.rows import ROOT, Row, all_names, judge

@@ -11,7 +11,7 @@ import pytest
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.components import NODES_SOCKET
-from fixtures.localcluster.install.search import Binaries
+from fixtures.localcluster.install.release import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.ownership.owned import new_run_id
 from fixtures.probes.pods import PodShape, probe_pod

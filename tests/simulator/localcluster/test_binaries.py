@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.install.release import COMPONENTS
-from fixtures.localcluster.install.search import KUBEBUILDER, LOCAL_BIN, BinariesMissing, find
+from fixtures.localcluster.install.release import COMPONENTS, KUBEBUILDER, LOCAL_BIN, BinariesMissing, find
 from tests.simulator.localcluster.fakes import fake_set
 
 

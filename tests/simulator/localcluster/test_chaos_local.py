@@ -19,7 +19,7 @@ from chaos.verdict.artefacts import Artefacts, Conformance
 from conformance.plugin.opening import SIMULATED_PACE
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane import account
-from fixtures.localcluster.install.search import Binaries
+from fixtures.localcluster.install.release import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.ownership import owned
 from fixtures.policy.policy_file import build_policy

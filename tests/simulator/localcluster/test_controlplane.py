@@ -14,10 +14,8 @@ import pytest
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.components import HOST
 from fixtures.localcluster.control_plane.control_plane import ControlPlane, LocalClusterError
-from fixtures.localcluster.control_plane.processes import Identity, alive
-from fixtures.localcluster.control_plane.running import Record, Running
-from fixtures.localcluster.install.release import minors
-from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
+from fixtures.localcluster.control_plane.processes import Identity, Record, Running, alive
+from fixtures.localcluster.install.release import Binaries, BinariesMissing, find, minors
 from tests.simulator.localcluster.fakes import fake_set
 
 pytestmark = pytest.mark.test_all
@@ -28,9 +26,9 @@ STARTS = int(os.environ.get("GPU_CONFORMANCE_LOCAL_STARTS") or 3)
 KILLED_RUN = """
 import sys
 from pathlib import Path
-from fixtures.localcluster.install.search import find
+from fixtures.localcluster.install.release import find
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.control_plane.running import Running
+from fixtures.localcluster.control_plane.processes import Running
 plane = ControlPlane.start(sys.argv[1], running=Running(Path(sys.argv[2])))
 print(plane.layout.port, plane.folder, flush=True)
 sys.stdin.read()

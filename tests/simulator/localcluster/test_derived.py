@@ -9,13 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fixtures.localcluster.control_plane.components import SUITE_USER
-from fixtures.localcluster.control_plane.faults import api_server_flags
+from fixtures.localcluster.control_plane.components import SUITE_USER, api_server_flags
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.nodes import attach
 from fixtures.localcluster.nodes.attach import objects_of, parse
-from fixtures.localcluster.seed.derived import Derived, derive, identity
-from fixtures.localcluster.seed.seeded_pods import Owner, made_by
+from fixtures.localcluster.seed.derived import Derived, Owner, derive, identity, made_by
 from fixtures.localcluster.seed.seeding import Seeding
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.api.objects import Json

@@ -11,8 +11,7 @@ import pytest
 
 from fixtures.localcluster.control_plane.certificates import Certificates, make
 from fixtures.localcluster.control_plane.components import NODES_SOCKET
-from fixtures.localcluster.nodes.kubelet_endpoint import KubeletEndpoint
-from fixtures.localcluster.nodes.network import NodeNetwork, nodes_by_address
+from fixtures.localcluster.nodes.network import KubeletEndpoint, NodeNetwork, nodes_by_address
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 from tests.watching import PATIENCE
 

@@ -16,7 +16,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.localcluster.install.search import Binaries
+from fixtures.localcluster.install.release import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.verdict.record import Verdict
 from tests.gang.test_installed import webhook

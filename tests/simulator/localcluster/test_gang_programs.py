@@ -9,15 +9,17 @@ from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.localcluster.control_plane.control_plane import ControlPlane, LocalClusterError
 from fixtures.localcluster.control_plane.processes import alive
-from fixtures.localcluster.gangs.programs import (
+from fixtures.localcluster.gangs import (
     KUEUE,
     VOLCANO,
+    GangRuns,
     Replaced,
+    configuration_in,
     find_gang_programs,
     look_alikes,
+    loopback,
 )
-from fixtures.localcluster.gangs.runs import GangRuns, configuration_in, loopback
-from fixtures.localcluster.install.search import LOCAL_BIN, Binaries, BinariesMissing
+from fixtures.localcluster.install.release import LOCAL_BIN, Binaries, BinariesMissing
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.nodes.attach import objects_of
 from fixtures.simulator.builder import build

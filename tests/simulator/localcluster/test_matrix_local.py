@@ -7,7 +7,7 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.matrix.forked_runs import Finished
-from fixtures.localcluster.install.search import Binaries
+from fixtures.localcluster.install.release import Binaries
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode_report
 from tests.reports.sample_report import report

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from fixtures.localcluster.control_plane.processes import (
+    FOLDER_MARK,
     GARBAGE_PERCENT,
     MARK,
     Identity,
     Process,
     ProcessFailed,
+    Record,
+    Running,
     alive,
     end,
     identity_of,
     marked,
 )
-from fixtures.localcluster.control_plane.running import FOLDER_MARK, Record, Running
 from tests.simulator.localcluster.fakes import sleeper
 from tests.watching import PATIENCE
 
