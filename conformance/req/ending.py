@@ -5,17 +5,16 @@ Facts: docs/facts/pod-lifecycle.md#deletion, docs/facts/pod-lifecycle.md#restart
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import msgspec
+from collections.abc import Iterable, Iterator
 
 from conformance.common_findings import overdue
-from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.times import moment, newest, unix
-from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.times import newest, unix
+from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.failing_pods import LONGEST_TURN, RESTARTS, Loop, crash_loop
 from fixtures.model.demand.pod_events import PodEvents, quoted
+from fixtures.model.jobs.pod_makers import Job
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Outcome, ok, undecided
@@ -121,66 +120,42 @@ def device_hours(devices: int, seconds: float) -> str:
     return f"{hours:.0f} device-hours lost" if hours >= 10 else f"{hours:.1f} device-hours lost"
 
 
-class Counter(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a kind of jobs counts its restarts, and the label of its pods that names the job."""
-
-    kind: str
-    field: str
-    labels: tuple[str, ...]
-    each: str = ""  # field of the spec that says how many pods fail at a time
-
-
-_COUNTERS = {
-    "batch/jobs": Counter(kind="Job", field="failed", labels=("batch.kubernetes.io/job-name", "job-name"), each="parallelism"),
-    "jobset.x-k8s.io/jobsets": Counter(kind="JobSet", field="restarts", labels=("jobset.sigs.k8s.io/jobset-name",)),
-    "batch.volcano.sh/jobs": Counter(kind="VolcanoJob", field="retryCount", labels=("volcano.sh/job-name",)),
+_JOBS = {
+    "batch/jobs": ("Job", ("batch.kubernetes.io/job-name", "job-name")),
+    "jobset.x-k8s.io/jobsets": ("JobSet", ("jobset.sigs.k8s.io/jobset-name",)),
+    "batch.volcano.sh/jobs": ("VolcanoJob", ("volcano.sh/job-name",)),
 }
+"""Kinds of jobs that count how often they have replaced all their pods, and the labels of pods that name the job."""
 
 
 def check_restarted_jobs(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per job that has restarted and holds devices. Raises :class:`Inconclusive` where jobs could not be listed."""
-    for key, counter in _COUNTERS.items():
+    for key, (kind, labels) in _JOBS.items():
         listing = scope.snapshot.listing(key)
         if listing.trouble:
             raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
-        restarted = [obj for obj in listing.objects if _restarts(obj, counter)]
-        holding = _holding(scope, counter) if restarted else {}
-        for obj in restarted:
-            meta = mapping(obj, "metadata")
-            if pods := holding.get((text_of(meta.get("namespace")), text_of(meta.get("name")))):
-                yield _restarting(scope, obj, counter, pods, now)
+        restarted = [job for obj in listing.objects if (job := Job(key, obj)).restarts[1]]
+        holding = _holding(scope, labels) if restarted else {}
+        for job in restarted:
+            if pods := holding.get((job.namespace, job.name)):
+                yield _restarting(scope, job, kind, pods, now)
 
 
-def _restarts(obj: Json, counter: Counter) -> int:
-    """Restarts of a job as a whole: pods that failed together are one. A job of which more succeeds than fails is at work."""
-    status, spec = mapping(obj, "status"), mapping(obj, "spec")
-    failed = count_of(status.get(counter.field))
-    if not counter.each:
-        return failed
-    return 0 if count_of(status.get("succeeded")) >= failed else failed // max(count_of(spec.get(counter.each)), 1)
-
-
-def count_of(value: object) -> int:
-    """A whole number above 0; 0 for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _holding(scope: Scope, counter: Counter) -> dict[tuple[str, str], list[Pod]]:
+def _holding(scope: Scope, labels: Iterable[str]) -> dict[tuple[str, str], list[Pod]]:
     """Bound device pods by the job that their labels name."""
     found: dict[tuple[str, str], list[Pod]] = {}
     for pod in scope.holding_pods:
-        name = next((name for label in counter.labels if (name := pod.metadata.label.get(label, ""))), "")
+        name = next((name for label in labels if (name := pod.metadata.label.get(label, ""))), "")
         if name and pod.spec.node_name:
             found.setdefault((pod.namespace, name), []).append(pod)
     return found
 
 
-def _restarting(scope: Scope, obj: Json, counter: Counter, pods: list[Pod], now: float) -> Finding:
-    meta, restarts = mapping(obj, "metadata"), _restarts(obj, counter)
-    place = Subject(counter.kind, text_of(meta.get("name")), text_of(meta.get("namespace")))
-    begun = moment(text_of(mapping(obj, "status").get("startTime"))) or moment(text_of(meta.get("creationTimestamp")))
+def _restarting(scope: Scope, job: Job, kind: str, pods: list[Pod], now: float) -> Finding:
+    (field, restarts), begun = job.restarts, job.begun
+    place = Subject(kind, job.name, job.namespace)
     youngest = newest(pod.metadata.creation_timestamp for pod in pods)
-    source, expected = f"status.{counter.field}", "no crash loop while it holds devices"
+    source, expected = f"status.{field}", "no crash loop while it holds devices"
     observed = f"{restarts} restarts" + (f" within {duration(now - begun)}" if begun is not None else "")
     limit = scope.policy.requests.end_minutes * 60
     about = About(place, source, expected, observed)

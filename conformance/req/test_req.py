@@ -16,13 +16,12 @@ from conformance.req.amount_probes import (
 )
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.ending import check_ending, check_restarted_jobs
-from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.quotas import check_tenants_have_quotas
 from conformance.req.refusal_faults import Records
 from conformance.req.refused import check_refused
 from conformance.req.starting import check_starting
 from conformance.req.waiting import Still, check_waiting, recheck
-from conformance.req.workloads_without_pods import check_workloads
+from conformance.req.without_pods import check_jobs_without_pods, check_workloads
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.kinds import BY_CLASS

@@ -12,8 +12,8 @@ from conformance.gang.checks import check_partial
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_whole_devices
-from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
+from conformance.req.without_pods import check_jobs_without_pods
 from fixtures.kubernetes.models import Event, Json, OwnerReference
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.custom_templates import templates_by_shape

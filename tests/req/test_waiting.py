@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import MAX_ASKED, check_waiting, recheck
+from conformance.req.without_pods import check_jobs_without_pods
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Node, Pod

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.req.jobs_without_pods import check_jobs_without_pods
-from conformance.req.workloads_without_pods import check_workloads
+from conformance.req.without_pods import check_jobs_without_pods, check_workloads
 from fixtures.kubernetes.models import DaemonSet, Event, Json, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive
