@@ -15,21 +15,21 @@ from conformance.cli.inspect import inspect
 from fixtures.nodeprobe import host, smi
 from fixtures.nodeprobe.document import Device, Document, decode, encode
 from fixtures.nodeprobe.smi_xml import NotSmi
-from fixtures.simulator.nodes.programs import nvidia_smi_query
+from fixtures.simulator.nodes.programs import nvidia_smi
 from tests.nodeprobe.tables import MACHINES, Table
 from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library, probe
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 
 __all__ = ["library"]
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
-OUTPUTS = {"-q -x": nvidia_smi_query.query, "-L": nvidia_smi_query.listing, "nvlink -s": nvidia_smi_query.links}
+OUTPUTS = {"-q -x": nvidia_smi.query, "-L": nvidia_smi.listing, "nvlink -s": nvidia_smi.links}
 
 
 def printed(table: Table) -> str:
     """What the script prints on a machine, without facts of the host."""
     lines = ["## node probe"]
     for name, output in zip(("smi", "list", "links"), OUTPUTS.values(), strict=True):
-        text = "\n".join([*nvidia_smi_query.lost(table), *output(table)]).split("\n")
+        text = "\n".join([*nvidia_smi.lost_lines(table), *output(table)]).split("\n")
         lines += [f"## {name}", *(f"{number}:{line}" for number, line in enumerate(text, 1)), f"## end {name} 0"]
     return "\n".join(lines)
 
@@ -111,7 +111,7 @@ def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Ta
         result = inspect("node-probe", captured)
         assert (result.verdict, result.reason_code) == expected
     table = {**MACHINES["gb200"], **fault}
-    assert inspect("nvidia-smi", "\n".join([*nvidia_smi_query.lost(table), *nvidia_smi_query.query(table)])).verdict == expected[0]
+    assert inspect("nvidia-smi", "\n".join([*nvidia_smi.lost_lines(table), *nvidia_smi.query(table)])).verdict == expected[0]
 
 
 RELEASES: dict[str, tuple[str, dict[str, object]]] = {
@@ -223,7 +223,7 @@ def test_broken_text_is_a_document_or_none() -> None:
     noise = random.Random(33)
     for run in range(RUNS):
         text = printed({**MACHINES[noise.choice(list(MACHINES))], **noise.choice(FAULTS)[0]})
-        raw = "\n".join(nvidia_smi_query.query(MACHINES["gb200"])) if run % 2 else text
+        raw = "\n".join(nvidia_smi.query(MACHINES["gb200"])) if run % 2 else text
         for _ in range(noise.randint(1, 5)):
             start, end = sorted(noise.randrange(len(raw)) for _ in range(2))
             piece = raw[start : min(end, start + 2_000)]

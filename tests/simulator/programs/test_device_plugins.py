@@ -64,10 +64,10 @@ def test_which_xids_count_and_which_device_they_mark(env: dict[str, str], xid: i
         registry = cluster.kubelets.machines["a"].manager.registry
         if left == "3":
             await until_devices(cluster, "4", "3")
-            assert registry.unhealthy(GPU) == {gpus[0 if "plugin_marks_another_device" in switches else 3].uuid}
+            assert registry[GPU].unhealthy == {gpus[0 if "plugin_marks_another_device" in switches else 3].uuid}
         else:
-            assert registry.allocatable(GPU) == 4  # events are taken at once
-            assert registry.unhealthy(GPU) == set()
+            assert len(registry[GPU].healthy) == 4  # events are taken at once
+            assert registry[GPU].unhealthy == set()
 
     scenario()
 
@@ -80,6 +80,6 @@ SHORT["status"]["allocatable"] = {**SHORT["status"]["allocatable"], GPU: "3"}
 async def test_a_status_that_says_less_stays_until_something_changes(cluster: SmallCluster) -> None:
     kubelet = cluster.kubelets.machines["b"]
     assert devices(await cluster.client.get("/api/v1/nodes/b")) == ("4", "3")
-    assert kubelet.manager.registry.allocatable(GPU) == 3
+    assert len(kubelet.manager.registry[GPU].healthy) == 3
     await cluster.client.delete(f"{SYSTEM}/plugin-b")
     await cluster.until("/api/v1/nodes/b", lambda obj: devices(obj) == ("4", "0"))

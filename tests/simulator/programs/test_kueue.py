@@ -80,13 +80,16 @@ async def test_a_suspended_job_is_started_when_quota_is_there(cluster: SmallClus
     assert workloads[0]["metadata"]["name"].startswith("job-train-")
 
 
-TEXT = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {timeout: 1s, blockAdmission: true}\n"
+TEXT = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {timeout: 5m, blockAdmission: true}\n"
 METADATA = {"name": "kueue-manager-config", "namespace": "kueue-system"}
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": METADATA, "data": {"controller_manager_config.yaml": TEXT}}
 
 
 @with_quota(32, CONFIG)
-async def test_pods_that_do_not_get_ready_in_time_are_evicted(cluster: SmallCluster) -> None:
+async def test_a_workload_that_is_not_ready_blocks_the_next(cluster: SmallCluster) -> None:
     await cluster.start(*members("g", 3))
-    evicted = await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "Evicted").get("status") == "True")
-    assert condition(evicted, "Evicted")["reason"] == "PodsReadyTimeout"
+    await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "PodsReady").get("status") == "False")
+    await cluster.start(*members("h", 1))
+    await cluster.until(f"{WORKLOADS}/h", lambda obj: condition(obj, "QuotaReserved").get("reason") == "WaitingForPodsReady")
+    await cluster.client.delete(f"{WORKLOADS}/g")
+    await cluster.until(f"{WORKLOADS}/h", lambda obj: condition(obj, "QuotaReserved").get("status") == "True")
