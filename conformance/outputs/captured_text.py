@@ -10,10 +10,14 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from fixtures.kubernetes.models import Json
-from fixtures.text import json_text
+from fixtures.text import json_text, yaml_text
 from fixtures.text.json_text import NotJson
+
+COLUMNS = yaml_text.packaged(Path(__file__).with_name("columns.yaml"), dict[str, dict[str, str]])
+"""What columns and series of other names stand for."""
 
 MAX_CHARACTERS = 32 * 1024 * 1024
 MAX_LINE_CHARACTERS = 16 * 1024

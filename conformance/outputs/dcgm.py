@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs.captured_text import Unreadable, lines_of, readable_text
+from conformance.outputs.captured_text import COLUMNS, Unreadable, lines_of, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
@@ -118,19 +118,6 @@ _FAULTS = (
 )
 """Series that tell a fault also where they name no GPU: of a switch, or summed up by Prometheus."""
 _HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
-_OLD_NAMES: Mapping[str, str] = {
-    "dcgm_gpu_utilization": "DCGM_FI_DEV_GPU_UTIL",
-    "dcgm_xid_errors": "DCGM_FI_DEV_XID_ERRORS",
-    "dcgm_fb_used": "DCGM_FI_DEV_FB_USED",
-    "dcgm_gpu_temp": "DCGM_FI_DEV_GPU_TEMP",
-    "dcgm_power_usage": "DCGM_FI_DEV_POWER_USAGE",
-    "dcgm_ecc_dbe_volatile_total": "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-    "dcgm_ecc_dbe_aggregate_total": "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-    "dcgm_retired_pages_sbe": "DCGM_FI_DEV_RETIRED_SBE",
-    "dcgm_retired_pages_dbe": "DCGM_FI_DEV_RETIRED_DBE",
-    "dcgm_retired_pages_pending": "DCGM_FI_DEV_RETIRED_PENDING",
-}
-"""Names before DCGM's own (``--use-old-namespace``)."""
 _BLANKS = ((2147483632.0, 2147483647.0), (140737488355328.0, 140737488355343.0), (9223372036854775000.0, math.inf))
 """What DCGM says for a value that it does not have, in 32 bits, as a float and in 64 bits (docs/facts/telemetry.md#values)."""
 ACTIVITY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -271,7 +258,7 @@ def parse(text: str) -> list[Device]:
 
 def current(sample: Sample) -> Sample:
     """The sample under today's name; OpenMetrics ends counters in ``_total``."""
-    name = _OLD_NAMES.get(sample.name, sample.name.removesuffix("_total") if sample.name.startswith(_PREFIXES) else sample.name)
+    name = COLUMNS["dcgm"].get(sample.name, sample.name.removesuffix("_total") if sample.name.startswith(_PREFIXES) else sample.name)
     return sample if name == sample.name else Sample(name, sample.labels, sample.value)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
 from conformance.outputs.captured_text import cut_lines
+from fixtures.text import yaml_text
 
 
 class Judged(StrEnum):
@@ -56,69 +58,25 @@ def worst(verdicts: Sequence[Judged]) -> Judged:
 
 _MAX_LOOKED_AT = 400_000
 
-_JUDGED: tuple[tuple[str, str], ...] = (
-    ("node-probe", r"^## node probe$|^\s*\"takenAt\": \"|^\{\"schemaVersion\":\"[\d.]+\",\"suite\":"),
-    ("psa-rejection", r"violates PodSecurity \""),
-    ("api-refusal", r"^The [A-Z]\w+ \"[^\"]+\" is invalid:"),
-    ("resourceslice", r"\"?kind\"?: \"?ResourceSlice(?:List)?\b|^\s*NAME\s+NODE\s+DRIVER\s+POOL\s+AGE"),
-    ("resourceclaim", r"\"?kind\"?: \"?ResourceClaim(?:List)?\b|^\s*(?:NAMESPACE\s+)?NAME\s.*\bSTATE\s+AGE"),
-    ("podgroup", r"\"?kind\"?: \"?PodGroup\b"),
-    ("nccl-tests", r"#\s*(?:size|bytes)\s+count\s.*busbw|# Avg bus bandwidth|# Collective test starting: |# nThread \d+ nGpus|\"alg_bw\":"),
-    ("nccl-log", r"NCCL (?:INFO|WARN) "),
-    ("ib-write-bw", r"#bytes\s+#iterations\s.*BW average|(?:RDMA_Write|RDMA_Read|Send) (?:Bidirectional )?BW Test"),
-    ("kernel-log", r"NVRM: Xid |nvidia-nvswitch\d+: SXid|\bNVRM: "),
-    ("dcgm-metrics", r"^(?:DCGM_(?:FI|EXP)_\w+|dcgm_gpu_\w+)\{|\"__name__\": ?\"DCGM_"),
-    ("nvidia-smi", r"=NVSMI LOG=|<nvidia_smi_log>|^\s*GPU \d+: .{1,128}\(UUID: |\| NVIDIA-SMI \d|^index, |NVIDIA-SMI has failed"),
-    ("mig-manager-log", r"mig\.config\.state' node label|Updating MIG config: map|nvidia-mig-parted"),
-    ("vectoradd", r"\[Vector addition of "),
-    ("pods", r"^\s*(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS"),
-    ("node", r"\"?kind\"?: \"?Node(?:List)?\"?\s*,?$|^(?:Capacity|Allocatable):\s*$|^NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION"),
-    (
-        "events",
-        r"\"?kind\"?: \"?Event(?:List)?\b|\d+/\d+ nodes are (?:un)?available|^LAST SEEN\s+TYPE\s+REASON"
-        r"|^\s*(?:Normal|Warning)\s+[A-Z]\w+\s",
-    ),
-)
-"""Kinds that ``inspect`` judges, and the marks of each. The first that matches is meant."""
 
-_OTHERS: tuple[tuple[str, str], ...] = (
-    ("rocm-smi", r"ROCm System Management Interface|ROCm-SMI|rocm-smi"),
-    ("amd-smi", r"AMD-SMI \d|amd-smi|AMDSMI Tool|AMDGPU Driver|\"?asic\"?:? ?\{?$"),
-    ("amd-metrics", r"^(?:amd_)?gpu_(?:health|nodes_total|package_power|gfx_activity|ecc_uncorrect_total)\{"),
-    ("hl-smi", r"HL-SMI Version|hl-smi"),
-    ("neuron-ls", r"NEURON\s+\|?\s*(?:NEURON|PCI)|instance-type: (?:trn|inf)|\"neuron_device\"|neuron-ls"),
-    ("xpu-smi", r"xpu-smi|^\| Device ID\s+\| Device Information"),
-    ("tpu-info", r"TPU Chips|tpu-info"),
-    ("nvidia-smi topo", r"^\s*GPU0\s+GPU1|Legend:\s*$"),
-    ("nvidia-smi nvlink", r"^\s*Link \d+: (?:[\d.]+ GB/s|<inactive>)"),
-    ("dcgmi", r"DCGM_VERSION|\bdcgmi\b|Diagnostic\s+\| Result|Health Monitor Report|GPUs found\."),
-    ("ibstat", r"^CA '\w+'|^\s*Link layer: |hca_id:\s"),
-    ("nvbandwidth", r"nvbandwidth Version"),
-    ("deviceQuery", r"CUDA Device Query"),
-    ("nvidia-fabricmanager", r"nv-fabricmanager|FabricManager|Fabric Manager version"),
-    ("a Kubernetes object", r"^\"?apiVersion\"?: |^\s*\"apiVersion\": "),
-    ("Prometheus metrics", r"^# (?:HELP|TYPE) "),
-)
-"""Programs whose output nobody judges here."""
+def _patterns(programs: dict[str, str]) -> dict[str, re.Pattern[str]]:
+    return {name: re.compile(pattern, re.MULTILINE) for name, pattern in programs.items()}
 
 
-def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str:
-    return next((name for name, pattern in table if pattern.search(text)), "")
-
-
-_JUDGED_PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE)) for name, pattern in _JUDGED)
-_OTHER_PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE)) for name, pattern in _OTHERS)
+_JUDGED, _OTHERS = map(_patterns, yaml_text.packaged(Path(__file__).with_name("programs.yaml"), dict[str, dict[str, str]]).values())
+"""Kinds that ``inspect`` judges, and programs whose output it does not, each by its marks."""
 
 
 def judged_kinds(text: str) -> list[str]:
     """The kinds of ``inspect`` that a text may be, likeliest first."""
     head = looked_at(text)
-    return [name for name, pattern in _JUDGED_PATTERNS if pattern.search(head)]
+    return [name for name, pattern in _JUDGED.items() if pattern.search(head)]
 
 
 def other_program(text: str) -> str:
     """The program that wrote a text which ``inspect`` does not judge, or empty."""
-    return _first(_OTHER_PATTERNS, looked_at(text))
+    head = looked_at(text)
+    return next((name for name, pattern in _OTHERS.items() if pattern.search(head)), "")
 
 
 def looked_at(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from conformance.outputs.captured_objects import load_objects, looks_like_json
-from conformance.outputs.captured_text import Unreadable, readable_text
+from conformance.outputs.captured_text import COLUMNS, Unreadable, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
 
@@ -32,27 +32,6 @@ _LABEL = re.compile(
 )
 _TAINT_EFFECT = re.compile(r":(?:PreferNo|No)(?:Schedule|Execute)\Z")
 _COLUMNS = re.compile(r"NAME(?:\s{2,64}\S{1,64}){0,40}\s*\Z")
-_COLUMN_LABELS: Mapping[str, str] = {
-    "COUNT": "nvidia.com/gpu.count",
-    "GPUS": "nvidia.com/gpu.count",
-    "REPLICAS": "nvidia.com/gpu.replicas",
-    "PRODUCT": "nvidia.com/gpu.product",
-    "STRATEGY": "nvidia.com/gpu.sharing-strategy",
-    "SHARING": "nvidia.com/gpu.sharing-strategy",
-    "CONFIG": "nvidia.com/device-plugin.config",
-    "MIG": "nvidia.com/mig.strategy",
-    "INSTANCE": "node.kubernetes.io/instance-type",
-}
-_COLUMN_RESOURCES: Mapping[str, str] = {
-    "GPU": "nvidia.com/gpu",
-    "SHARED": "nvidia.com/gpu.shared",
-    "ALLOCATABLE": "nvidia.com/gpu",
-    "AMDGPU": "amd.com/gpu",
-    "GAUDI": "habana.ai/gaudi",
-    "TPU": "google.com/tpu",
-    "NEURON": "aws.amazon.com/neuron",
-    "NEURONCORE": "aws.amazon.com/neuroncore",
-}
 _NO_WORD = re.compile(r"[^A-Za-z0-9]")
 
 
@@ -192,8 +171,8 @@ def _from_table(text: str) -> list[NodeView]:
         if not heads or len(cells) != len(heads):
             continue
         row = dict(zip(heads, cells, strict=True))
-        labels = {_COLUMN_LABELS[head]: cell for head, cell in row.items() if head in _COLUMN_LABELS and cell != "<none>"}
-        units = {_COLUMN_RESOURCES[head]: cell for head, cell in row.items() if head in _COLUMN_RESOURCES and cell != "<none>"}
+        labels = {COLUMNS["labels"][head]: cell for head, cell in row.items() if head in COLUMNS["labels"] and cell != "<none>"}
+        units = {COLUMNS["resources"][head]: cell for head, cell in row.items() if head in COLUMNS["resources"] and cell != "<none>"}
         if labels or units:
             nodes.append(NodeView(row["NAME"], labels, units if units else None, None, "table"))
     return nodes

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from conformance.outputs.captured_text import Unreadable, log_lines, readable_text
+from conformance.outputs.captured_text import COLUMNS, Unreadable, log_lines, readable_text
 from fixtures.model.devices import mig_geometry
 from fixtures.nodeprobe import smi_device, smi_xml
 from fixtures.nodeprobe.document import Device
@@ -98,24 +98,7 @@ _GPU_ROW = re.compile(
 )
 _BORDER = re.compile(r"\+[-=+]{8,200}\+?\s*\Z|\|[=+|]{8,200}\|?\s*\Z")
 _VERSIONS = re.compile(r"\| NVIDIA-SMI \S{1,32}\s{1,40}(?:KMD |Driver )Version: (\S{1,32})(?:\s{1,40}CUDA (?:UMD )?Version: (\S{1,32}))?")
-_COLUMNS: Mapping[str, str] = {
-    "name": "product_name",
-    "gpu_name": "product_name",
-    "uuid": "gpu_uuid",
-    "gpu_uuid": "gpu_uuid",
-    "retired_pages.single_bit_ecc.count": "retired_pages/single_bit_ecc",
-    "retired_pages.double_bit.count": "retired_pages/double_bit_ecc",
-    "retired_pages.pending": "retired_pages/pending_page_blacklist",
-    "remapped_rows.correctable": "remapped_rows/correctable_error",
-    "remapped_rows.uncorrectable": "remapped_rows/uncorrectable_error",
-    "remapped_rows.pending": "remapped_rows/pending",
-    "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
-    "ecc.errors.uncorrected.volatile.total": "ecc_errors/volatile/uncorrectable",
-    "gpu_recovery_action": "gpu_recovery_action",
-    "fabric.state": "fabric/state",
-    "fabric.status": "fabric/status",
-    "mig.mode.current": "mig_mode/current",
-}
+_COLUMNS = COLUMNS["smi"]
 _ACTIVE = re.compile(r"clocks_(event|throttle)_reasons\.(hw_\w{1,32})\Z")
 _PCI = ("pci.bus_id", "gpu_bus_id")
 _UNITS = re.compile(r"\s*\[[^\]]{1,16}\]\Z")
