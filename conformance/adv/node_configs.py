@@ -11,18 +11,24 @@ from typing import Any
 
 import msgspec
 
-from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Node, PodSpec
-from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.kubernetes.models import ConfigMap, Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.node_labels import GPU, NodeAdvertisement
 from fixtures.model.devices.node_view import view_of
 from fixtures.model.devices.physical import physical_counts
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.model.placement.affinity import admits
-from fixtures.model.platform.agents import is_agent, is_named, look_alikes, workload_of
-from fixtures.model.platform.components import mounts_plugin_folder
-from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
-from fixtures.model.platform.workloads import workload_names
+from fixtures.model.platform.plugin_settings import (
+    ConfigReference,
+    config_maps,
+    config_reference,
+    heeded_policies,
+    holders,
+    installs_plugin,
+    plugin_daemonsets,
+    strategy_flag,
+    unproven_plugins,
+)
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.text.yaml_text import NotRead, NotYaml
@@ -153,122 +159,13 @@ def _ignored(section: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 LABEL = "nvidia.com/device-plugin.config"
-_STRATEGY_ENV = "MIG_STRATEGY"
-
-
-class ConfigReference(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's settings: ConfigMap name, default key, namespace of the operands. Empty where they are not set."""
-
-    config_map: str = ""
-    default: str = ""
-    namespace: str = ""
-
-
-def config_reference(scope: Scope) -> ConfigReference:
-    """``spec.devicePlugin.config`` of the ClusterPolicy that its operator acts upon, if there is one.
-
-    Raises :class:`Inconclusive` when several say different things.
-    """
-    found: dict[ConfigReference, str] = {}
-    for policy in _heeded(scope):
-        config = mapping(policy, "spec", "devicePlugin", "config")
-        if config.get("name") and installs_plugin(policy):
-            reference = ConfigReference(
-                config_map=str(config["name"]),
-                default=text_of(config.get("default")),
-                namespace=text_of(mapping(policy, "status").get("namespace")),
-            )
-            found.setdefault(reference, text_of(mapping(policy, "metadata").get("name")))
-    if len(found) > 1:
-        raise Inconclusive("TwoCandidates", f"ClusterPolicies {' and '.join(sorted(found.values()))} name different configurations")
-    return next(iter(found), ConfigReference())
-
-
-def _heeded(scope: Scope) -> list[Json]:
-    return list(filter(is_heeded, scope.snapshot.listing(CLUSTER_POLICIES).objects))
-
-
-def installs_plugin(policy: Json) -> bool:
-    """Whether a ClusterPolicy has its operator install NVIDIA's plugin, as it does where it says nothing."""
-    return mapping(policy, "spec", "devicePlugin").get("enabled") is not False
-
-
-def candidates(scope: Scope, reference: ConfigReference) -> list[ConfigMap]:
-    """ConfigMaps that may hold plugin configurations: the named one, else those of namespaces where agents are."""
-    maps = [item for item in scope.snapshot.configmaps if not reference.config_map or item.name == reference.config_map]
-    if reference.config_map and reference.namespace:
-        return [item for item in maps if item.namespace == reference.namespace]
-    homes = {item.namespace for item in scope.snapshot.listing("apps/daemonsets").items if is_agent(scope, item)}
-    return [item for item in maps if item.namespace in homes or scope.platform_workloads.admits(item.namespace)]
-
-
-def holders(scope: Scope, maps: list[ConfigMap], key: str, node: Node) -> list[ConfigMap]:
-    """ConfigMaps that hold a configuration of that name: those that a node's plugin mounts, else those beside it, else all of them."""
-    holding = [item for item in maps if key in (item.data or {})]
-    plugins = _plugins(scope, node)
-    mounted = {(plugin.namespace, name) for plugin in plugins for name in _mounted(plugin.spec.template.spec)}
-    beside = {plugin.namespace for plugin in plugins}
-    for near in (
-        [item for item in holding if (item.namespace, item.name) in mounted],
-        [item for item in holding if item.namespace in beside],
-    ):
-        if near:
-            return near
-    return holding
-
-
-def _mounted(spec: PodSpec) -> list[str]:
-    """Names of the ConfigMaps that a pod mounts."""
-    return [name for volume in spec.volumes or () if (name := text_of(mapping(volume.get("configMap")).get("name")))]
-
-
-def _plugins(scope: Scope, node: Node | None = None) -> list[DaemonSet]:
-    """DaemonSets of device plugins, or of those that select a node: charts and clouds install one per pool, each with its own settings."""
-    every = scope.cached(_every_plugin)
-    return every if node is None else [item for item in every if admits(item.spec.template.spec, node)] or every
-
-
-def _every_plugin(scope: Scope) -> list[DaemonSet]:
-    """DaemonSets of device plugins: those that the policy names, else those that an operator owns, else all that are where agents are."""
-    found = [item for item in scope.snapshot.listing("apps/daemonsets").items if _is_plugin(item) and is_agent(scope, item)]
-    return [item for item in found if is_named(scope, item)] or scope.platform_workloads.resolve(found, workload_of)
-
-
-def _is_plugin(daemonset: DaemonSet) -> bool:
-    """Whether a DaemonSet may be NVIDIA's plugin; those of networks sit in the same folder."""
-    looks = "device-plugin" in daemonset.name or mounts_plugin_folder(daemonset.spec.template.spec)
-    return looks and not any(word in daemonset.name for word in ("rdma", "sriov"))
-
-
-def _unproven_plugins(scope: Scope) -> str:
-    """Why it is unknown which plugin reads the configuration, if DaemonSets look like one; empty if none does."""
-    plugins = [item for item in look_alikes(scope) if _is_plugin(item)]
-    names = workload_names(workload_of(item) for item in plugins)
-    return f"{names} may be its plugin and is not known to be the platform's (policy tenants.moreInfrastructure)" if plugins else ""
-
-
-def strategy_flag(scope: Scope, node: Node | None = None) -> str:
-    """MIG strategy that the DaemonSet of a node's plugin (or of any) sets by environment: it wins over the file.
-
-    Facts: docs/facts/device-plugin.md#precedence-of-settings.
-    Raises :class:`Inconclusive` when several plugins set different ones.
-    """
-    found: dict[str, str] = {}
-    for item in _plugins(scope, node):
-        for container in item.spec.template.spec.containers:
-            for entry in container.env or ():
-                if entry.get("name") == _STRATEGY_ENV and isinstance(entry.get("value"), str):
-                    found.setdefault(str(entry["value"]), str(workload_of(item)))
-    if len(found) > 1:
-        raise Inconclusive("TwoCandidates", f"{' and '.join(sorted(found.values()))} set different MIG strategies")
-    return next(iter(found), "")
 
 
 def check_configs(scope: Scope) -> Iterator[Finding]:
     """One finding per NVIDIA node that a configuration applies to: by its label, or by the operator's default."""
     reference = config_reference(scope)
-    maps = candidates(scope, reference)
-    unproven = "" if reference.namespace or _plugins(scope) else _unproven_plugins(scope)
+    maps = config_maps(scope, reference)
+    unproven = "" if reference.namespace or plugin_daemonsets(scope) else unproven_plugins(scope)
     read: dict[tuple[str, str], PluginConfig | PluginConfigError | ConfigNotRead] = {}
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
@@ -310,8 +207,12 @@ def _of_others(scope: Scope, node: Node) -> str:
     """Why no plugin of NVIDIA's registers the devices of a node, as a clause, or empty."""
     if split := split_of(node):
         return f"another plugin offers its devices (annotation {split.key})"
-    heeded = _heeded(scope)
-    if heeded and not any(map(installs_plugin, heeded)) and not any(admits(one.spec.template.spec, node) for one in _plugins(scope)):
+    heeded = heeded_policies(scope)
+    if (
+        heeded
+        and not any(map(installs_plugin, heeded))
+        and not any(admits(one.spec.template.spec, node) for one in plugin_daemonsets(scope))
+    ):
         return "its ClusterPolicy has devicePlugin.enabled: false, and another plugin offers its devices"
     return ""
 

@@ -15,11 +15,12 @@ from conformance.catalogue import load_catalogue
 from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, show, show_json, tell
 from conformance.cli.commands import command_parser
-from conformance.obs.attribution import Row, held_on, owner_flaws, owner_rows, pods_on, shares
+from conformance.obs.attribution import Row, owner_flaws, owner_rows, pods_on, shares
 from conformance.obs.scraping import Scraper
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.held import held_on
 from fixtures.policy.platforms import chosen_by_marks
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.snapshot.collect import collect

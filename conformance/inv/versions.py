@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from conformance.probes.node_documents import NodeDocuments
-from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches, subject, whole
-from fixtures.model.nodes.peers import keys_of, pools_of_peers
-from fixtures.model.platform.agents import agents
+from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.nodes.peers import (
+    DRIVER_LABELS,
+    counts_of,
+    driver_of_parts,
+    images_of_agents,
+    keys_of,
+    pools_of_peers,
+    versions_of_peer,
+)
 from fixtures.text.sentences import cut
 from fixtures.verdict.findings import About, Finding, advised, bad, not_judged
 
-DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version", "amd.com/gpu.driver-src-version")
-_DRIVER_PARTS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
 _FIRMWARE = ("*firmware*", "*vbios*")
 _OF_PEERS = "status.capacity, ResourceSlices, node labels, status.nodeInfo, pods of agents"
 _POLICY = "the policy can name it in accelerators.allowedDifferences"
@@ -35,15 +38,15 @@ Differences = dict[str, dict[str, str]]
 
 def check_peers(scope: Scope) -> Iterator[Finding]:
     """One finding per accelerator node: bad where counts differ from the pool's, advised where only versions do."""
-    images = _images(scope)
+    images = images_of_agents(scope)
     for pool in pools_of_peers(scope):
         firmware = [key for key in keys_of(pool) if matches(key, _FIRMWARE)]
         if len(pool) == 1:
             message = "it is the only node of its pool: there is no peer to compare it with"
             yield not_judged(subject(pool[0]), message=message, source=_OF_PEERS)
             continue
-        counts = _unlike_counts({node.name: _counts(scope, node) for node in pool})
-        versions = unlike_versions({node.name: {**_versions_of_peer(node, firmware), **images.get(node.name, {})} for node in pool})
+        counts = _unlike_counts({node.name: counts_of(scope, node) for node in pool})
+        versions = unlike_versions({node.name: {**versions_of_peer(node, firmware), **images.get(node.name, {})} for node in pool})
         for node in pool:
             yield _judge_peer(scope, node, len(pool), _refused(scope, counts[node.name]), _refused(scope, versions[node.name]))
 
@@ -96,52 +99,6 @@ def _unlike_rows(
                 others = "the others of its pool" if alike else f"{counted[common]} of the {len(values)} nodes of its pool"
                 found[name][what] = (value, f"{others} {common}")
     return found
-
-
-def _counts(scope: Scope, node: Node) -> dict[str, int]:
-    """Units of each device and fabric resource, and devices of each DRA driver; never 0."""
-    found = {name: whole(value) for name, value in node.status.capacity.items() if scope.is_device(name) or scope.is_rdma(name)}
-    by_plugin = any(scope.device_capacity(node).values())  # slices beside that are ADV-05's
-    for item in () if by_plugin else scope.dra_inventory.get(node.name, ()):
-        found[f"{item.driver} in ResourceSlices"] = item.whole
-    return {name: count for name, count in found.items() if count}
-
-
-def _versions_of_peer(node: Node, firmware: Iterable[str]) -> dict[str, str]:
-    """Versions that a node's labels and its kubelet tell; ``firmware`` are keys of labels about it."""
-    labels = node.metadata.label
-    driver = next((labels[key] for key in DRIVER_LABELS if labels.get(key)), "")
-    found = {
-        "driver": driver or driver_of_parts(node),
-        "kernel": node.status.node_info.kernel_version,
-        **{key: labels[key] for key in firmware if key in labels},
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def driver_of_parts(node: Node) -> str:
-    """The driver's version by the labels of its parts; empty without any."""
-    labels = node.metadata.label
-    return ".".join(labels[key] for key in _DRIVER_PARTS if labels.get(key))
-
-
-def _images(scope: Scope) -> dict[str, dict[str, str]]:
-    """Versions of the agents' images by node: ``{node: {"image REPOSITORY": version}}``. An agent that is being rolled out has none."""
-    found: dict[str, dict[str, str]] = {}
-    for agent in agents(scope):
-        status = agent.daemonset.status
-        if status.updated_number_scheduled != status.desired_number_scheduled:
-            continue  # OPS-02 follows its roll-out
-        for name, pod in agent.pods.items():
-            for container in pod.spec.containers:
-                what, version = _image(container.image)
-                found.setdefault(name, {})[what] = version
-    return found
-
-
-@lru_cache(maxsize=1024)  # an agent has the same images on every node
-def _image(reference: str) -> tuple[str, str]:
-    return f"image {repository(reference)}", tag_of(reference) or reference.partition("@")[2] or "latest"
 
 
 _SOURCE = "node labels, ResourceSlices, status.nodeInfo, node probe"

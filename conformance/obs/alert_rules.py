@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from conformance.obs.page import Page, kinds, plain_name
-from conformance.obs.scraping import Exporter, Scraper
+from conformance.obs.page import Page, plain_name
+from conformance.obs.scraping import Scraper
 from conformance.outputs.dcgm import Sample, is_blank
-from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope, whole
+from fixtures.model.platform.exporters import Exporter, kinds
+from fixtures.model.platform.monitoring import RULES, Rule, rules_of
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.text.yaml_text import NotYaml, load_all
@@ -55,6 +55,7 @@ _KEYWORDS = frozenset(
         "end",
     ]
 )
+_MOST_RULES, _MOST_RECORDS = 2000, 100
 _UNIT = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
@@ -116,16 +117,6 @@ def situations() -> dict[str, Situation]:
     return yaml_text.packaged(Path(__file__).with_name("situations.yaml"), dict[str, Situation])
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: an alert, or (``records``) a series that others are made of. ``where`` is the object or file that holds it."""
-
-    name: str
-    where: str
-    expr: str
-    wait: str = ""
-    records: bool = False
-
-
 def promtool() -> str:
     """Where promtool is; empty where it is not on PATH."""
     return shutil.which("promtool") or ""
@@ -184,8 +175,6 @@ def fires(rule: Rule, records: Iterable[Rule], series: Sequence[Mapping[str, str
     return f"it cannot be evaluated: {broken[:200]}" if broken else "it does not fire"
 
 
-RULES = "monitoring.coreos.com/prometheusrules"
-_MOST_RULES, _MOST_RECORDS, _EXPRESSION = 2000, 100, 4096
 _SECONDS, _LONGEST = 60.0, 15 * 86_400.0
 """How long the rules of one situation are tried, and how far back a rule may look that is tried."""
 _OURS = re.compile(r"(?i)dcgm|nvidia|amd_com|gpu")
@@ -229,24 +218,6 @@ def check_rules(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
     for name in scope.policy.metrics.alerts:
         if name != "allocatable" or counted:  # devices that are claimed are in no node's allocatable
             yield _covered(name, situations()[name], alive, records, scrape)
-
-
-def rules_of(objects: Iterable[Json]) -> Iterator[Rule]:
-    """Alerts and recorded series of PrometheusRules, or of documents of rule files."""
-    for item in objects:
-        meta = mapping(item.get("metadata"))
-        where = f"PrometheusRule {text_of(meta.get('namespace'))}/{text_of(meta.get('name'))}" if meta else "a file of the policy"
-        for group in mappings(
-            mapping(
-                item.get("spec"),
-            ).get("groups")
-            or item.get("groups")
-        ):
-            for rule in mappings(group.get("rules")):
-                expr = rule.get("expr")
-                name = text_of(rule.get("alert")) or text_of(rule.get("record"))
-                if name and isinstance(expr, str | int | float) and len(str(expr)) <= _EXPRESSION:
-                    yield Rule(name=name[:200], where=where, expr=str(expr), wait=text_of(rule.get("for")), records="record" in rule)
 
 
 def rules_of_files(paths: Sequence[str]) -> Iterator[Rule]:

@@ -8,7 +8,7 @@ Facts: docs/facts/kubelet.md#podresources, docs/facts/telemetry.md#owners, docs/
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -23,9 +23,9 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET, PodResources
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.model.cluster import Scope, requested_amounts, subject
-from fixtures.model.devices.given import given_by_kubelet, listed_by_kubelet
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.given import listed_by_kubelet
+from fixtures.model.devices.held import Held, Name, held_on
 from fixtures.model.placement.free_devices import Place, places_of, usable_places, why_unlistable
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
@@ -33,85 +33,6 @@ from fixtures.text import json_text
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
-
-Name = tuple[str, str]
-"""Namespace and name of a pod."""
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod of a node holds. ``count`` is 0 for a pod without devices, ``devices`` are UUIDs that anybody but the exporter names.
-
-    ``said_by`` is who names them. ``runs``: the exporter has to name it by now. ``quarrel``: two of the others differ, as a clause.
-    """
-
-    count: int = 0
-    containers: frozenset[str] = frozenset()
-    devices: frozenset[str] = frozenset()
-    said_by: str = ""
-    runs: bool = False
-    quarrel: str = ""
-
-
-def held_on(
-    scope: Scope,
-    node: Node,
-    pods: Iterable[Pod],
-    sights: Mapping[Name, Iterable[str]] | None = None,
-    listings: Mapping[Name, set[str]] | None = None,
-) -> dict[Name, Held]:
-    """What each pod of a node holds, pods that have ended left out.
-
-    ``sights`` are UUIDs that pods of this run list themselves, ``listings`` those that kubelets list for pods (PodResources).
-    """
-    claimed = _by_claim(scope, node)
-    found: dict[Name, Held] = {}
-    for pod in pods:
-        if pod.finished or pod.spec.node_name != node.name:
-            continue
-        name = (pod.namespace, pod.name)
-        amounts = {key: units for key, units in scope.devices_of(pod.spec).items() if units}
-        by_status, by_claim = given_by_kubelet(pod, scope.is_device), claimed.get((pod.namespace, pod.name, pod.metadata.uid), set())
-        by_sight = set((sights or {}).get(name, ()))
-        named = {
-            "the pod itself": by_sight,
-            "the kubelet (PodResources)": (listings or {}).get(name, set()),
-            "the kubelet (pod.status)": by_status,
-            "its claim": by_claim,
-        }
-        said = {who: names for who, names in named.items() if names}
-        found[name] = Held(
-            count=max(sum(amounts.values()), len(by_claim)),
-            containers=_containers(scope, pod),
-            devices=frozenset(next(iter(said.values()), ())),
-            said_by=next(iter(said), ""),
-            quarrel=_quarrel(said),
-            runs=pod.status.phase == "Running" and not pod.metadata.deletion_timestamp,
-        )
-    return found
-
-
-def _quarrel(said: Mapping[str, set[str]]) -> str:
-    if all(names == next(iter(said.values())) for names in said.values()):
-        return ""
-    return " and ".join(f"{who} says {listed(in_order(names))}" for who, names in said.items())
-
-
-def _containers(scope: Scope, pod: Pod) -> frozenset[str]:
-    every = [*pod.spec.containers, *(pod.spec.init_containers or ())]
-    by_resource = {one.name for one in every if requested_amounts(one, scope.is_device)}
-    return frozenset(by_resource | {one.name for one in every if one.resources.claims})
-
-
-def _by_claim(scope: Scope, node: Node) -> dict[tuple[str, str, str], set[str]]:
-    """UUIDs of whole devices by the pods (namespace, name, UID) that their claims are reserved for."""
-    found: dict[tuple[str, str, str], set[str]] = {}
-    for device in (device for item in scope.dra_inventory.get(node.name, ()) for device in item.devices):
-        uuid = device.body.attribute("uuid")
-        for holder in scope.claims.holders.get(device.id, ()) if uuid else ():
-            claim = scope.claims.claim(holder.namespace, holder.name) or {}
-            for user in mappings(mapping(claim.get("status")).get("reservedFor")):
-                found.setdefault((holder.namespace, text_of(user.get("name")), text_of(user.get("uid"))), set()).add(uuid)
-    return found
 
 
 def parts_of(page: Page) -> list[Part]:

@@ -17,8 +17,9 @@ from typing import Literal
 
 import msgspec
 
-from conformance.obs.page import Kind, Page, Part
+from conformance.obs.page import Page, Part
 from conformance.outputs.dcgm import ACTIVITY, IDLE_BELOW, UTILISATION, is_blank
+from fixtures.model.platform.exporters import Kind
 from fixtures.nodeprobe.document import Device
 from fixtures.text import yaml_text
 from fixtures.text.sentences import in_order, listed

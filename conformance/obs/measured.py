@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from conformance.obs.flaws import Bracket, Flaw, Movement, NodeFacts, against_driver, dead_activity, flaws, movement
-from conformance.obs.page import Kind, Page, kinds
-from conformance.obs.scraping import AT_ONCE, NOT_REACHED, NOT_READ, Exporter, Scrape, Scraper, Silence, exporter_daemonsets
+from conformance.obs.page import Page
+from conformance.obs.scraping import AT_ONCE, NOT_REACHED, NOT_READ, Scrape, Scraper, Silence
 from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
@@ -18,6 +18,7 @@ from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
 from fixtures.model.nodes.availability import withheld
 from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.platform.agents import agents, full_name
+from fixtures.model.platform.exporters import Exporter, Kind, exporter_daemonsets, kinds
 from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import listed

@@ -9,62 +9,15 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, current, is_blank, parse_page
-from fixtures.text import yaml_text
+from fixtures.model.platform.exporters import Kind, kinds
 
 MOST_ROWS = 1024
 """Devices and MIG instances that a page may name: a machine has eight or sixteen, with seven instances each."""
-
-
-class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The unit of a series, and the values that it has on any product."""
-
-    unit: str
-    low: float
-    high: float
-
-
-class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """One exporter: how it is recognised, and what its series and labels mean.
-
-    ``of_instance`` are families that each MIG instance has by itself; the others count for a device if any of its rows has them.
-    ``capacity`` are series whose sum is about the memory of a whole device. ``energy`` only ever grows.
-    """
-
-    vendor: str
-    drivers: tuple[str, ...]
-    images: tuple[str, ...]
-    names: tuple[str, ...]
-    port: int
-    prefixes: tuple[str, ...]
-    uuid: tuple[str, ...]
-    index: tuple[str, ...]
-    instance: tuple[str, ...]
-    profile: tuple[str, ...]
-    pci: tuple[str, ...]
-    host: tuple[str, ...]
-    model: tuple[str, ...]
-    of_instance: tuple[str, ...]
-    not_of_vgpu: tuple[str, ...]
-    families: Mapping[str, Mapping[str, Range]]
-    capacity: tuple[str, ...]
-    energy: str
-
-    @functools.cached_property
-    def ranges(self) -> dict[str, Range]:
-        """What is known of a series, by its name."""
-        return {name: known for series in self.families.values() for name, known in series.items()}
-
-
-@functools.cache
-def kinds() -> tuple[Kind, ...]:
-    """Every exporter that is known."""
-    return yaml_text.packaged(Path(__file__).with_name("exporters.yaml"), tuple[Kind, ...])
 
 
 class Owner(msgspec.Struct, frozen=True, order=True):

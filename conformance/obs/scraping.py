@@ -12,18 +12,13 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.obs.page import Kind, Page, kinds, read_page
+from conformance.obs.page import Page, read_page
 from conformance.outputs.captured_text import Unreadable
 from fixtures.cluster.answer import UNREADABLE, Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
-from fixtures.kubernetes.models import DaemonSet, Pod
-from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, text_of
-from fixtures.model.cluster import Scope, matches
-from fixtures.model.platform.agents import full_name, is_ready
-from fixtures.model.platform.components import base_name
-from fixtures.model.platform.exporters import metrics_page, metrics_port
+from fixtures.model.cluster import Scope
+from fixtures.model.platform.exporters import Exporter, exporters
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 AT_ONCE = 8
@@ -60,31 +55,6 @@ NOT_READ = frozenset({Silence.LOCKED, Silence.TOO_LARGE})
 """Nothing is known of the page then, and the exporter may serve it well to others."""
 
 
-class Exporter(msgspec.Struct, frozen=True, kw_only=True):
-    """The exporter's pod of one node."""
-
-    node: str
-    pod: Pod
-    kind: Kind
-
-    def path(self, *, tls: bool = False) -> str:
-        """Where the API server hands its page on, which it asks for by ``tls`` or as the pod's annotation says."""
-        ports = [port for container in self.pod.spec.containers for port in container.ports or ()]
-        port = metrics_port(ports, self.kind.port)
-        return metrics_page(self.pod.namespace, self.pod.name, port, self.pod.metadata.annotation, tls=tls)
-
-    @property
-    def name(self) -> str:
-        """``namespace/name`` of its pod."""
-        return f"{self.pod.namespace}/{self.pod.name}"
-
-    def began(self) -> float | None:
-        """When its containers began to run, in Unix seconds; None where it is not known."""
-        statuses = self.pod.status.container_statuses or ()
-        found = [unix(text_of(mapping(mapping(status.state).get("running")).get("startedAt"))) for status in statuses]
-        return max((at for at in found if at is not None), default=unix(self.pod.status.start_time))
-
-
 class Scrape(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of one exporter: a page, or why there is none. ``at`` is monotonic."""
 
@@ -94,45 +64,6 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     silence: Silence = Silence.NONE
     why: str = ""
-
-
-def exporter_daemonsets(scope: Scope) -> list[tuple[DaemonSet, Kind]]:
-    """DaemonSets of exporters of device metrics: those that the policy names, and those that look like one where agents are."""
-    return scope.cached(_daemonsets)
-
-
-def _daemonsets(scope: Scope) -> list[tuple[DaemonSet, Kind]]:
-    found = []
-    for item in sorted(scope.snapshot.daemonsets, key=full_name):
-        named = matches(full_name(item), scope.policy.metrics.exporters)
-        if (kind := _kind(item, named=named)) and (named or scope.platform_workloads.admits(item.namespace)):
-            found.append((item, kind))
-    return found
-
-
-def _kind(item: DaemonSet, *, named: bool) -> Kind | None:
-    images = {base_name(container.image) for container in item.spec.template.spec.containers}
-    words = (item.name, item.spec.template.metadata.label.get("app.kubernetes.io/name", ""))
-    by_image = next((kind for kind in kinds() if images & {*kind.images}), None)
-    by_name = next((kind for kind in kinds() for word in words if matches(word, kind.names)), None)
-    return by_image or by_name or (kinds()[0] if named else None)
-
-
-def exporters(scope: Scope) -> dict[str, Exporter]:
-    """The exporter of each node that has one. A Ready pod hides one that is being replaced."""
-    return scope.cached(_exporters)
-
-
-def _exporters(scope: Scope) -> dict[str, Exporter]:
-    kinds_by_uid = {item.metadata.uid: kind for item, kind in exporter_daemonsets(scope)}
-    found: dict[str, Exporter] = {}
-    for pod in scope.snapshot.pods:
-        owner = pod.controller
-        if owner is None or owner.uid not in kinds_by_uid or pod.finished or not pod.spec.node_name:
-            continue
-        if pod.spec.node_name not in found or is_ready(pod):
-            found[pod.spec.node_name] = Exporter(node=pod.spec.node_name, pod=pod, kind=kinds_by_uid[owner.uid])
-    return found
 
 
 def _page(cluster: Cluster, path: str) -> Answer:

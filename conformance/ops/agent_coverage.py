@@ -8,96 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
+from conformance.common_findings import overdue
 from fixtures.kubernetes.images import repository
-from fixtures.kubernetes.models import DaemonSet, Json, Node
-from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.kubernetes.models import DaemonSet, Node
+from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope, matches
 from fixtures.model.nodes.availability import withheld
 from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.nodes.peers import pools_of_peers
 from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.agents import DEPLOY, Agent, agents
+from fixtures.model.platform.monitoring import services
 from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
-from fixtures.text.ages import so_far
+from fixtures.model.platform.operators import enables, parts_of_device_configs
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, ok, undecided
 from fixtures.verdict.subjects import Subject
-
-DEVICE_CONFIGS = "amd.com/deviceconfigs"
-_DRIVER_READY = "kmm.node.kubernetes.io/"
-"""How the labels begin by which agents wait for the driver's module on a node (Kernel Module Management)."""
-
-
-class DeviceConfigPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that a DeviceConfig enables: its DaemonSets, and nodes that it selects and no DaemonSet does."""
-
-    place: Subject
-    selector: str
-    sets: list[DaemonSet]
-    left: list[Node]
-    source: str
-
-
-class _Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A part: where the spec has it, the field that enables it, whether it is installed without that field, and its DaemonSet's suffix."""
-
-    section: str
-    field: str
-    default: bool
-    suffix: str
-    own_selector: bool = False
-
-
-_KINDS = (
-    _Kind(section="devicePlugin", field="enableDevicePlugin", default=True, suffix="device-plugin"),
-    _Kind(section="devicePlugin", field="enableNodeLabeller", default=False, suffix="node-labeller"),
-    _Kind(section="draDriver", field="enable", default=False, suffix="dra-driver", own_selector=True),
-    _Kind(section="metricsExporter", field="enable", default=False, suffix="metrics-exporter", own_selector=True),
-)
-
-
-def parts_of_device_configs(scope: Scope) -> Iterator[DeviceConfigPart]:
-    """Each part that a DeviceConfig enables, if it selects a node that is judged."""
-    for item in scope.snapshot.listing(DEVICE_CONFIGS).objects:
-        spec = mapping(item.get("spec"))
-        for kind in _KINDS:
-            section = mapping(spec.get(kind.section))
-            enabled = section.get(kind.field)
-            if kind.default if enabled is None else enabled is True:
-                own = mapping(section.get("selector")) if kind.own_selector else {}
-                if found := _part(scope, item, kind, own or mapping(spec.get("selector"))):
-                    yield found
-
-
-def _part(scope: Scope, item: Json, kind: _Kind, selector: Json) -> DeviceConfigPart | None:
-    meta = mapping(item.get("metadata"))
-    name, namespace = str(meta.get("name")), str(meta.get("namespace"))
-    wanted = [
-        node
-        for node in scope.accelerator_nodes
-        if selector and all(node.metadata.label.get(key) == value for key, value in selector.items())
-    ]
-    if not wanted:
-        return None
-    sets = [one for one in scope.snapshot.daemonsets if one.namespace == namespace and one.name.startswith(f"{name}-{kind.suffix}")]
-    return DeviceConfigPart(
-        place=Subject("DeviceConfig", f"{name} {kind.suffix}", namespace),
-        selector=", ".join(f"{key}={value}" for key, value in sorted(selector.items())),
-        sets=sets,
-        left=[node for node in wanted if not any(admits(one.spec.template.spec, node) or _awaits_driver(one, node) for one in sets)],
-        source=f"spec.{kind.section}.{kind.field}, spec.selector, DaemonSets",
-    )
-
-
-def _awaits_driver(daemonset: DaemonSet, node: Node) -> bool:
-    """Whether a DaemonSet lacks nothing of a node but that the driver's module is ready there, which is not this part's fault."""
-    wanted = daemonset.spec.template.spec.node_selector or {}
-    missing = [key for key, value in wanted.items() if node.metadata.label.get(key) != value]
-    return bool(missing) and all(key.startswith(_DRIVER_READY) for key in missing)
-
 
 _COMPONENTS = {
     "driver": ("driver", True),
@@ -132,23 +58,21 @@ def check_coverage(scope: Scope) -> Iterator[Finding]:
 def _behind_services(scope: Scope) -> Iterator[Finding]:
     """One finding per Service of an agent: what it selects is there. An agent's Service stays when somebody deletes its DaemonSet."""
     limit, now = scope.policy.operators.rollout_minutes * 60, scope.snapshot.taken_at
-    for item in scope.snapshot.listing("services").objects if scope.accelerator_nodes else ():
-        meta, selector = mapping(item.get("metadata")), mapping(mapping(item.get("spec")).get("selector"))
-        name, namespace = text_of(meta.get("name")), text_of(meta.get("namespace"))
-        if not selector or not matches(name, _SERVED) or not scope.platform_workloads.admits(namespace):
+    for one in services(scope) if scope.accelerator_nodes else ():
+        if not one.selector or not matches(one.name, _SERVED) or not scope.platform_workloads.admits(one.namespace):
             continue
-        labels = [one.spec.template.metadata.label for one in scope.snapshot.daemonsets if one.namespace == namespace]
-        labels += [pod.metadata.label for pod in scope.snapshot.pods if pod.namespace == namespace]
-        place, source = Subject("Service", name, namespace), "spec.selector, DaemonSets and pods of its namespace"
-        wanted, expected = ", ".join(f"{key}={value}" for key, value in sorted(selector.items())), "a DaemonSet or pods that it selects"
-        if any(selector.items() <= own.items() for own in labels):
-            yield ok(place, observed=f"there are pods with {wanted}", expected=expected, source=source)
-        elif (made := unix(text_of(meta.get("creationTimestamp")))) is not None and now - made < limit:
-            message = f"no DaemonSet or pod has {wanted} yet; the Service exists {so_far(now - made, limit)}"
-            yield undecided(place, cause=CHANGE_UNDER_WAY, message=message, source=source)
-        else:
-            message = f"no DaemonSet or pod has {wanted}: the agent behind this Service is gone from every node"
-            yield bad(place, cause="AgentSelectsTooFew", observed="none", expected=expected, source=source, message=message)
+        labels = [item.spec.template.metadata.label for item in scope.snapshot.daemonsets if item.namespace == one.namespace]
+        labels += [pod.metadata.label for pod in scope.snapshot.pods if pod.namespace == one.namespace]
+        wanted = ", ".join(f"{key}={value}" for key, value in sorted(one.selector.items()))
+        place, source = Subject("Service", one.name, one.namespace), "spec.selector, DaemonSets and pods of its namespace"
+        about = About(place, source, "a DaemonSet or pods that it selects")
+        if any(map(one.selects, labels)):
+            yield about.ok(f"there are pods with {wanted}")
+            continue
+        state = f"no DaemonSet or pod has {wanted} yet; the Service exists"
+        age = overdue(about, one.since, now, limit, state, cause="AgentSelectsTooFew")
+        message = f"no DaemonSet or pod has {wanted}: the agent behind this Service is gone from every node"
+        yield about.bad(message, cause="AgentSelectsTooFew", observed="none") if isinstance(age, float) else age
 
 
 def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
@@ -160,13 +84,8 @@ def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
     for item in heeded:
         name = str(mapping(item.get("metadata")).get("name"))
         for part, (word, default) in _COMPONENTS.items():
-            if all(_enables(one, part, default) for one in heeded) and (nodes := _labelled(pools, word)):
+            if all(enables(one, part, default) for one in heeded) and (nodes := _labelled(pools, word)):
                 yield _selected(scope, Subject("ClusterPolicy", f"{name} {part}"), word, nodes)
-
-
-def _enables(policy: Json, part: str, default: bool) -> bool:
-    enabled = mapping(mapping(policy.get("spec")).get(part)).get("enabled")
-    return default if enabled is None else enabled is True
 
 
 def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from conformance.causes import cause_of
 from fixtures.kubernetes.images import tag_of
-from fixtures.kubernetes.models import Container, Pod, PodSpec
+from fixtures.kubernetes.models import PodSpec
 from fixtures.model.cluster import Scope, matches, subject
 from fixtures.model.demand.pod_templates import templates_in
 from fixtures.model.platform.agents import Agent, agents
+from fixtures.model.platform.containers import DIGEST, image_versions
 from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, undecided
 from fixtures.verdict.subjects import Subject
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"
 _PINNED = "a digest, or a tag that is not forbidden; one digest on all nodes"
 
 
 def unpinned(image: str, forbidden: Iterable[str]) -> str:
     """Why an image reference is not pinned, or empty. A digest pins, whatever the tag before it says."""
-    if _DIGEST.search(image.partition("@")[2]):
+    if DIGEST.search(image.partition("@")[2]):
         return ""
     if not image:
         return "no image"
@@ -95,7 +94,7 @@ def _different(scope: Scope, agent: Agent) -> str:
     for node_name, pod in sorted(agent.pods.items()):
         node = scope.snapshot.node_by_name.get(node_name)
         arch = node.metadata.label.get(_ARCH, "") if node is not None else ""
-        for kind, container, value in _versions(pod):
+        for kind, container, value in image_versions(pod):
             seen.setdefault((arch, kind, container), {}).setdefault(value, []).append(node_name)
     for (_, kind, container), values in sorted(seen.items()):
         if len(values) > 1:
@@ -103,17 +102,3 @@ def _different(scope: Scope, agent: Agent) -> str:
             parts = [f"{value} on {listed(nodes, 3)}" for value, nodes in ranked[:3]]
             return f"container {container} has {len(values)} {kind}s: {'; '.join(parts)}"
     return ""
-
-
-def _versions(pod: Pod) -> Iterator[tuple[str, str, str]]:
-    """``(kind, container, value)`` of a pod; digests that no runtime reported yet are left out.
-
-    A pulled image has its repository's digest (``name@sha256:…``), one that was loaded onto the node only the id of its
-    configuration: the two are never equal, and are not compared.
-    """
-    containers: list[Container] = [*(pod.spec.init_containers or ()), *pod.spec.containers]
-    for container in containers:
-        yield "image", container.name, container.image
-    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
-        if digest := _DIGEST.search(status.image_id):
-            yield "digest" if "@" in status.image_id else "image id", status.name, digest[0]

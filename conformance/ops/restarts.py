@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fixtures.kubernetes.models import ContainerStatus, Json, Pod
+from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import moment
-from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope, matches
 from fixtures.model.platform.agents import agents
-from fixtures.model.since import said
+from fixtures.model.platform.containers import Crash, crashes
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, About, Finding, Outcome
@@ -32,9 +31,6 @@ STACK = (
 
 _SHARED = ("kube-system", "default")
 _SOURCE = "pod.status.containerStatuses: restartCount, lastState, state"
-_NO_CRASH = frozenset({"Completed", "Unknown", "ContainerStatusUnknown"})
-"""Reasons of an end that is none of the container's: it was done, or its node went down under it."""
-_ASKED_TO_STOP = frozenset({0, 143})
 _HASH = re.compile(r"-[a-z0-9]{6,10}\Z")
 _STARTING = 900.0
 """How long a pod's crashes may be those of a stack that starts: the driver comes up last, and all others wait for it by failing."""
@@ -43,26 +39,6 @@ _KILLED_TOGETHER, _KILLED_SHARE = 2, 0.02
 
 _CONTROLLERS = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet"})
 """Owners of what runs for ever. Jobs of users may be in a namespace of the platform too."""
-
-
-class Crash(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the restarts of one container. Times are Unix seconds."""
-
-    container: str
-    count: int
-    looping: bool = False
-    reason: str = ""
-    ended: float | None = None
-    began: float | None = None
-
-    @property
-    def oom(self) -> bool:
-        """Whether it ran out of memory."""
-        return self.reason == "OOMKilled"
-
-    def __str__(self) -> str:
-        last = f", last {self.reason}" if self.reason else ""
-        return f"{self.container}: {self.count} restarts{last}"
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,30 +113,6 @@ def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:
 
 def _where(pod: Pod) -> str:
     return f"{pod.name} on {pod.spec.node_name}" if pod.spec.node_name else pod.name
-
-
-def crashes(pod: Pod) -> list[Crash]:
-    """Containers of a pod that restarted, or that cannot stay up."""
-    every = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
-    return [_crash(status) for status in every if status.restart_count > 0 or _is_looping(status)]
-
-
-def _is_looping(status: ContainerStatus) -> bool:
-    return mapping(status.state, "waiting").get("reason") == "CrashLoopBackOff"
-
-
-def _crash(status: ContainerStatus) -> Crash:
-    last: Json = mapping(status.last_state, "terminated")
-    reason, code = str(last.get("reason") or ""), last.get("exitCode")
-    crashed = bool(last) and reason not in _NO_CRASH and (code not in _ASKED_TO_STOP or reason == "OOMKilled")
-    return Crash(
-        container=said(status.name, 63),
-        count=max(status.restart_count, 0),
-        looping=_is_looping(status),
-        reason=said(reason or "an end without a reason", 40) if crashed else "",
-        ended=moment(last.get("finishedAt")) if crashed else None,
-        began=moment(last.get("startedAt")) if crashed else None,
-    )
 
 
 def _within(crash: Crash, now: float, window: float) -> bool:

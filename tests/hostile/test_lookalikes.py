@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.adv.node_configs import check_configs, strategy_flag
+from conformance.adv.node_configs import check_configs
 from conformance.fence.checks import check_intruders
 from conformance.gang.adapters.base import controllers_health
 from conformance.mig.layouts import Requests
@@ -18,6 +18,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import PodEvents
 from fixtures.model.platform.agents import agents, missing_agents
 from fixtures.model.platform.namespaces import PlatformNamespaces, operators_of
+from fixtures.model.platform.plugin_settings import strategy_flag
 from fixtures.model.platform.workloads import PlatformWorkloads, Workload
 from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.ownership.proof_record import token_digest

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from conformance.obs.alert_rules import (
-    Rule,
     check_rules,
     fires,
     promtool,
@@ -21,8 +20,10 @@ from conformance.obs.alert_rules import (
     situations,
     unserved,
 )
-from conformance.obs.page import kinds, read_page
-from conformance.obs.scraping import Exporter, Scrape
+from conformance.obs.page import read_page
+from conformance.obs.scraping import Scrape
+from fixtures.model.platform.exporters import Exporter, kinds
+from fixtures.model.platform.monitoring import Rule
 from fixtures.simulator.builder.manifests import raw
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from conformance.obs.idle import check_idle
-from conformance.obs.page import kinds, read_page
-from conformance.obs.scraping import Exporter, Scrape
+from conformance.obs.page import read_page
+from conformance.obs.scraping import Scrape
 from conformance.outputs.dcgm import Sample
+from fixtures.model.platform.exporters import Exporter, kinds
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled

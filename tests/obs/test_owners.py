@@ -14,14 +14,16 @@ import pytest
 
 from conformance.cli.main import main
 from conformance.obs import attribution
-from conformance.obs.attribution import Held, held_on, judge_attribution, owner_flaws
-from conformance.obs.page import Owner, kinds, read_page
-from conformance.obs.scraping import Exporter, Scrape
+from conformance.obs.attribution import judge_attribution, owner_flaws
+from conformance.obs.page import Owner, read_page
+from conformance.obs.scraping import Scrape
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import Container, Granted, PodResources
 from fixtures.kubernetes.pod_resources import Pod as Listed
 from fixtures.model.devices.given import listed_by_kubelet
+from fixtures.model.devices.held import Held, held_on
+from fixtures.model.platform.exporters import Exporter, kinds
 from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Subject
