@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
-from fixtures.model.devices.node_labels import NodeAdvertisement, expectations
+from fixtures.model.devices.arithmetic import Term, terms_of
+from fixtures.model.devices.node_labels import expectations
 from fixtures.model.devices.node_view import view_of
 from fixtures.model.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
 from fixtures.model.devices.routes import same_devices, why_none_offered
@@ -275,23 +275,6 @@ def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventor
     return bad(
         part(node, "devices"), cause="DeviceMissing", observed=observed, expected=str(first.devices), source=first.source, message=message
     )
-
-
-def terms_of(node: Node, view: NodeAdvertisement, capacity: Mapping[str, int], sources: list[PhysicalCount]) -> list[Term]:
-    """The arithmetic of a node by the most exact source there is."""
-    labels = node.metadata.label
-    if (split := split_of(node)) is not None and split.units:
-        units, source = sum(split.units), f"annotation {split.key}"
-        return [
-            Term(resource=split.resource, observed=capacity.get(split.resource, 0), expected=units, formula=split.formula, source=source)
-        ]
-    if terms := gke_terms(labels, capacity):
-        return terms
-    if any(name.startswith("amd.com/") for name, units in capacity.items() if units):
-        return amd_terms(labels, capacity, sources)
-    if view.labelled:
-        return list(label_terms(view))
-    return list(counted_terms(capacity, sources))
 
 
 def _disagreement(node: Node, sources: list[PhysicalCount]) -> Finding | None:

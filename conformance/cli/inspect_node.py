@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from conformance.adv.checks import terms_of
 from conformance.outputs import node_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import matches, whole
 from fixtures.model.devices import node_labels
+from fixtures.model.devices.arithmetic import terms_of
 from fixtures.model.devices.physical import PhysicalCount, physical_counts
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.model.nodes.marks import makers_served, marks_of, may_be_of_cpu

@@ -39,7 +39,7 @@ from fixtures.policy.model import Hardware
 from fixtures.probes.workspace import Workspace
 from fixtures.text import yaml_text
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 SOURCE = "gpu-conformance compute in a pod with the node's free devices"
@@ -140,15 +140,16 @@ def _devices(ran: ProbeResult) -> list[Device]:
 
 def _unmeasured(place: Place, ran: ProbeResult) -> Finding:
     """Why no device of a pod was measured."""
+    about = About(subject(place.node), SOURCE)
     if brings_library(place) and not ran.trouble and not has_library(ran):
-        return not_judged(subject(place.node), message=NO_LIBRARY, source=SOURCE)
+        return about.not_judged(NO_LIBRARY)
     sight = visible_to(ran)
     if isinstance(sight, str) or sight.computed is None:
         message = sight if isinstance(sight, str) else "the compute check did not run"
-        return undecided(subject(place.node), cause="ProbeDidNotRun", message=message, source=SOURCE)
+        return about.undecided(message, cause="ProbeDidNotRun")
     if (fault := fault_of(sight.computed, sight)) is not None:
         return faulty(subject(place.node), fault, f"devices of which each {COMPUTES}", SOURCE)
-    return undecided(subject(place.node), message="no device was there to compute on", source=SOURCE)
+    return about.undecided("no device was there to compute on")
 
 
 def usual_figures(devices: Sequence[Device]) -> dict[tuple[str, str], float]:
@@ -164,16 +165,17 @@ def usual_figures(devices: Sequence[Device]) -> dict[tuple[str, str], float]:
 def judge_figures(node: Node, device: Device, usual: Mapping[tuple[str, str], float], policy: Hardware) -> Finding:
     """One device: values that compare, and each figure at least the policy's part of the peak and of what is usual."""
     place = Subject("Node", cut(f"{node.name} device {device.index} {device.uuid}".rstrip(), 300))
+    about = About(place, SOURCE)
     if (failed := device.failed) is not None:
         if failed.wrong is not None:
             words = f"{failed.wrong.count} wrong values in {failed.compared} bytes ({failed.name})"
             message = f"{device.name} gives wrong values without any error: {words}"
-            return bad(place, cause="DeviceComputesWrong", observed=words, expected=COMPUTES, source=SOURCE, message=message)
+            return about.bad(message, cause="DeviceComputesWrong", observed=words, expected=COMPUTES)
         message = f"{device.name} does not compute, so it has no figures: {failed.name} {failed.status}: {failed.trouble or ''}"
-        return undecided(place, message=cut(message, 300), source=SOURCE, cause="DeviceDoesNotCompute")
+        return about.undecided(cut(message, 300), cause="DeviceDoesNotCompute")
     peak = peak_of(device.name)
     if peak is None:
-        return not_judged(place, message=f"no figures of {device.name or 'a device without a name'} are known", source=SOURCE)
+        return about.not_judged(f"no figures of {device.name or 'a device without a name'} are known")
     figures, copies = device.figures, _copies(device.name)
     rates = {
         "FP32": (figures.fp32, peak.fp32 * 1e12, "fp32"),
@@ -184,7 +186,7 @@ def judge_figures(node: Node, device: Device, usual: Mapping[tuple[str, str], fl
     low, seen = [], []
     for words, (rate, most, name) in rates.items():
         if rate is None:
-            return undecided(place, message=f"{device.name}: the figure of {words} was not measured", source=SOURCE)
+            return about.undecided(f"{device.name}: the figure of {words} was not measured")
         seen.append(f"{words} {_shown(rate)}")
         if rate < (least := getattr(policy, f"least_{name}") * most):
             low.append(f"{words} reaches {_shown(rate)}, and the product at least {_shown(least)}")
@@ -194,8 +196,8 @@ def judge_figures(node: Node, device: Device, usual: Mapping[tuple[str, str], fl
     observed = f"{listed(seen, 4)}; {figures.repetitions} repetitions compared"
     if low:
         message = f"{device.name} is slower than it must be: {listed(low, 4)}"
-        return bad(place, cause="DeviceSlow", observed=observed, expected=expected, source=SOURCE, message=message)
-    return ok(place, observed=observed, expected=expected, source=SOURCE)
+        return about.bad(message, cause="DeviceSlow", observed=observed, expected=expected)
+    return about.ok(observed, expected=expected)
 
 
 def _shown(rate: float) -> str:

@@ -17,7 +17,7 @@ from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import subject
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok
+from fixtures.verdict.findings import About, Finding
 
 _FILE = Path(__file__).with_name("firmware_parity.yaml")
 
@@ -76,15 +76,14 @@ def _counts(versions: Iterable[Version]) -> Counts:
 
 def _judge(node: Node, versions: Sequence[Version], counts: Counts) -> Finding:
     place = subject(node)
+    about = About(place, SOURCE)
     compared = [version for version in versions if counts[version.kind].total() > 1]
     if not compared:
-        return not_judged(place, message="no other part of its kind in its pool was asked for its firmware", source=SOURCE)
+        return about.not_judged("no other part of its kind in its pool was asked for its firmware")
     expected = "the firmware that most parts of its kind have in its pool"
     unlike = [(version, usual) for version in compared if (usual := _usual(counts[version.kind])) != version.version]
     if not unlike:
-        return ok(
-            place, observed=listed(dict.fromkeys(f"{one.kind} {one.version}" for one in compared), 4), expected=expected, source=SOURCE
-        )
+        return about.ok(listed(dict.fromkeys(f"{one.kind} {one.version}" for one in compared), 4), expected=expected)
     words = listed(
         [
             f"{one.part} has {one.kind} {one.version}, {counts[one.kind][usual]} of {counts[one.kind].total()} have {usual}"
@@ -92,7 +91,7 @@ def _judge(node: Node, versions: Sequence[Version], counts: Counts) -> Finding:
         ],
         3,
     )
-    return bad(place, cause="FirmwareDiffers", observed=words, expected=expected, source=SOURCE, message=words)
+    return about.bad(words, cause="FirmwareDiffers", observed=words, expected=expected)
 
 
 def _usual(counted: Counter[str]) -> str:

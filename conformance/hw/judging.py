@@ -12,7 +12,7 @@ from conformance.outputs.dcgm import BASELINE_MIB
 from conformance.probes.node_documents import SOURCE, NodeDocument, Unread, device_subject
 from fixtures.model.cluster import subject
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, advised, bad, undecided
 from fixtures.verdict.subjects import Subject
 
 
@@ -49,18 +49,19 @@ def _finding(seen: OnNode, judge: Judge, expected: str) -> Finding:
     return finding(place, judge(seen), expected, " at ".join(text for text in (device.name, device.pci_address) if text))
 
 
-def finding(place: Subject, answer: Answer, expected: str, about: str) -> Finding:
-    """The finding that an answer is. ``about`` stands before what is said of it."""
+def finding(place: Subject, answer: Answer, expected: str, name: str) -> Finding:
+    """The finding that an answer is. ``name`` stands before what is said of it."""
+    about = About(place, SOURCE, expected)
     if answer.faults:
         words = "; ".join(fault.words for fault in answer.faults)
         say = bad if any(fault.grave for fault in answer.faults) else advised
         cause = answer.faults[0].cause
-        return say(place, cause=cause, observed=words, expected=expected, source=SOURCE, message=f"{about}: {words}")
+        return say(place, cause=cause, observed=words, expected=expected, source=SOURCE, message=f"{name}: {words}")
     if answer.unknown:
-        return undecided(place, message=f"{about}: {answer.unknown}", source=SOURCE)
+        return about.undecided(f"{name}: {answer.unknown}")
     if answer.absent:
-        return not_judged(place, message=f"{about}: {answer.absent}", source=SOURCE)
-    return ok(place, observed=answer.observed, expected=expected, source=SOURCE)
+        return about.not_judged(f"{name}: {answer.absent}")
+    return about.ok(answer.observed)
 
 
 def use(persistence: bool | None) -> Judge:

@@ -20,7 +20,7 @@ from fixtures.model.devices.xid_catalogue import XidClass, lookup
 from fixtures.nodeprobe.document import Host
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject
 
 _FILE = Path(__file__).with_name("amd_lines.yaml")
@@ -132,11 +132,12 @@ def _of_nvidia(event: XidEvent) -> Logged:
 
 
 def _judged(place: Subject, lines: Sequence[Logged]) -> Finding:
+    about = About(place, _SOURCE, _EXPECTED)
     if fatal := [line for line in lines if line.cause]:
         words = listed(dict.fromkeys(line.words for line in fatal), 3)
         cause = min((line.cause for line in fatal), key=list(_CAUSES).index)
-        return bad(place, cause=cause, observed=words, expected=_EXPECTED, source=_SOURCE, message=f"its kernel log has {words}")
+        return about.bad(f"its kernel log has {words}", cause=cause, observed=words)
     if unknown := next((line for line in lines if line.unknown), None):
-        return undecided(place, message=f"what {unknown.words} asks for is not known", source=_SOURCE)
+        return about.undecided(f"what {unknown.words} asks for is not known")
     harmless = listed(dict.fromkeys(line.name for line in lines), 3)
-    return ok(place, observed=f"no repair asked for: {harmless}" if harmless else "no error", expected=_EXPECTED, source=_SOURCE)
+    return about.ok(f"no repair asked for: {harmless}" if harmless else "no error")

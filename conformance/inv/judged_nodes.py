@@ -7,82 +7,24 @@ from collections.abc import Iterator
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, matches, subject, whole
 from fixtures.model.devices.unlisted_offers import unlisted_offers
-from fixtures.model.devices.vendors import shared_pools, vendor_of_label, vendors_of
+from fixtures.model.devices.vendors import shared_pools
 from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.nodes.availability import busy, foreign_taints, withheld, without_devices
 from fixtures.model.nodes.changes_by_age import rebooting
 from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young
 from fixtures.model.nodes.holds import Hold
 from fixtures.model.nodes.marks import is_faint
+from fixtures.model.nodes.sources import ADVERTISED, sources_by_node
 from fixtures.model.platform.driver_pods import DriverPods
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, allowed, bad, missed, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, allowed, bad, missed, undecided
 from fixtures.verdict.subjects import Subject
-
-ADVERTISED = "advertised"
-"""Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""
-
-NFD = "NFD label"
-"""Labels that Node Feature Discovery derives from PCI: one source, whatever device class the label names.
-
-Facts: docs/facts/vendors-and-clouds.md#pci-vendors.
-"""
-
-_NFD_PREFIX = "feature.node.kubernetes.io/"
-
-
-def source_of(name: str) -> str:
-    """The independent source that a column of ``Scope.sources`` belongs to."""
-    if name in ("capacity", "ResourceSlice"):
-        return ADVERTISED
-    return NFD if name.startswith(f"label {_NFD_PREFIX}") else name
-
-
-def rows(scope: Scope) -> dict[str, dict[str, bool]]:
-    """``{node: {source: yes}}`` over the sources in use here, without those that cannot know the node's vendor.
-
-    A label that no node of the cluster carries is a source that is not installed, and says nothing. Advertisement
-    always counts: devices that nobody offers are what INV-01 is there to find.
-    """
-    merged: dict[str, dict[str, bool]] = {}
-    for name, columns in scope.sources.items():
-        row = merged.setdefault(name, {ADVERTISED: False})
-        for column, yes in columns.items():
-            source = source_of(column)
-            row[source] = row.get(source, False) or yes
-    in_use = {ADVERTISED} | {source for row in merged.values() for source, yes in row.items() if yes}
-    told = {
-        vendor_of_label(column.removeprefix("label "))
-        for columns in scope.sources.values()
-        for column, yes in columns.items()
-        if yes and source_of(column) == NFD
-    }
-    by_name = scope.snapshot.node_by_name
-    return {
-        name: {source: yes for source, yes in row.items() if source in in_use and (yes or _knows(source, by_name.get(name), scope, told))}
-        for name, row in merged.items()
-    }
-
-
-def _knows(source: str, node: Node | None, scope: Scope, told: set[str]) -> bool:
-    """Whether a source that does not name the node could have: a vendor's label says nothing about another vendor's node.
-
-    ``told`` are the vendors of whose devices feature discovery tells on some node, empty text for a vendor that is not known.
-    """
-    if node is None or not (vendors := vendors_of(node, scope)):
-        return True
-    if source == NFD:
-        return "" in told or bool(vendors & told)
-    if not source.startswith("label "):
-        return True
-    domain = source.removeprefix("label ").partition("/")[0]
-    return any(domain == vendor or domain.endswith(f".{vendor}") for vendor in vendors) or "." not in domain
 
 
 def check_agreement(scope: Scope) -> Iterator[Finding]:
     """One finding per node that any source names, and one for the number of nodes where the policy states it."""
-    table = rows(scope)
+    table = sources_by_node(scope)
     if not table and scope.policy.accelerators.expected_count != 0:
         yield _none(scope)
     for name, row in sorted(table.items()):
@@ -166,19 +108,11 @@ def _consequence(scope: Scope, node: Node) -> str:
 def _marked(subject: Subject, marks: tuple[str, ...], consequence: str) -> Finding:
     """A node that no source names and marks do: its devices went, or never came."""
     observed, source = ", ".join(marks[:5]), "node labels, taints and status.capacity"
+    about = About(subject, source, "", observed)
     if is_faint(marks):
-        return not_judged(
-            subject, message=f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare", source=source
-        )
+        return about.not_judged(f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare")
     message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device of its own: {consequence}"
-    return bad(
-        subject,
-        cause="DevicesNotOffered",
-        observed=observed,
-        expected="a device in capacity or in a ResourceSlice",
-        source=source,
-        message=message,
-    )
+    return about.bad(message, cause="DevicesNotOffered", expected="a device in capacity or in a ResourceSlice")
 
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
@@ -290,11 +224,10 @@ def _in_motion(scope: Scope, hold: Hold) -> str:
 def _reached(scope: Scope, node: Node, probing: bool) -> Finding:
     """A node that can be judged; a busy one by reading alone."""
     place, held = subject(node), busy(scope, node) if probing else ""
+    about = About(place)
     if not held:
         how = "Ready and schedulable" if probing else "Ready; judged by reading, because this run may create no pods"
-        return ok(
-            place, observed=how, expected=_EXPECTED if probing else "Ready, not cordoned, devices that pods can ask for", source=_STATE
-        )
+        return about.ok(how, expected=_EXPECTED if probing else "Ready, not cordoned, devices that pods can ask for", source=_STATE)
     if scope.policy.accelerators.allow_busy:
         message = f"all its devices are in use ({held}), so no probe ran; accelerators.allowBusy of the policy allows that"
         return allowed(place, message=message, source="requests of bound pods")

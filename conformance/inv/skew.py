@@ -7,12 +7,12 @@ Facts: docs/facts/container-runtimes.md#cdi.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
+from fixtures.model.nodes.peers import MAJOR, NVIDIA, driver_version
 from fixtures.model.platform.kubernetes_version import least_server_minor, minor_of, server_minor
 from fixtures.model.platform.plugin_settings import without_cdi
 from fixtures.text.sentences import listed
@@ -21,9 +21,6 @@ from fixtures.verdict.findings import About, Finding
 _OLDER_BY = 3
 _DRA_MINOR = 34
 _DRA_DRIVER = 580
-_NVIDIA = "gpu.nvidia.com"
-_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")
-_MAJOR = re.compile(r"(\d{1,4})(?:\D|\Z)")
 
 
 def check_skew(scope: Scope) -> Iterator[Finding]:
@@ -56,9 +53,9 @@ def _judge(scope: Scope, node: Node) -> Finding:
             f"it offers devices of {names} through DRA, which is stable from Kubernetes 1.{_DRA_MINOR} on, and runs 1.{kubelet}"
         )
     unknown = ""
-    if any(item.driver == _NVIDIA and any(device.body.type != SHAPE_FOR_MACHINES for device in item.devices) for item in drivers):
+    if any(item.driver == NVIDIA and any(device.body.type != SHAPE_FOR_MACHINES for device in item.devices) for item in drivers):
         version = driver_version(scope, node)
-        major = _MAJOR.match(version)
+        major = MAJOR.match(version)
         observed += f", driver {version[:40] or 'unknown'}"
         expected += f" and NVIDIA driver {_DRA_DRIVER} or newer"
         if major is None:
@@ -78,17 +75,3 @@ def _judge(scope: Scope, node: Node) -> Finding:
     if unknown:
         return about.undecided(unknown, source=source)
     return about.ok(observed, expected=expected, source=source)
-
-
-def driver_version(scope: Scope, node: Node) -> str:
-    """The oldest version that the node's slices name, else the one of its labels."""
-    found = {
-        version
-        for item in scope.dra_inventory.get(node.name, [])
-        if item.driver == _NVIDIA
-        for device in item.devices
-        if (version := device.body.attribute("driverVersion")) and _MAJOR.match(version)
-    }
-    if found:
-        return min(found, key=lambda version: [int(part) for part in re.findall(r"\d{1,9}", version)])
-    return next((value for key in _LABELS if (value := node.metadata.label.get(key, ""))), "")

@@ -26,7 +26,7 @@ from fixtures.model.platform.monitoring import RULES, Rule, rules_of
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.text.yaml_text import NotYaml, load_all
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, bad, ok
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 _SKIPPED = re.compile(r"""#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`""")
@@ -36,24 +36,10 @@ _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _DURATION = re.compile(r"(\d{1,6})(ms|s|m|h|d|w|y)")
 _WORD = re.compile(r"(?<![\w:.])([A-Za-z_:][\w:]*)\b(?!\s*\()")
 _KEYWORDS = frozenset(
-    [
-        "and",
-        "or",
-        "unless",
-        "atan2",
-        "bool",
-        "offset",
-        "by",
-        "without",
-        "on",
-        "ignoring",
-        "group_left",
-        "group_right",
-        "inf",
-        "nan",
-        "start",
-        "end",
-    ]
+    (
+        *("and", "or", "unless", "atan2", "bool", "offset", "by", "without", "on", "ignoring", "group_left", "group_right"),
+        *("inf", "nan", "start", "end"),
+    )
 )
 _MOST_RULES, _MOST_RECORDS = 2000, 100
 _UNIT = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
@@ -304,19 +290,20 @@ def _covered(
     name: str, situation: Situation, alive: Mapping[Rule, Expression], records: Mapping[str, Rule], scrape: Sequence[Sample]
 ) -> Finding:
     """Whether some alert fires on a situation."""
-    about = {rule: expression for rule, expression in alive.items() if _is_about(situation, rule, expression)}
+    meant = {rule: expression for rule, expression in alive.items() if _is_about(situation, rule, expression)}
     subject, expected = Subject("Situation", name), f"an alert that fires when {situation.text}"
-    if not about:
+    about = About(subject, "", expected)
+    if not meant:
         message = f"no alert rule is about it: {situation.text}, and nobody is told"
-        return bad(subject, cause="RuleMissing", observed="no rule", expected=expected, source="alert rules", message=message)
+        return about.bad(message, cause="RuleMissing", observed="no rule", source="alert rules")
     if not promtool():
-        message = f"{listed(rule.name for rule in about)} name its series; promtool is not on PATH, so none was evaluated"
-        if any(_OURS.search(rule.expr) for rule in about):
-            return ok(subject, observed=message, expected=expected, source="names of series")
-        return undecided(subject, cause="RulesNotEvaluated", message=message, source="names of series")
+        message = f"{listed(rule.name for rule in meant)} name its series; promtool is not on PATH, so none was evaluated"
+        if any(_OURS.search(rule.expr) for rule in meant):
+            return about.ok(message, source="names of series")
+        return about.undecided(message, cause="RulesNotEvaluated", source="names of series")
     said, end = [], time.monotonic() + _SECONDS
     made = {sample.name for sample in scrape}
-    for rule, expression in about.items():
+    for rule, expression in meant.items():
         longest = max(expression.longest, seconds(rule.wait))
         if longest > _LONGEST or time.monotonic() > end:
             said.append((rule, "it needs more time than a trial has"))
@@ -327,17 +314,13 @@ def _covered(
         used = [one for one in records.values() if one.name in expression.series]
         why = fires(rule, used, series_of(situation, expression, scrape), longest)
         if not why:
-            return ok(subject, observed=f"{rule.name} fires", expected=expected, source=f"promtool over {rule.where} and a page of metrics")
+            return about.ok(f"{rule.name} fires", source=f"promtool over {rule.where} and a page of metrics")
         said.append((rule, why))
     words = listed([f"{rule.name}: {why}" for rule, why in said], 6)
     if all(why.startswith("it needs") for _, why in said):
-        return undecided(
-            subject, cause="RulesNotEvaluated", message=f"whether an alert fires when {situation.text}: {words}"[:900], source="promtool"
-        )
+        return about.undecided(f"whether an alert fires when {situation.text}: {words}"[:900], cause="RulesNotEvaluated", source="promtool")
     message = f"no alert fires when {situation.text}: {words}"[:900]
-    return bad(
-        subject, cause="RuleNeverFires", observed=words[:500], expected=expected, source="promtool over a page of metrics", message=message
-    )
+    return about.bad(message, cause="RuleNeverFires", observed=words[:500], source="promtool over a page of metrics")
 
 
 def _is_about(situation: Situation, rule: Rule, expression: Expression) -> bool:

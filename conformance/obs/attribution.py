@@ -31,7 +31,7 @@ from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.text import json_text
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 
@@ -173,8 +173,9 @@ def judge_attribution(
 ) -> Finding:
     """What the page said while the pod held a device, and after its end. ``staying``: why the pod could not be removed, if so."""
     source = f"metrics of {named.exporter.name}, within {seconds:g} s"
+    about = About(subject(node), source, _EXPECTED)
     if named.page is None or later.page is None:
-        return undecided(subject(node), message=f"the exporter gave no page: {named.why or later.why}", source=source)
+        return about.undecided(f"the exporter gave no page: {named.why or later.why}")
     sight = visible_to(ran)
     uuids = set(sight.uuids) if isinstance(sight, VisibleDevices) else set()
     mine = _of(named.page, owner)
@@ -195,11 +196,11 @@ def judge_attribution(
     observed = f"{listed(mine) or 'no device'} named {owner}"
     if found:
         message = "; ".join(flaw.text for flaw in found)[:1000]
-        return bad(subject(node), cause=found[0].cause, observed=observed, expected=_EXPECTED, source=source, message=message)
+        return about.bad(message, cause=found[0].cause, observed=observed)
     if staying:
         message = f"the probe pod could not be removed, so it is not known whom the page names after its end: {staying}"
-        return undecided(subject(node), cause="ProbeDidNotRun", message=message, source=source)
-    return ok(subject(node), observed=f"{observed}, and nobody after its end", expected=_EXPECTED, source=source)
+        return about.undecided(message, cause="ProbeDidNotRun")
+    return about.ok(f"{observed}, and nobody after its end")
 
 
 def _of(page: Page, owner: Owner) -> list[Part]:
@@ -243,14 +244,15 @@ def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterat
 def judge_owners(node: Node, one: Scrape, found: list[Flaw]) -> Finding:
     """What a page says of the owners of a node's devices, against everybody else's word."""
     source = f"metrics of {one.exporter.name}; status, claims and requests of the node's pods"
+    about = About(subject(node), source)
     if one.page is None:
-        return undecided(subject(node), message=f"the exporter gave no page: {one.why}", source=source)
+        return about.undecided(f"the exporter gave no page: {one.why}")
     owners = {owner for part in one.page.parts for owner in part.owners}
     observed, expected = f"{len(owners)} owners named", "the exporter, the kubelet, claims and pods name one owner for each device"
     if found:
         message = listed([flaw.text for flaw in found], 8)[:1500]
-        return bad(subject(node), cause=found[0].cause, observed=observed, expected=expected, source=source, message=message)
-    return ok(subject(node), observed=observed, expected=expected, source=source)
+        return about.bad(message, cause=found[0].cause, observed=observed, expected=expected)
+    return about.ok(observed, expected=expected)
 
 
 def shares(scope: Scope, node: Node) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ import msgspec
 
 from conformance.obs.page import Page, Part
 from conformance.outputs.dcgm import ACTIVITY, IDLE_BELOW, UTILISATION, is_blank
+from fixtures.model.devices.measured_devices import NodeFacts
 from fixtures.model.platform.exporters import Kind
 from fixtures.nodeprobe.document import Device
 from fixtures.text import yaml_text
@@ -34,24 +35,6 @@ class Flaw(msgspec.Struct, frozen=True):
 
     cause: str
     text: str
-
-
-class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cluster says of a node, against which its exporter's page is read. None: it does not say.
-
-    ``others`` are names of accelerator nodes, its own too. ``counts`` are whole devices with who says so, ``instances`` MIG instances by
-    profile, ``devices`` UUIDs of whole devices that a DRA driver publishes, with their PCI address or "". ``elsewhere``: UUIDs on pages
-    of other nodes, with the node. ``memory_mib`` is that of one whole device.
-    """
-
-    name: str
-    others: frozenset[str] = frozenset()
-    counts: tuple[tuple[int, str], ...] = ()
-    instances: Mapping[str, int] | None = None
-    devices: Mapping[str, str] | None = None
-    elsewhere: Mapping[str, str] = {}
-    memory_mib: int | None = None
-    vgpu: bool = False
 
 
 def flaws(page: Page, node: NodeFacts, families: Sequence[str]) -> list[Flaw]:

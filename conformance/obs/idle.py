@@ -22,7 +22,7 @@ from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 Query = Callable[[str], list[Sample]]
@@ -112,8 +112,9 @@ def _judged(scope: Scope, who: Subject, pod: Pod, parts: list[Part], history: Ma
     began = unix(pod.status.start_time or pod.metadata.creation_timestamp)
     age = scope.snapshot.taken_at - began if began is not None else None
     expected = f"some activity within {hours:g} h on each device that it holds"
+    about = About(who, "", expected)
     if age is not None and age < hours * 3600:
-        return ok(who, observed=f"it runs for {age / 3600:.0f} h", expected=expected, source="pod.status.startTime")
+        return about.ok(f"it runs for {age / 3600:.0f} h", source="pod.status.startTime")
     devices = listed(map(str, parts))
     if history is not None:
         known = {str(part): history.get((part.uuid, part.instance)) for part in parts}
@@ -122,19 +123,19 @@ def _judged(scope: Scope, who: Subject, pod: Pod, parts: list[Part], history: Ma
         idle = [name for name in known if name not in active and name not in short]
         if idle:
             message = f"it holds {listed(idle)}, whose activity stayed below {IDLE_BELOW:.0%} for {hours:g} h"
-            return bad(who, cause="DeviceIdle", observed=message, expected=expected, source="metrics.prometheus", message=message)
+            return about.bad(message, cause="DeviceIdle", observed=message, source="metrics.prometheus")
         if short and not active:
             message = f"the Prometheus knows {listed(short)} for less than {hours:g} h"
-            return undecided(who, message=message, source="metrics.prometheus")
-        return ok(who, observed=f"{listed(active)} worked", expected=expected, source="metrics.prometheus")
+            return about.undecided(message, source="metrics.prometheus")
+        return about.ok(f"{listed(active)} worked", source="metrics.prometheus")
     if working := [str(part) for part in parts if busy(part)]:
-        return ok(who, observed=f"{listed(working)} work now", expected=expected, source="metrics")
+        return about.ok(f"{listed(working)} work now", source="metrics")
     memory = [part.value(*_MEMORY) for part in parts]
     if age is not None and all(used is not None and used < BASELINE_MIB / 10 for used in memory):
         message = (
             f"it has held {devices} for {age / 3600:.0f} h, and shows neither activity nor memory in use now: one page does not tell since"
             " when, and the policy names no Prometheus (metrics.prometheus)"
         )
-        return undecided(who, cause="IdleSinceUnknown", message=message, source="metrics, pod.status.startTime")
+        return about.undecided(message, cause="IdleSinceUnknown", source="metrics, pod.status.startTime")
     message = f"{devices} are idle now; for how long, only a Prometheus tells that the policy names (metrics.prometheus)"
-    return not_judged(who, message=message, source="metrics")
+    return about.not_judged(message, source="metrics")

@@ -2,96 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 
-from conformance.obs.flaws import Bracket, Flaw, Movement, NodeFacts, against_driver, dead_activity, flaws, movement
-from conformance.obs.page import Page
+from conformance.obs.flaws import Bracket, Flaw, Movement, against_driver, dead_activity, flaws, movement
 from conformance.obs.scraping import AT_ONCE, NOT_REACHED, NOT_READ, Scrape, Scraper, Silence
 from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.devices.node_labels import GPU, NodeAdvertisement
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import number, physical_counts
-from fixtures.model.dra.inventory import DriverInventory
-from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
-from fixtures.model.nodes.availability import withheld
+from fixtures.model.devices.measured_devices import exporter_of, facts_of
 from fixtures.model.nodes.changes_by_age import change_under_way
 from fixtures.model.platform.agents import agents, full_name
-from fixtures.model.platform.exporters import Exporter, Kind, exporter_daemonsets, kinds
+from fixtures.model.platform.exporters import Exporter, exporter_daemonsets
 from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
-
-_HOST_SERVICE = ("kubernetes.azure.com/dcgm-exporter", "enabled")
-"""Marks machines whose exporter is a service of the host, which no pod stands for (docs/facts/telemetry.md#exporters)."""
-
-
-def exporter_of(scope: Scope, node: Node) -> Kind | str:
-    """What exports the metrics of a node's devices, or why this is not judged, as a clause."""
-    if reason := scope.virtual(node) or withheld(scope, node):
-        return reason
-    if node.metadata.label.get(_HOST_SERVICE[0]) == _HOST_SERVICE[1]:
-        return "its exporter is a service of the host, which no pod stands for"
-    names = [*(name for name, count in scope.device_capacity(node).items() if count), *scope.marks.get(node.name, ())]
-    drivers = [item.driver for item in scope.dra_inventory.get(node.name, ())]
-    for kind in kinds():
-        if any(name.startswith(f"{kind.vendor}/") for name in names) or any(driver in kind.drivers for driver in drivers):
-            return kind
-    labels = [source for source, yes in scope.sources.get(node.name, {}).items() if yes and source.startswith("label ")]
-    if not names and not drivers and any("10de" in label or "nvidia" in label for label in labels):
-        return kinds()[0]
-    return f"no exporter of {', '.join([*names, *drivers][:3]) or 'its devices'} is known to the suite"
-
-
-def facts_of(scope: Scope, node: Node, page: Page, places: Mapping[str, Sequence[str]]) -> NodeFacts:
-    """What is said of a node with a page. ``places`` are the nodes on whose pages a UUID is."""
-    view, inventory = view_of(scope, node), scope.dra_inventory.get(node.name, [])
-    counts = [(one.devices, one.source) for one in physical_counts(node, view, scope.policy, inventory, slices=False)]
-    if view.strategy == "none" and view.gpu.factor == 1 and (units := view.capacity.get(GPU)):
-        counts.append((units, f"capacity {GPU}"))  # a label may be old or wrong, which is no fault of the exporter
-    devices = _published(inventory)
-    if any(scope.device_capacity(node).values()) or any(count != len(devices) for count, _ in counts):
-        devices = {}  # others offer devices of the node too, and a driver may be told to leave some out
-    whole = view.strategy != "single" and view.gpu.factor == 1 and not view.gpu.product.mig_profile
-    return NodeFacts(
-        name=node.name,
-        others=scope.cached(_names),
-        counts=tuple(counts),
-        instances=instances_of(view),
-        devices=devices or None,
-        elsewhere={uuid: other for uuid in page.devices for other in places.get(uuid, ()) if other != node.name},
-        memory_mib=number(node.metadata.label.get("nvidia.com/gpu.memory")) if whole else None,
-        vgpu=view.vgpu,
-    )
-
-
-def _names(scope: Scope) -> frozenset[str]:
-    return frozenset(node.name for node in scope.accelerator_nodes)
-
-
-def instances_of(view: NodeAdvertisement) -> dict[str, int] | None:
-    """MIG instances by profile that a node's plugin offers; None where it offers none, or they are being changed."""
-    if view.mig_config_state not in ("", "success") or view.vgpu:
-        return None
-    if view.strategy == "single":
-        profile = view.gpu.product.mig_profile
-        return {profile: view.gpu.count} if profile and view.gpu.count is not None else None
-    offered = {one.profile: one.count for one in view.mig if one.count}
-    return offered if view.strategy == "mixed" and offered else None
-
-
-def _published(inventory: Iterable[DriverInventory]) -> dict[str, str]:
-    """UUIDs of whole devices with their PCI address; empty where some device has none that NVML knows."""
-    found: dict[str, str] = {}
-    for device in (device for item in inventory for device in item.devices if device.body.type != SHAPE_FOR_MACHINES):
-        uuid = device.body.attribute("parentUUID") or device.body.attribute("uuid")
-        if not uuid.startswith("GPU-"):
-            return {}
-        found[uuid] = found.get(uuid) or ("" if device.is_part else device.body.pci_address)
-    return found
-
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, ok, undecided
 
 SOURCE = "metrics of {} by the API server's proxy"
 SETTLING = 120.0
@@ -119,7 +44,7 @@ def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments, rea
         if one is None or one.page is None:
             yield _silent(scope, node, scraper.exporters.get(node.name), one, pages)
             continue
-        found = flaws(one.page, facts_of(scope, node, one.page, places), scope.policy.metrics.families)
+        found = flaws(one.page, facts_of(scope, node, one.page.devices, places), scope.policy.metrics.families)
         if node.name in brackets:
             found += [flaw for flaw in against_driver(brackets[node.name]) if flaw not in found]
         if found and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
@@ -156,39 +81,38 @@ def _devices(documents: NodeDocuments, name: str) -> tuple[Device, ...]:
 
 def _silent(scope: Scope, node: Node, exporter: Exporter | None, one: Scrape | None, pages: Mapping[str, Scrape]) -> Finding:
     """Why a node has no page, and whether that is a fault."""
+    about = About(subject(node))
     kind = exporter_of(scope, node)
     if isinstance(kind, str):
-        return not_judged(subject(node), message=kind, source="node.metadata.labels, node.status.capacity")
+        return about.not_judged(kind, source="node.metadata.labels, node.status.capacity")
     if reason := scope.why_not_judged(node):
-        return not_judged(subject(node), message=f"{reason}, and its exporter gives no page", source="node.status")
+        return about.not_judged(f"{reason}, and its exporter gives no page", source="node.status")
     if doing := change_under_way(node, scope.policy, scope.snapshot.taken_at) or _rolled_out(scope, kind.vendor):
-        return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=f"its exporter gives no page: {doing}", source="node, daemonset")
+        return about.undecided(f"its exporter gives no page: {doing}", cause=CHANGE_UNDER_WAY, source="node, daemonset")
     if exporter is None or one is None:
         names = listed([full_name(item) for item, known in exporter_daemonsets(scope) if known.vendor == kind.vendor])
-        return bad(
-            subject(node),
+        return about.bad(
+            f"no exporter of {kind.vendor} runs on it: no device is measured ({names or 'no DaemonSet looks like one'})",
             cause="ExporterMissing",
             observed="no exporter pod",
             expected=f"a pod of {names or ' or '.join(kind.images)}",
             source="pods of the node",
-            message=f"no exporter of {kind.vendor} runs on it: no device is measured ({names or 'no DaemonSet looks like one'})",
         )
     source, began = SOURCE.format(exporter.name), exporter.began()
     if one.silence is Silence.GONE or (began is not None and scope.snapshot.taken_at - began < SETTLING):
         message = f"{exporter.name} is new or was replaced: {one.why}"
-        return undecided(subject(node), cause=CHANGE_UNDER_WAY, message=message, source=source)
+        return about.undecided(message, cause=CHANGE_UNDER_WAY, source=source)
     if one.silence in NOT_READ:
-        return undecided(subject(node), message=f"{exporter.name} gives no page: {one.why}", source=source)
+        return about.undecided(f"{exporter.name} gives no page: {one.why}", source=source)
     if one.silence in NOT_REACHED and all(other.silence in NOT_REACHED for other in pages.values()):
         message = f"the API server reaches no exporter, so a network policy or its own network may be in the way: {one.why}"
-        return undecided(subject(node), cause="ExportersNotReached", message=message, source=source)
-    return bad(
-        subject(node),
+        return about.undecided(message, cause="ExportersNotReached", source=source)
+    return about.bad(
+        f"{exporter.name} gives no page of metrics, so none of the node's devices is measured: {one.why}"[:600],
         cause=_CAUSES.get(one.silence, "MetricsNotServed"),
         observed=one.why[:300],
         expected="a page of metrics",
         source=source,
-        message=f"{exporter.name} gives no page of metrics, so none of the node's devices is measured: {one.why}"[:600],
     )
 
 
@@ -240,13 +164,14 @@ def judge_moving(node: Node, first: Scrape, last: Scrape) -> Finding:
     """What two pages of one exporter say."""
     found = _between(first, last)
     source = f"two pages of {last.exporter.name}, {last.at - first.at:.0f} s apart"
+    about = About(subject(node), source)
     if found is None or last.page is None:
-        return undecided(subject(node), message=f"the second page did not come: {last.why}", source=source)
+        return about.undecided(f"the second page did not come: {last.why}")
     wrong = [*found.flaws, *dead_activity(last.page)]
     if wrong or found.moved or not found.still:  # one collection fills the whole page
         expected = "every device's energy, or any of its values, changes from one page to the next"
         return _judged(node, last, wrong, f"{len(found.moved)} devices moved in {last.at - first.at:.0f} s", expected)
     if all(part.vgpu for part in last.page.parts):
-        return not_judged(subject(node), message="its devices are idle vGPUs, which show nothing that has to move", source=source)
+        return about.not_judged("its devices are idle vGPUs, which show nothing that has to move")
     message = f"{listed(found.still)} are idle and none of their values changed in {last.at - first.at:.0f} s, which proves nothing"
-    return undecided(subject(node), cause="FreshnessUnknown", message=message, source=source)
+    return about.undecided(message, cause="FreshnessUnknown")

@@ -16,7 +16,7 @@ from fixtures.model.nodes.words_of_nodes import words_by_node
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable
 
 _EXPECTED = "no condition and no label that reports a fault"
@@ -40,6 +40,7 @@ def check_node_words(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
 def _judge(scope: Scope, node: Node, words: list[Word], held: bool) -> Finding:
     place, source = subject(node), "node.status.conditions, node labels"
+    about = About(place, source, _EXPECTED)
     out_of_service = held or not node.ready
     faults, unsure, notices = (of(words, health) for health in (Health.FAULT, Health.UNSURE, Health.NOTICE))
     if faults:
@@ -48,28 +49,23 @@ def _judge(scope: Scope, node: Node, words: list[Word], held: bool) -> Finding:
         state = f"{oldest.text} {age_words(scope, oldest.since)}"
         if out_of_service and is_young(scope, oldest.since):
             message = f"{state}; the node is out of service for repair: {again(scope, oldest.since)}"
-            return undecided(place, cause=CHANGE_UNDER_WAY, message=message, source=source)
+            return about.undecided(message, cause=CHANGE_UNDER_WAY)
         settle, age = scope.policy.nodes.quarantine_minutes * 60, oldest.since.age(scope.snapshot.taken_at)
         if not out_of_service and age is not None and age <= settle:
-            return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{state}: {ask_again(age, settle)}", source=source)
+            return about.undecided(f"{state}: {ask_again(age, settle)}", cause=CHANGE_UNDER_WAY)
         what = "the node is out of service for too long" if out_of_service else "the node goes on taking device pods"
-        return bad(
-            place,
-            cause="HeldTooLong" if held else "NodeNotReady" if out_of_service else "FaultInService",
-            observed=observed,
-            expected=_EXPECTED,
-            source=source,
-            message=f"{state}: {what}",
+        return about.bad(
+            f"{state}: {what}", cause="HeldTooLong" if held else "NodeNotReady" if out_of_service else "FaultInService", observed=observed
         )
     if unsure:
-        return undecided(place, message=f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}", source=source)
+        return about.undecided(f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}")
     if notices:
         state = f"{notices[0].text} {age_words(scope, notices[0].since)}"
         if notices[0].since.age(scope.snapshot.taken_at) is None or is_young(scope, notices[0].since):
             message = f"{state}: the node is about to be taken away; {again(scope, notices[0].since)}"
-            return undecided(place, cause=CHANGE_UNDER_WAY, message=message, source=source)
+            return about.undecided(message, cause=CHANGE_UNDER_WAY)
         message = f"{state}: announced for more than {duration(limit_of(scope))}, and nothing has happened"
-        return bad(place, cause="AnnouncedNotDone", observed=notices[0].text, expected=_EXPECTED, source=source, message=message)
-    about = sum(word.reading.devices for word in words)
-    observed = f"{len(words)} conditions and labels, {about} of them about devices, none reports a fault"
-    return ok(place, observed=observed, expected=_EXPECTED, source=source)
+        return about.bad(message, cause="AnnouncedNotDone", observed=notices[0].text)
+    of_devices = sum(word.reading.devices for word in words)
+    observed = f"{len(words)} conditions and labels, {of_devices} of them about devices, none reports a fault"
+    return about.ok(observed)

@@ -19,7 +19,7 @@ from fixtures.model.placement.claimable import could_choose
 from fixtures.model.placement.free_devices import Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 REASON = "FailedScheduling"
@@ -150,41 +150,21 @@ def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
     wanted = f'"{NO_DEVICES} all claims"' if seen.by_dra else f"Insufficient {seen.resource}"
     expected = f"{REASON} naming {wanted} within {seen.window:.1f} s"
     asked = f"{seen.asked} {seen.resource} (by {seen.way})" if seen.by_dra else f"{seen.asked} {seen.resource}"
+    about = About(subject, SOURCE, expected)
     if seen.node:
-        return undecided(
-            subject,
-            message=f"a pod that asks for {asked}, more than any node has, was placed on {seen.node}",
-            source="pod.spec.nodeName",
+        return about.undecided(
+            f"a pod that asks for {asked}, more than any node has, was placed on {seen.node}", source="pod.spec.nodeName"
         )
     if seen.obstacle and not seen.messages:
-        return undecided(subject, cause="EventsUnread", message=f"no {REASON} event, and {seen.obstacle}", source=SOURCE)
+        return about.undecided(f"no {REASON} event, and {seen.obstacle}", cause="EventsUnread")
     if not seen.messages:
         message = f"a pod that asks for {asked} waits and no {REASON} event says why"
-        return bad(
-            subject,
-            cause="NoSchedulingEvent",
-            observed=f"no {REASON} event; condition {seen.condition or 'none'}"[:600],
-            expected=expected,
-            source=SOURCE,
-            message=message,
-        )
+        return about.bad(message, cause="NoSchedulingEvent", observed=f"no {REASON} event; condition {seen.condition or 'none'}"[:600])
     for text in seen.messages:
         parsed = _parsed(text)
         if parsed is not None and names_reason(text, seen.resource, by_dra=seen.by_dra):
             short = parsed.insufficient.get(seen.resource) or short_of_claims(parsed)
             nodes = f"{short} of {parsed.total if parsed.total is not None else 'all'} nodes"
-            return ok(
-                subject,
-                observed=f"{asked}: {wanted} on {nodes}: {text}"[:600],
-                expected=expected,
-                source=SOURCE,
-            )
+            return about.ok(f"{asked}: {wanted} on {nodes}: {text}"[:600])
     message = f"the event of a pod that asks for {asked} does not name the resource that is short: {seen.messages[-1]}"
-    return bad(
-        subject,
-        cause="SchedulingEventUnclear",
-        observed=seen.messages[-1][:600],
-        expected=expected,
-        source=SOURCE,
-        message=message[:600],
-    )
+    return about.bad(message[:600], cause="SchedulingEventUnclear", observed=seen.messages[-1][:600])

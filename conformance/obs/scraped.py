@@ -27,7 +27,7 @@ from fixtures.model.platform.monitoring import (
     target_of,
 )
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 _FAILED = ("FailedGetPodsMetric", "FailedGetObjectMetric", "FailedGetExternalMetric", "InvalidMetricSourceType")
@@ -61,23 +61,24 @@ def _judged_autoscaler(scope: Scope, item: Json, wanted: dict[str, str], served:
     who = Subject("HorizontalPodAutoscaler", text_of(meta.get("name")), text_of(meta.get("namespace")))
     names, missing = listed(wanted), sorted(set(wanted.values()) - served)
     expected = f"values of {names}"
+    about = About(who, _OF_HPA, expected)
     status = {text_of(one.get("type")): one for one in mappings(mapping(item.get("status")).get("conditions"))}
     active = status.get("ScalingActive", {})
     reason, message = text_of(active.get("reason")), text_of(active.get("message"))
     if active.get("status") == "True":
-        return ok(who, observed=f"scaling by {names}", expected=expected, source=_OF_HPA)
+        return about.ok(f"scaling by {names}")
     if missing and scope.snapshot.groups:
         text = f"it goes by {names}, and nothing serves {listed(missing)}: it never scales"
-        return bad(who, cause="CustomMetricsNotServed", observed=reason or "no condition", expected=expected, source=_OF_HPA, message=text)
+        return about.bad(text, cause="CustomMetricsNotServed", observed=reason or "no condition")
     if reason in _FAILED:
         text = f"it goes by {names} and does not get it, so it never scales: {message}"[:500]
-        return bad(who, cause="AutoscalerWithoutMetric", observed=reason, expected=expected, source=_OF_HPA, message=text)
+        return about.bad(text, cause="AutoscalerWithoutMetric", observed=reason)
     if reason == "ScalingDisabled":
-        return not_judged(who, message=f"its scaling is turned off: {message}"[:300], source=_OF_HPA)
+        return about.not_judged(f"its scaling is turned off: {message}"[:300])
     made = unix(text_of(meta.get("creationTimestamp")))
     young = made is not None and scope.snapshot.taken_at - made < _YOUNG
     text = f"no condition says whether it gets {names} ({reason or 'none yet'})"
-    return undecided(who, cause=CHANGE_UNDER_WAY if young else "NotUnderstood", message=text, source=_OF_HPA)
+    return about.undecided(text, cause=CHANGE_UNDER_WAY if young else "NotUnderstood")
 
 
 _COLLECTORS = (
@@ -108,35 +109,30 @@ def _judged(scope: Scope, daemonset: DaemonSet, words: list[str]) -> Finding:
     chosen = [(one, reader) for one in hits for reader in chosen_by(scope, one)]
     collectors = sorted(reading - {"prometheus"} if prometheuses(scope) else reading)
     expected = "a monitor that selects its pods and that a Prometheus reads, or an annotation that a collector follows"
+    about = About(subject(daemonset), _SOURCE, expected)
     if chosen:
-        return ok(
-            subject(daemonset), observed=listed(f"{one}, read by {reader}" for one, reader in chosen), expected=expected, source=_SOURCE
-        )
+        return about.ok(listed(f"{one}, read by {reader}" for one, reader in chosen))
     if any(matches(daemonset.namespace, (glob,)) for glob in _CLOUD_NAMESPACES):
-        return ok(subject(daemonset), observed="the cloud's own collection", expected=expected, source="daemonset.metadata.namespace")
+        return about.ok("the cloud's own collection", source="daemonset.metadata.namespace")
     annotated = annotated_by(scope, daemonset, target)
     if (annotated or hits) and collectors and not prometheuses(scope):
         way = annotated or listed(hits)
-        return ok(subject(daemonset), observed=f"{way}, followed by {listed(collectors)}", expected=expected, source=_SOURCE)
+        return about.ok(f"{way}, followed by {listed(collectors)}")
     own = [name for name, prometheus in prometheuses(scope).items() if has_own_jobs(prometheus)]
     if own or collectors:
         who = f"Prometheus {listed(own)} has scrape jobs of its own" if own else f"{listed(collectors)} runs"
         message = f"no monitor that somebody reads selects it; {who}, whose configuration the suite does not read"
-        return undecided(subject(daemonset), cause="ScrapingUnknown", message=message, source=_SOURCE)
+        return about.undecided(message, cause="ScrapingUnknown")
     meant = [one for one in monitors if one.miss and _is_meant(one, words)]
     if hits:
         unread = f"{listed(hits)} selects it, and {_why_unread(scope)}"
-        return bad(subject(daemonset), cause="MonitorNotRead", observed=listed(hits), expected=expected, source=_SOURCE, message=unread)
+        return about.bad(unread, cause="MonitorNotRead", observed=listed(hits))
     if meant:
         why = "; ".join(f"{one} {one.miss}" for one in meant[:3])
         message = f"nothing scrapes it: {why}"
-        return bad(
-            subject(daemonset), cause="MonitorSelectsNothing", observed=listed(meant), expected=expected, source=_SOURCE, message=message
-        )
+        return about.bad(message, cause="MonitorSelectsNothing", observed=listed(meant))
     message = f"nothing scrapes it{f': {annotated} is there, and no program that follows it' if annotated else ''}"
-    return bad(
-        subject(daemonset), cause="NothingScrapes", observed=annotated or "nothing", expected=expected, source=_SOURCE, message=message
-    )
+    return about.bad(message, cause="NothingScrapes", observed=annotated or "nothing")
 
 
 def _is_meant(monitor: Monitor, words: list[str]) -> bool:

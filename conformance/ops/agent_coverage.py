@@ -22,7 +22,7 @@ from fixtures.model.platform.monitoring import services
 from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
 from fixtures.model.platform.operators import enables, parts_of_device_configs
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import Subject
 
 _COMPONENTS = {
@@ -108,13 +108,14 @@ def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Fin
 
 def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet], expected: str, source: str) -> Finding:
     """The finding about a part of which ``sets`` are the DaemonSets, and which none of them puts onto the nodes that are ``left``."""
+    about = About(place, source, expected)
     if not left:
-        return ok(place, observed=f"selected by {listed(item.name for item in sets)}", expected=expected, source=source)
+        return about.ok(f"selected by {listed(item.name for item in sets)}")
     observed = f"not selected on {listed(node.name for node in left)}" if sets else "no such DaemonSet"
     if doing := _changing(scope, left):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{observed}; {doing}", source=source)
+        return about.undecided(f"{observed}; {doing}", cause=CHANGE_UNDER_WAY)
     message = f"the {place.kind} enables it and {observed}: these nodes run without it, and no count shows it"
-    return bad(place, cause="AgentSelectsTooFew", observed=observed, expected=expected, source=source, message=message)
+    return about.bad(message, cause="AgentSelectsTooFew", observed=observed)
 
 
 def _on_all_peers(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:

@@ -129,19 +129,19 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     place, status = subject(agent.daemonset), agent.daemonset.status
     nodes = [*agent.accelerator_nodes, *agent.other_nodes]
     if not nodes and not status.desired_number_scheduled and agent.optional:
-        return not_judged(
-            place, message="its selector matches no node, as an optional agent's may", source="template nodeSelector, node labels"
-        )
+        message = "its selector matches no node, as an optional agent's may"
+        return not_judged(place, message=message, source="template nodeSelector, node labels")
     observed = (
         f"expected on {len(nodes)}, desired {status.desired_number_scheduled}, updated {status.updated_number_scheduled}, "
         f"ready {status.number_ready}, available {status.number_available}"
     )
+    about = About(place, _SOURCE, _EXPECTED, observed)
     cause, problem = _problem(agent, nodes)
     if not problem:
         return _complete(agent, observed)
     if status.desired_number_scheduled and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
-        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{problem}; {doing}", source=_SOURCE)
-    return bad(place, cause=cause, observed=observed, expected=_EXPECTED, source=_SOURCE, message=problem)
+        return about.undecided(f"{problem}; {doing}", cause=CHANGE_UNDER_WAY)
+    return about.bad(problem, cause=cause)
 
 
 def _watches_nothing(agent: Agent) -> Finding:

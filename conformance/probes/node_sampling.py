@@ -15,7 +15,7 @@ from fixtures.model.nodes.availability import busy, foreign_taints, without_devi
 from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.probes.workspace import Workspace
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import Finding, Outcome, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, undecided
 from fixtures.verdict.subjects import Inconclusive
 
 T = TypeVar("T")
@@ -147,17 +147,14 @@ def _not_asked(
     offered: Callable[[Scope, Node], Sequence[Place]],
 ) -> Finding:
     """Why no probe ran on a node that offers devices; one that offers none, or none that is in question, is left out."""
+    about = About(subject(node), _STATE)
     if reason := without_devices(scope, node):
-        return not_judged(subject(node), message=reason, source=_STATE)
+        return about.not_judged(reason)
     places = offered(scope, node)
     fit = [place for place in places if not unfit(place)]
     if not fit:
         reasons = dict.fromkeys(unfit(place) for place in places)
-        return not_judged(
-            subject(node),
-            message="; ".join(reasons) or "no DeviceClass is known to select its devices",
-            source=_STATE,
-        )
+        return about.not_judged("; ".join(reasons) or "no DeviceClass is known to select its devices")
     held = busy(scope, node)
     kept = kept_away(scope, node) or obstacle(node) or (f"busy ({held})" if held else "")
     spoken = {reached[place.device_type] for place in fit if place.device_type in reached}
@@ -176,21 +173,9 @@ def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Fi
 
     Left out where others speak for it or the policy allows it, and undecided else.
     """
+    about = About(subject(node), _STATE)
     if others := listed(in_order(spoken), _SHOWN):
-        return not_judged(
-            subject(node),
-            message=f"{reason or 'not chosen'}; {others} of the same product was probed",
-            source=_STATE,
-        )
+        return about.not_judged(f"{reason or 'not chosen'}; {others} of the same product was probed")
     if matches(node.name, scope.policy.accelerators.allow_not_judged):
-        return not_judged(
-            subject(node),
-            message=f"{reason}; the policy allows it (accelerators.allowNotJudged)",
-            source=_STATE,
-        )
-    return undecided(
-        subject(node),
-        message=f"{reason or 'not chosen'}: no node of its product could be probed",
-        source=_STATE,
-        cause="NoNodeForProbes",
-    )
+        return about.not_judged(f"{reason}; the policy allows it (accelerators.allowNotJudged)")
+    return about.undecided(f"{reason or 'not chosen'}: no node of its product could be probed", cause="NoNodeForProbes")

@@ -16,7 +16,7 @@ from fixtures.model.cluster import Scope
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
 _PREPARING = (None, "ContainerCreating", "PodInitializing")
@@ -154,27 +154,20 @@ def judge_pending(waited: PendingPod, resource: str, why: str, control: str, *, 
     source = "pod watched"
     expected = f"Pending and not bound: {why}"
     observed = f"{waited.phase}{f' on {waited.node}' if waited.node else ''} after {waited.seconds:.1f} s"
+    about = About(waited.subject, source, expected)
     if waited.node or waited.phase != "Pending":
         message = f"it asked for {resource} and was bound to {waited.node or 'a node'} although {why}"
-        return bad(waited.subject, cause="PlacedWithoutDevice", observed=observed, expected=expected, source=source, message=message)
+        return about.bad(message, cause="PlacedWithoutDevice", observed=observed)
     if control:
-        return undecided(
-            waited.subject,
-            message=f"{control}, so a pod that stays Pending proves nothing",
-            source=source,
-            cause="PositiveControlFailed",
-        )
+        return about.undecided(f"{control}, so a pod that stays Pending proves nothing", cause="PositiveControlFailed")
     if waited.gone:
-        return undecided(waited.subject, message="another program deleted it while it was watched", source=source, cause="ProbeDisturbed")
+        return about.undecided("another program deleted it while it was watched", cause="ProbeDisturbed")
     if waited.reason != "Unschedulable" or (words or resource) not in waited.message:
         text = f"{waited.reason}: {waited.message}".strip(": ") or "the scheduler has said nothing about it"
-        return undecided(
-            waited.subject,
-            message=f"it is Pending for another reason than {resource}: {text[:300]}",
-            source="condition PodScheduled",
-            cause="ProbeDidNotRun",
+        return about.undecided(
+            f"it is Pending for another reason than {resource}: {text[:300]}", source="condition PodScheduled", cause="ProbeDidNotRun"
         )
-    return ok(waited.subject, observed=f"{observed}: {waited.message[:200]}", expected=expected, source=source)
+    return about.ok(f"{observed}: {waited.message[:200]}")
 
 
 MAX_LOG_BYTES = 1 << 20

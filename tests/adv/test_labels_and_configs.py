@@ -1,8 +1,9 @@
 import pytest
 
 from conformance.adv.labels import check_labels
-from conformance.adv.node_configs import PluginConfigError, check_configs, parse
+from conformance.adv.node_configs import check_configs
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Meta, Node
+from fixtures.model.platform.plugin_settings import PluginConfigError, parse_config
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict
 from tests.builders import a_daemonset, a_node, a_policy, a_scope
@@ -58,16 +59,16 @@ def test_age_counts_only_when_the_policy_says_so() -> None:
 
 
 def test_a_config_says_what_it_makes_of_devices() -> None:
-    config = parse("flags: {migStrategy: mixed}\nsharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 3}]}}")
+    config = parse_config("flags: {migStrategy: mixed}\nsharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 3}]}}")
     assert (config.mig_strategy, config.sharing, config.factor("nvidia.com/gpu")) == ("mixed", "mps", 3)
     assert config.advertised_as("nvidia.com/gpu") == "nvidia.com/gpu.shared"
-    assert parse("").sharing == "none"
+    assert parse_config("").sharing == "none"
 
 
 @each_row
 def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PluginConfigError, match=reason):
-        parse(text)
+        parse_config(text)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,8 @@ def test_what_is_not_read_here_is_not_said_to_be_refused_by_the_plugin(text: str
 @each_row
 def test_keys_that_the_plugin_passes_over_are_named(text: str, keys: list[str]) -> None:
     """Its outer sections are decoded in any case, and the sharing of resources exactly."""
-    assert [found.partition(" (")[0] for found in parse(text).ignored] == [key.partition(" (")[0] for key in keys]
-    assert all("did it mean" in found for found, key in zip(parse(text).ignored, keys, strict=True) if "did it mean" in key)
+    assert [found.partition(" (")[0] for found in parse_config(text).ignored] == [key.partition(" (")[0] for key in keys]
+    assert all("did it mean" in found for found, key in zip(parse_config(text).ignored, keys, strict=True) if "did it mean" in key)
     key = {"nvidia.com/device-plugin.config": "shared"}
     node = a_node(gpus=32, labels={**LABELS, **key, "nvidia.com/gpu.replicas": "4"})
     if keys and "timeSlicing" in text and "shareing" not in text:

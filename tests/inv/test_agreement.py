@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from conformance.inv.judged_nodes import check_agreement, rows
+from conformance.inv.judged_nodes import check_agreement
 from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.sources import sources_by_node
 from fixtures.verdict.findings import Outcome
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_slice
@@ -30,7 +31,7 @@ def test_a_vendor_s_label_says_nothing_about_another_vendor_s_node() -> None:
     labels = {NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": "", "feature.node.kubernetes.io/amd-gpu": "true"}
     amd = a_node("mi300x-0", resource="amd.com/gpu", labels=labels)
     assert outcomes(nodes=[a_node(), amd]) == {"gpu-0": Outcome.OK, "mi300x-0": Outcome.OK}
-    assert "label nvidia.com/gpu.present" not in rows(a_scope(nodes=[a_node(), amd]))["mi300x-0"]
+    assert "label nvidia.com/gpu.present" not in sources_by_node(a_scope(nodes=[a_node(), amd]))["mi300x-0"]
 
 
 def test_one_source_alone_is_not_judged() -> None:

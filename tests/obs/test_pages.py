@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from conformance.catalogue import load_catalogue
-from conformance.obs.flaws import Flaw, NodeFacts, dead_activity, flaws, movement
+from conformance.obs.flaws import Flaw, dead_activity, flaws, movement
 from conformance.obs.page import read_page
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import parse_page
+from fixtures.model.devices.measured_devices import NodeFacts
 from fixtures.model.platform.exporters import metrics_page, metrics_port
 from fixtures.policy.model import Metrics
 from fixtures.simulator.config.behaviour import Behaviour

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from conformance.inv.rights import Review
-from conformance.inv.skew import driver_version
 from conformance.plugin.session import State
 from conformance.probes.node_sampling import kept_away
 from conformance.requirement import Requirement
@@ -16,6 +15,7 @@ from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.availability import without_devices
+from fixtures.model.nodes.peers import driver_version
 from fixtures.model.nodes.products import pools
 from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.text.sentences import listed
