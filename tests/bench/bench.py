@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Access, Verdict, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import yaml
 from lxml import etree
 from prometheus_client.parser import text_string_to_metric_families
 
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Verdict
 from tests.endtoend.hostile import SECRETS, objects
 from tests.endtoend.runs import Finished, run_suite

@@ -12,7 +12,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.policy.allowlist import cluster_uid
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from tests.endtoend.runs import ROOT, command, environment
 
 pytestmark = pytest.mark.test_all

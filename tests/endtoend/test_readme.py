@@ -17,7 +17,7 @@ from conformance.cli.snapshot_command import snapshot_keys
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS, kubectl_name
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from tests import readme
 from tests.endtoend.runs import ROOT, environment
 from tests.kubectl import needs_kubectl

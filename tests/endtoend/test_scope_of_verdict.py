@@ -9,7 +9,7 @@ import yaml
 from conformance.plugin.settle import settle
 from fixtures.cluster.client import Cluster
 from fixtures.policy.model import Policy
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Cause, Level, Verdict, WaiverState
 from tests.endtoend.runs import Finished, run_for_record, run_suite
 

@@ -12,7 +12,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
 from conformance.cli.snapshot_command import snapshot_command, snapshot_keys
 from fixtures.cluster.kinds import KINDS
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.snapshot.files import load_files
 from fixtures.snapshot.folder import INCOMPLETE, SERVED
 from fixtures.verdict.record import Access, Report, Result

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.cluster.client import Cluster
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import ROOT, Finished, run_for_record
 

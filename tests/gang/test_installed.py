@@ -9,7 +9,7 @@ from conformance.gang.checks import check_installed
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.record import Verdict
 from tests.builders import a_pod, a_policy

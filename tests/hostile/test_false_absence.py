@@ -22,7 +22,7 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.config.scenario import load_defect, load_scenario
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.simulator.simulated_cluster import initial_objects
 from fixtures.verdict.record import Verdict
 from tests.chaos.ledger.simulated_cluster import PRODUCT, RUN, acting, fetch, ledger, replay, soon, strip, world

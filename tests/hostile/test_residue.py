@@ -22,7 +22,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Report, Target, TargetKind
 from fixtures.verdict.subjects import Inconclusive
 from tests.endtoend.runs import ROOT, command, environment

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fixtures.cluster.client import Cluster
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.text import limits
 from fixtures.verdict.record import Report, Verdict
 from tests.endtoend.runs import Finished, run_for_record

@@ -27,7 +27,7 @@ from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES
 from fixtures.ownership.owned import RUN_LABEL
 from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.snapshot.collect import collect
 from fixtures.verdict.findings import Finding, Outcome
 

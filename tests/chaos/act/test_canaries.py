@@ -22,7 +22,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.policy.policy_file import build_policy
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from tests.chaos.ledger.simulated_cluster import RUN, Json, acting, fetch, ledger, plan, recover, replay, soon, world
 from tests.troubles import Trouble
 from tests.watching import PATIENCE

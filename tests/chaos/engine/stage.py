@@ -16,7 +16,7 @@ from conformance.plugin.opening import SIMULATED_PACE
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.policy.policy_file import build_policy
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Target, TargetKind
 from tests.chaos.catalogue.documents import LABEL, MODULES
 

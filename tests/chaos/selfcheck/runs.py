@@ -12,7 +12,7 @@ import yaml
 from chaos.model.experiment import OPT_IN_LABEL
 from fixtures.cluster.client import Cluster
 from fixtures.policy.allowlist import cluster_uid
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult, decode_chaos
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
 from fixtures.ownership import owned
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Level, Report, Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.hostile.faults import small_bodies

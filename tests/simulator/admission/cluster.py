@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fixtures.simulator.admission.chain import AdmissionSwitches, chain
+from fixtures.simulator.admission.chain import HEALTHY, chain
 from fixtures.simulator.admission.interface import AdmissionRequest, ApiError, admit_all
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.resources import Resource
+from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.kinds.decoding import conform
 
 GPU = "nvidia.com/gpu"
@@ -99,19 +100,17 @@ def request(
     return AdmissionRequest(verb, resource, space, name if isinstance(name, str) else "", subresource, obj, old, user, dry_run)
 
 
-def admit(
-    asked: AdmissionRequest | Json, objects: Objects | None = None, switches: AdmissionSwitches | None = None
-) -> tuple[Json, list[str]]:
+def admit(asked: AdmissionRequest | Json, objects: Objects | None = None, behaviour: Behaviour = HEALTHY) -> tuple[Json, list[str]]:
     if isinstance(asked, dict):
         asked = request(asked)
     if asked.verb != "delete":
         conform(asked.resource, asked.obj)  # as the server does before admission
-    return asked.obj, admit_all(chain(switches or AdmissionSwitches()), asked, objects or Objects())
+    return asked.obj, admit_all(chain(behaviour), asked, objects or Objects())
 
 
-def refusal(asked: AdmissionRequest | Json, objects: Objects | None = None, switches: AdmissionSwitches | None = None) -> ApiError:
+def refusal(asked: AdmissionRequest | Json, objects: Objects | None = None, behaviour: Behaviour = HEALTHY) -> ApiError:
     try:
-        admitted = admit(asked, objects, switches)
+        admitted = admit(asked, objects, behaviour)
     except ApiError as error:
         return error
     raise AssertionError(f"admitted: {admitted}")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fixtures.kubernetes.podsecurity import Level, evaluate, message, parse_rejection, policy_of, warning
 from tests.samples import sample
 from tests.simulator.admission.cluster import restricted_pod
+from tests.tables import each_row
 
 BASELINE, RESTRICTED = Level.BASELINE, Level.RESTRICTED
 
@@ -102,22 +103,7 @@ def test_text_around_and_inside_a_rejection() -> None:
     assert parse_rejection('pods "x" is forbidden: User "u" cannot create resource "pods"') is None
 
 
-@pytest.mark.parametrize(
-    ("name", "reasons", "unknown"),
-    [
-        (
-            "psa-rejection-1",
-            ["allowPrivilegeEscalation != false", "unrestricted capabilities", "runAsNonRoot != true", "seccompProfile"],
-            [],
-        ),
-        ("psa-rejection-2", ["unrestricted capabilities"], []),
-        (
-            "psa-rejection-3",
-            ["hostNetwork", "privileged", "allowPrivilegeEscalation != false", "unrestricted capabilities", "runAsNonRoot != true"],
-            ["hostNetwork"],
-        ),
-    ],
-)
+@each_row
 def test_rejections_seen_elsewhere(name: str, reasons: list[str], unknown: list[str]) -> None:
     rejection = parse_rejection(sample(name))
     assert rejection is not None

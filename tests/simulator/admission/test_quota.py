@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
-from fixtures.simulator.admission.chain import AdmissionSwitches
 from fixtures.simulator.api.objects import Json
+from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.pods.requests import pod_total, shown
 from tests.simulator.admission.cluster import CLAIMS, GPU, QUOTAS, Objects, admit, container, gpu, gpu_pod, pod, refusal, request
+from tests.tables import each_row
 
 
 def quota(name: str = "gpus", **fields: object) -> Json:
@@ -32,7 +31,7 @@ def test_one_device_over_is_refused_and_within_is_accepted() -> None:
         "used: requests.nvidia.com/gpu=7, limited: requests.nvidia.com/gpu=8"
     )
     admit(gpu_pod("1"), with_quota(quota(), pods=pods))
-    admit(gpu_pod("2"), with_quota(quota(), pods=pods), AdmissionSwitches(quota=False))
+    admit(gpu_pod("2"), with_quota(quota(), pods=pods), Behaviour(enforces_quota=False))
     admit(pod(), with_quota(quota(), pods=pods))
 
 
@@ -67,20 +66,7 @@ def test_claims_are_charged_by_class_and_by_extended_name() -> None:
     assert refusal(request(claim, CLAIMS), with_quota(by_class)).code == 403
 
 
-@pytest.mark.parametrize(
-    ("scopes", "spec", "refused"),
-    [
-        ({"scopes": ["Terminating"]}, {"activeDeadlineSeconds": 60}, True),
-        ({"scopes": ["Terminating"]}, {}, False),
-        ({"scopes": ["NotTerminating"]}, {}, True),
-        (
-            {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}]}},
-            {"priorityClassName": "system-node-critical"},
-            True,
-        ),
-        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]}}, {}, False),
-    ],
-)
+@each_row
 def test_scopes(scopes: dict[str, Any], spec: dict[str, Any], refused: bool) -> None:
     asked = pod(container(resources=gpu("9")), **spec)
     objects = with_quota(quota(**scopes))

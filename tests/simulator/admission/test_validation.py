@@ -196,13 +196,6 @@ def test_a_runtime_class_that_exists_is_taken_and_one_with_overhead_is_not_simul
     assert refusal(request({**nvidia, "overhead": {"podFixed": {"cpu": "1"}}}, runtime_classes)).code == 501
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({"resources": {"requests": {"cpu": "1"}}}, "Burstable"),
-        ({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, "Guaranteed"),
-        ({}, "BestEffort"),
-    ],
-)
+@each_row
 def test_the_qos_class_of_pod_level_resources(spec: Json, expected: str) -> None:
     assert admit(pod(**spec))[0]["status"]["qosClass"] == expected

@@ -5,6 +5,7 @@ import pytest
 from fixtures.simulator.admission.webhooks import MUTATING, VALIDATING
 from fixtures.simulator.api.objects import Json
 from tests.simulator.admission.cluster import DEPLOYMENTS, Objects, admit, container, deployment, namespace, pod, refusal, request
+from tests.tables import each_row
 
 
 def webhook(**fields: object) -> Json:
@@ -36,19 +37,7 @@ def test_no_backend_is_an_internal_error(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"failurePolicy": "Ignore"},
-        {"namespaceSelector": {"matchLabels": {"tenant": "yes"}}},
-        {"namespaceSelector": {"matchExpressions": [{"key": "tenant", "operator": "Exists"}]}},
-        {"objectSelector": {"matchLabels": {"app": "other"}}},
-        {"rules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]},
-        {"rules": [{"operations": ["*"], "apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["*"]}]},
-        {"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "scope": "Cluster"}]},
-    ],
-    ids=["ignore", "namespace", "namespace-exists", "object", "operation", "group", "scope"],
-)
+@each_row
 def test_what_does_not_match_passes(fields: dict[str, object]) -> None:
     admit(pod(), cluster(webhook(**fields)))
 

@@ -17,8 +17,9 @@ from kubernetes.stream import stream
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.simulator.process.child import EmbeddedCluster
 from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy"), pytest.mark.test_all]
@@ -160,13 +161,7 @@ def test_a_followed_log_ends_with_its_container(side: Side) -> None:
         assert following.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("/api/v1/nodes/h100-0/proxy/healthz", "ok"),
-        ("/api/v1/namespaces/gpu-operator/services/nvidia-dcgm-exporter:9400/proxy/metrics", "# TYPE DCGM_FI_DEV_GPU_TEMP gauge"),
-    ],
-)
+@each_row
 def test_what_is_on_nodes_is_reached_through_the_proxies(side: Side, path: str, said: str) -> None:
     code, text, errors = side.kubectl("get", "--raw", path)
     assert (code, errors) == (0, "")

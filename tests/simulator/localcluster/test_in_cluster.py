@@ -22,6 +22,7 @@ from fixtures.localcluster.control_plane.account import ROLES, shipped, suite_ku
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.policy.allowlist import cluster_uid
 from tests.deploy.test_packages import CASES
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]
@@ -135,17 +136,7 @@ def test_its_account_labels_nodes_and_takes_the_labels_away(admin: Cluster, suit
     assert not {LABEL, UNTIL} & set(admin.get("nodes", "gpu-0").json()["metadata"].get("labels") or {})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
-        {"spec": {"unschedulable": True}},
-        {"metadata": {"labels": {"gpu-conformance.io/pool": "a"}}},
-        {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
-        {"metadata": {"annotations": {"a": "b"}}},
-        {"metadata": {"finalizers": ["example.com/held"]}},
-    ],
-)
+@each_row
 def test_its_account_changes_nothing_else_of_a_node(admin: Cluster, suite: Cluster, change: dict[str, Any]) -> None:
     assert admin.patch("nodes", "gpu-1", {"metadata": {"labels": {"kubernetes.io/hostname": "gpu-1"}}}).ok
     answer = suite.patch("nodes", "gpu-1", change)

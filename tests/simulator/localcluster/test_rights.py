@@ -16,6 +16,7 @@ from fixtures.verdict.record import Access
 from tests.simulator.localcluster.rights.proof import Case, Proof, Prover
 from tests.simulator.localcluster.rights.roles import rights_of_role
 from tests.simulator.localcluster.rights.targets import embedded, shared
+from tests.tables import each_row
 
 pytestmark = pytest.mark.test_all
 
@@ -32,17 +33,7 @@ def test_each_right_of_a_role_is_named_by_a_requirement_and_the_other_way_round(
     assert rights_of_role("read-only") <= rights_of_role("full")
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        {"stillPassed": ["A-01"]},
-        {"wronglyFailed": ["A-01"]},
-        {"changed": ["A-01"]},
-        {"residue": ["namespaces x"]},
-        {"notNamed": ["list pods"]},
-        {"wrongExit": True},
-    ],
-)
+@each_row
 def test_the_proof_fails_for_any_of_these(case: dict[str, object]) -> None:
     broken = msgspec.convert({"role": "full", "scenario": "s", "removed": "list pods", "inconclusive": ["B-01"], **case}, Case)
     proof = Proof(rights=1, cases=[broken], refused=[], baselines=[], needless=[])

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from fixtures.simulator.admission.chain import AdmissionSwitches, chain
+from fixtures.simulator.admission.chain import chain
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
@@ -176,7 +176,7 @@ async def small_cluster(
         store.put_initial(item)
     server = SimulatedServer(
         store,
-        admissions=chain(AdmissionSwitches(native_gangs=gangs)),
+        admissions=chain(native_gangs=gangs),
         troubles=list(troubles),
         enforces_budgets=not (behaviour or Behaviour()).eviction_ignores_budget,
     )

@@ -2,11 +2,11 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 
 from fixtures.simulator.config.behaviour import Behaviour
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, node
+from tests.tables import each_row
 
 NODE = "/api/v1/nodes/a"
 
@@ -39,22 +39,7 @@ async def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts(clu
     listening.cancel()
 
 
-@pytest.mark.parametrize(
-    ("env", "xid", "left", "switches"),
-    [
-        ({}, 13, "4", {}),
-        ({}, 13, "3", {"plugin_acts_on_ignored_xids": True}),
-        ({}, 79, "4", {"plugin_ignores_xids": True}),
-        ({"DP_DISABLE_HEALTHCHECKS": "79, 94"}, 79, "4", {}),
-        ({"DP_DISABLE_HEALTHCHECKS": "79"}, 94, "3", {}),
-        ({"DP_DISABLE_HEALTHCHECKS": "79"}, 79, "3", {"plugin_ignores_health_config": True}),
-        ({"DP_DISABLE_HEALTHCHECKS": "xids"}, 79, "4", {}),
-        ({"DP_ENABLE_HEALTHCHECKS": "43"}, 43, "3", {}),
-        ({"DP_ENABLE_HEALTHCHECKS": "all"}, 31, "3", {}),
-        ({"DP_DISABLE_HEALTHCHECKS": "79", "DP_ENABLE_HEALTHCHECKS": "79"}, 79, "3", {}),
-        ({}, 79, "3", {"plugin_marks_another_device": True}),
-    ],
-)
+@each_row
 def test_which_xids_count_and_which_device_they_mark(env: dict[str, str], xid: int, left: str, switches: dict[str, Any]) -> None:
     @in_cluster(hardware("a", 4), behaviour=Behaviour(**switches), objects=[plugin_pod("a", env=env)], tempo=QUICK)
     async def scenario(cluster: SmallCluster) -> None:

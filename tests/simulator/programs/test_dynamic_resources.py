@@ -10,6 +10,7 @@ from fixtures.simulator.dra.allocator import choose, taints_by_rules
 from fixtures.simulator.dra.claims import API_VERSION, SLICES
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 TEMPO = msgspec.structs.replace(QUICK, slice_wiping=PATIENCE)
@@ -163,16 +164,7 @@ def rule(effect: str = "NoSchedule", **selector: str) -> dict[str, Any]:
     return {"spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": effect}}}
 
 
-@pytest.mark.parametrize(
-    ("selector", "matches"),
-    [
-        ({}, True),
-        ({"driver": "gpu.nvidia.com"}, True),
-        ({"pool": "node-1", "device": "gpu-0"}, True),
-        ({"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-1"}, False),
-        ({"driver": "dra.net"}, False),
-    ],
-)
+@each_row
 def test_what_a_selector_leaves_out_matches_any(selector: dict[str, str], matches: bool) -> None:
     assert bool(list(taints_by_rules([rule(**selector)], DEVICE))) is matches
 

@@ -24,6 +24,7 @@ from fixtures.simulator.config.scenario import (
     parse_simulate,
 )
 from fixtures.simulator.simulated_cluster import initial_objects, with_defects
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -82,20 +83,7 @@ def test_a_defect_that_would_do_nothing_is_refused(given: Defect, words: str) ->
         apply(objects(), given, now=NOW)
 
 
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        ({"node": "h200-*", "set": {"cuda": 1}}, r"no node h200-\* with devices"),
-        ({"node": "cpu-0", "set": {"cuda": 1}}, "no node cpu-0 with devices"),
-        ({"node": "h100-0", "device": 9, "set": {"lost": 1}}, "node h100-0 has no device 9"),
-        (
-            {"node": "h100-0", "device": 0, "set": {"remap.pendin": 1}},
-            "unknown value 'remap.pendin' of h100-0; did you mean 'remap",
-        ),
-        ({"node": "h100-0", "set": {"lost": 1}}, "unknown value 'lost' of h100-0"),
-        ({"node": "h100-0", "device": "all", "set": {"pcie.width": 16}}, "0.pcie.width of h100-0 is 16 already"),
-    ],
-)
+@each_row
 def test_values_of_devices_that_nobody_has_are_refused(entry: Json, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         hardware_of(load_scenario("healthy"), [defect(devices=[msgspec.convert(entry, DeviceValues)])])

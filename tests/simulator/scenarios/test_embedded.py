@@ -14,8 +14,7 @@ import pytest
 
 from fixtures.simulator.config.scenario import ScenarioError
 from fixtures.simulator.process import forked
-from fixtures.simulator.process.child import ROOT
-from fixtures.simulator.process.embedded import EmbeddedCluster, EmbeddedError
+from fixtures.simulator.process.child import ROOT, EmbeddedCluster, EmbeddedError
 from fixtures.simulator.process.forked import ForkedSimulator
 from tests.watching import PATIENCE
 
@@ -113,7 +112,7 @@ def test_it_does_not_outlive_who_started_it(method: str, tmp_path: Path) -> None
         "import os, pathlib, sys\n"
         "from fixtures.simulator.process import forked\n"
         f"{method and f'forked.prepare({method!r})'}\n"
-        "from fixtures.simulator.process.embedded import EmbeddedCluster\n"
+        "from fixtures.simulator.process.child import EmbeddedCluster\n"
         f"cluster = EmbeddedCluster.start('amd', pathlib.Path({str(tmp_path)!r}))\n"
         "print(cluster.process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
