@@ -13,11 +13,9 @@ from fixtures.kubernetes.times import moment, unix
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.template import Template
-from fixtures.model.nodes.changes import being_changed
-from fixtures.model.nodes.changes_by_age import change_under_way
-from fixtures.model.platform.agents import Agent, agents, full_name, is_ready
+from fixtures.model.nodes.changes import being_changed, change_under_way
+from fixtures.model.platform.agents import Agent, agents, full_name, is_ready, roll_out_under_way
 from fixtures.model.platform.namespaces import IGNORED, OPERATORS
-from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.text.ages import ask_again, so_far
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
 

@@ -25,7 +25,7 @@ from chaos.observe.signals.allocations import KNOWN_SECONDS
 from chaos.observe.signals.pods import VICTIM, WORKER, beat_in, uuids_in
 from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, node_of, phase_of
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import CLAIMS
+from fixtures.model.dra.slices import CLAIMS
 
 
 def start_workers(

@@ -13,7 +13,7 @@ from chaos.model.records import PREPARATION
 from chaos.observe.devices import PublishedDevice, allocated_devices, published_devices, tainting_rules
 from chaos.observe.view import View, full_name, name_of
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import CLAIMS, TAINT_RULES
+from fixtures.model.dra.slices import CLAIMS, TAINT_RULES
 
 TAINT_KEY = "gpu-conformance.io/chaos"
 CONTENDER = "contender"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from chaos.cluster.requests import field
 from fixtures.kubernetes.models import Condition, Json
-from fixtures.model.nodes.cordons import Cordon, Kind, cordon_of
-from fixtures.model.nodes.polarity import KUBELETS, tells_fault
-from fixtures.model.nodes.products import labelled_product
+from fixtures.model.nodes.health import KUBELETS, tells_fault
+from fixtures.model.nodes.holds import Cordon, Kind, cordon_of
+from fixtures.model.nodes.pools import labelled_product
 from fixtures.model.nodes.work import NodeWork, as_node, fields_of_json, work_by_node
 
 

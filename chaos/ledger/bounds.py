@@ -26,7 +26,7 @@ from chaos.model.experiment import Experiment
 from chaos.model.plan import OPT_OUT, Plan
 from chaos.model.records import Entry, LedgerError
 from fixtures.cluster import kinds
-from fixtures.model.nodes.cordons import STATE_LABEL, STATES, is_note
+from fixtures.model.nodes.holds import STATE_LABEL, STATES, is_note
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.policy.model import Policy
 

@@ -19,8 +19,7 @@ from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.model.plan import Plan, PlanFacts
 from chaos.model.records import Entry, digest
 from fixtures.kubernetes.models import Json
-from fixtures.model.platform.namespaces import PlatformNamespaces
-from fixtures.model.platform.workloads import PlatformWorkloads
+from fixtures.model.platform.namespaces import Platform
 from fixtures.policy.model import Policy, Tenants
 
 _INSIDE = ("", "ClusterIP")
@@ -41,7 +40,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
     tenants: Tenants = Tenants()
     components: frozenset[str] = frozenset()
-    standing: PlatformWorkloads | None = None
+    standing: Platform | None = None
     operators: Mapping[str, frozenset[str]] = {}
     vouched: frozenset[str] = frozenset()
     planned: frozenset[str] = frozenset()
@@ -63,8 +62,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         """Whether components may be in a namespace: as the search for targets has it, and where the policy says they are."""
         if self.within is not None:
             return namespace in self.within
-        standing = self.standing or PlatformWorkloads(PlatformNamespaces(self.tenants), ())
-        return standing.admits(namespace) or namespace in self.components
+        standing = self.standing or Platform(self.tenants)
+        return standing.of(namespace).components or namespace in self.components
 
     def wrong(self, entry: Entry, args: Any) -> Iterator[str]:
         """What an entry names that nothing shows to be its experiment's to touch."""

@@ -2,7 +2,7 @@
 
 Programs, mounts, images and labels (:mod:`fixtures.model.platform.components`) only say what looks like a component: everybody can copy
 them. Which workload it is, is decided by its namespace and
-its owner (:class:`fixtures.model.platform.workloads.PlatformWorkloads`); where that leaves several, or none, no experiment touches
+its owner (:class:`fixtures.model.platform.namespaces.Platform`); where that leaves several, or none, no experiment touches
 any of them. A default name of a namespace does not decide while a look-alike runs in another one. A policy may say which workload is
 which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because charts are renamed and forked.
 
@@ -41,12 +41,12 @@ from fixtures.model.platform.components import (
 from fixtures.model.platform.namespaces import (
     OPENSHIFT_NODE,
     OPERATORS,
-    PlatformNamespaces,
+    Platform,
+    Workload,
     operators_of,
-    proven_by_operators,
     release_of,
+    workload_names,
 )
-from fixtures.model.platform.workloads import PlatformWorkloads, Workload, workload_names
 from fixtures.policy.marks import SLICES, Shown, drivers_of
 from fixtures.policy.model import Tenants
 from fixtures.text import typed
@@ -88,7 +88,7 @@ class ComponentUnclear(Exception):
     """Several workloads could be the component, no owner proves those that look like it, or it is not the one that the policy names."""
 
 
-def standing_of(view: View, tenants: Tenants, *, whole: bool = True) -> PlatformWorkloads:
+def standing_of(view: View, tenants: Tenants, *, whole: bool = True) -> Platform:
     """What tells the platform's workloads from those that look like them.
 
     Raises :class:`NoData` where it is to be known ``whole``; else what cannot be read shows nothing. Unread DaemonSets show nothing anyway.
@@ -96,15 +96,13 @@ def standing_of(view: View, tenants: Tenants, *, whole: bool = True) -> Platform
     policies = {key: _listed(view, key, whole) for key in OPERATORS if view.serves(key)}
     operators = operators_of((KINDS[key].kind, item) for key, items in policies.items() for item in items)
     nodes = _listed(view, "nodes", whole)
-    platform = PlatformNamespaces(
+    return Platform(
         tenants,
-        proven_by_operators(operators),
         openshift=any(OPENSHIFT_NODE in labels_of(node) for node in nodes),
         shown=_shown(view, nodes),
         operators=operators,
         daemonsets=[(namespace_of(item), name_of(item)) for item in _listed(view, DAEMON_SETS, whole=False)],
     )
-    return PlatformWorkloads(platform, operators)
 
 
 def _listed(view: View, key: str, whole: bool) -> list[Json]:
@@ -127,7 +125,7 @@ def _shown(view: View, nodes: Iterable[Json]) -> Shown:
     return Shown(nodes=typed_nodes or None, drivers=drivers_of(slices) or None, groups=groups, resources=view.resources)
 
 
-def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[str, str] | None = None) -> Components:
+def find_components(view: View, standing: Platform, overrides: Mapping[str, str] | None = None) -> Components:
     """Look for every known component. Where a list cannot be read, it is unclear whether a component of that kind is installed.
 
     ``overrides`` maps a component to ``namespace/name`` of its workload. If that is not there, the component is absent, unless another
@@ -202,7 +200,7 @@ def _ended(pod: Json) -> bool:
     return text_of(dig(pod, "status").get("phase")) in ("Succeeded", "Failed")
 
 
-def _named(view: View, component: Component, standing: PlatformWorkloads, name: str) -> InstalledComponent | None:
+def _named(view: View, component: Component, standing: Platform, name: str) -> InstalledComponent | None:
     """The workload that the policy names; None where nothing is the component.
 
     Raises :class:`ComponentUnclear` when it is not there, and another one looks like it: in a namespace of the platform, or in the one
@@ -213,7 +211,7 @@ def _named(view: View, component: Component, standing: PlatformWorkloads, name: 
             if full_name(item) == name:
                 return _found(component, key, item)
     found = [_candidate(component.key, item) for item in unique(item for group in _look_alikes(view, component) for item in group)]
-    others = [one for one in found if standing.admits(one.namespace) or one.namespace == name.partition("/")[0]]
+    others = [one for one in found if standing.of(one.namespace).components or one.namespace == name.partition("/")[0]]
     if others:
         names = workload_names(others)
         raise ComponentUnclear(
@@ -266,7 +264,7 @@ def _foreign_plugin(view: View, component: Component) -> str:
     return f"experiments know NVIDIA's own device plugin only, and here {seen}" if seen else ""
 
 
-def _proven(view: View, component: Component, standing: PlatformWorkloads) -> InstalledComponent | None:
+def _proven(view: View, component: Component, standing: Platform) -> InstalledComponent | None:
     """The workload that is the component: of those that look like it by labels, else by image. Raises :class:`ComponentUnclear`."""
     if component.serves and not view.serves(component.serves):
         return None
@@ -289,7 +287,7 @@ def _proven(view: View, component: Component, standing: PlatformWorkloads) -> In
     return None
 
 
-def _without_default_names(component: Component, alike: Sequence[Json], standing: PlatformWorkloads) -> list[Json]:
+def _without_default_names(component: Component, alike: Sequence[Json], standing: Platform) -> list[Json]:
     """Of workloads of several namespaces that look alike, those that an owner or the policy proves to be the component.
 
     Whoever may create namespaces can take a default name that is free, and the true component may run where nothing is known of it.
@@ -301,7 +299,7 @@ def _without_default_names(component: Component, alike: Sequence[Json], standing
     if not unproven:
         return proven
     rest = [item for item in alike if not standing.unproven(about(item))]
-    if any(standing.named(about(item)) for item in rest):
+    if any(standing.of(namespace_of(item)).by_owner for item in rest):
         return standing.resolve([item for item in rest if is_labelled(component, runs_of(item))], about) or standing.resolve(rest, about)
     names, why = workload_names(map(about, alike)), f"only a default name makes {listed(unproven)} the platform's"
     raise ComponentUnclear(f"{names} could all be {component.name}, and {why}: {_MEANT}, or its namespace in tenants.moreInfrastructure")

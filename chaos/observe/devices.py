@@ -14,9 +14,9 @@ import msgspec
 
 from chaos.observe.view import View, dig, full_name, items_of, labels_of, namespace_of, number_of, text_of, uid_of
 from fixtures.kubernetes.models import Json
-from fixtures.model.demand import pod_amounts
+from fixtures.model.demand import amounts
 from fixtures.model.dra.inventory import DeviceId, Slices, taint_rule
-from fixtures.model.dra.kinds import SLICES, TAINT_RULES
+from fixtures.model.dra.slices import SLICES, TAINT_RULES
 from fixtures.model.platform.components import DAEMON_SETS
 
 IsDevice = Callable[[str], bool]
@@ -25,13 +25,13 @@ IsDevice = Callable[[str], bool]
 def requested_devices(pod: Json, is_device: IsDevice) -> dict[str, int]:
     """Devices that the scheduler counts for a pod: ``{resource: count}``. Those of an init container stay the pod's until it ends."""
     init = [(_of(container, is_device), _is_sidecar(container)) for container in _containers(pod, "initContainers")]
-    return pod_amounts.together(init, [_of(container, is_device) for container in _containers(pod, "containers")])
+    return amounts.together(init, [_of(container, is_device) for container in _containers(pod, "containers")])
 
 
 def running_devices(pod: Json, is_device: IsDevice) -> dict[str, int]:
     """Devices of the containers that run once a pod runs. A kubelet lists no others (docs/facts/device-plugin.md#pod-resources)."""
     sidecars = filter(_is_sidecar, _containers(pod, "initContainers"))
-    return pod_amounts.together((), [_of(container, is_device) for container in (*sidecars, *_containers(pod, "containers"))])
+    return amounts.together((), [_of(container, is_device) for container in (*sidecars, *_containers(pod, "containers"))])
 
 
 def _containers(pod: Json, kind: str) -> list[Json]:
@@ -39,14 +39,14 @@ def _containers(pod: Json, kind: str) -> list[Json]:
 
 
 def _is_sidecar(container: Json) -> bool:
-    return container.get("restartPolicy") == pod_amounts.SIDECAR
+    return container.get("restartPolicy") == amounts.SIDECAR
 
 
 def _of(container: Json, is_device: IsDevice) -> dict[str, int]:
     """What one container asks for, amounts above zero."""
     resources = dig(container, "resources")
-    asked = pod_amounts.written(dig(resources, "requests"), dig(resources, "limits"))
-    return {name: count for name, value in asked.items() if is_device(name) and (count := pod_amounts.units(value)) > 0}
+    asked = amounts.written(dig(resources, "requests"), dig(resources, "limits"))
+    return {name: count for name, value in asked.items() if is_device(name) and (count := amounts.units(value)) > 0}
 
 
 API_VERSION = "resource.k8s.io/v1"

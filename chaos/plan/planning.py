@@ -35,7 +35,7 @@ from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import parse_samples
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
-from fixtures.model.dra.kinds import TAINT_RULES
+from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.nodes.work import tolerable
 from fixtures.policy.model import Policy

@@ -32,8 +32,8 @@ from chaos.observe.view import (
     uid_of,
 )
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import CLAIMS
-from fixtures.model.nodes.cordons import Kind
+from fixtures.model.dra.slices import CLAIMS
+from fixtures.model.nodes.holds import Kind
 from fixtures.model.nodes.work import NodeWork, Why
 from fixtures.model.platform.namespaces import operators_of
 from fixtures.text.sentences import in_order

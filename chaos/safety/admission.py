@@ -16,7 +16,7 @@ from chaos.safety import gates
 from chaos.safety.gate_input import GateInput, RequestedFault, Settings
 from chaos.safety.gate_reading import READS, read_cluster_state
 from fixtures.cluster.client import Cluster
-from fixtures.model.dra.kinds import TAINT_RULES
+from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.platform.components import DAEMON_SETS
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import VERBS as PROOF_VERBS

@@ -6,20 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.devices.arithmetic import Term, terms_of
-from fixtures.model.devices.node_labels import expectations
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
-from fixtures.model.devices.routes import same_devices, why_none_offered
+from fixtures.model.devices.counts import GPU_COUNT, PhysicalCount, Term, physical_counts, terms_of
+from fixtures.model.devices.names import shared_pools
+from fixtures.model.devices.node_labels import expectations, view_of
+from fixtures.model.devices.offers import same_devices, unlisted_offers, why_none_offered
 from fixtures.model.devices.scheduler_amounts import split_of
-from fixtures.model.devices.unlisted_offers import unlisted_offers
-from fixtures.model.devices.vendors import shared_pools
-from fixtures.model.dra.drivers import IN_USE
 from fixtures.model.dra.inventory import DriverInventory, InventoryDevice, TaintRule
-from fixtures.model.dra.kinds import CLASSES, SLICES, TAINT_RULES
-from fixtures.model.dra.slices import SHAPE_FOR_MACHINES
-from fixtures.model.nodes.held_nodes import limit_of
-from fixtures.model.platform.plugin_pods import faults_of_devices, why_none_allocatable
+from fixtures.model.dra.slices import CLASSES, IN_USE, SHAPE_FOR_MACHINES, SLICES, TAINT_RULES
+from fixtures.model.nodes.work import limit_of
+from fixtures.model.platform.kubelet_plugins import faults_of_devices, why_none_allocatable
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok

@@ -14,11 +14,8 @@ from functools import lru_cache
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.devices.arithmetic import amd_terms, gke_terms, label_terms
-from fixtures.model.devices.label_rules import sharing_inconsistencies, strategy_inconsistencies
-from fixtures.model.devices.node_labels import NodeAdvertisement
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import number
+from fixtures.model.devices.counts import amd_terms, gke_terms, label_terms, number
+from fixtures.model.devices.node_labels import NodeAdvertisement, sharing_inconsistencies, strategy_inconsistencies, view_of
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.verdict.findings import About, Finding
 

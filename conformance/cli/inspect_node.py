@@ -10,14 +10,14 @@ import msgspec
 from conformance.outputs import node_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import matches, whole
+from fixtures.model.demand.amounts import whole
 from fixtures.model.devices import node_labels
-from fixtures.model.devices.arithmetic import terms_of
-from fixtures.model.devices.physical import PhysicalCount, physical_counts
+from fixtures.model.devices.counts import PhysicalCount, physical_counts, terms_of
 from fixtures.model.devices.scheduler_amounts import split_of
-from fixtures.model.nodes.marks import makers_served, marks_of, may_be_of_cpu
+from fixtures.model.nodes.accelerators import makers_served, marks_of, may_be_of_cpu
 from fixtures.policy.model import Policy
 from fixtures.text import typed
+from fixtures.text.globs import matches
 
 _POLICY = Policy()
 _NVIDIA = "nvidia.com/"

@@ -14,9 +14,10 @@ from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.podsecurity import Level, policy_of
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.physical import INSTANCE_TYPE, model_of
+from fixtures.model.demand.amounts import tenant_device_pods
+from fixtures.model.devices.counts import INSTANCE_TYPE, model_of
 from fixtures.model.nodes.holds import is_never_permanent
-from fixtures.model.nodes.products import pools
+from fixtures.model.nodes.pools import pools
 from fixtures.model.platform.namespaces import READS
 from fixtures.policy.platforms import NONE, Chosen
 from fixtures.policy.policy_file import build_policy
@@ -161,7 +162,7 @@ def _tenants(scope: Scope) -> Iterator[str]:
     if doubtful := {item.name for item in tenants if scope.platform.advice(item.name)}:
         yield "  # Found: names that sound like the platform's, and nothing proves it. Check: who created these namespaces."
         yield f"  #? moreInfrastructure: {_list(doubtful)}"
-    host = {pod.namespace for pod in scope.tenant_device_pods if pod.spec.host_network}
+    host = {pod.namespace for pod in tenant_device_pods(scope) if pod.spec.host_network}
     if host:
         yield "  # Found: device pods on their host's network. Check: whether the platform has no other way to its fabric."
         yield f"  #? hostRdma: [{', '.join(map(quoted, sorted(host)))}]"

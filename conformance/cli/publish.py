@@ -14,10 +14,10 @@ from conformance.delivery import node_labels
 from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
-from fixtures.model.cluster import matches
 from fixtures.model.nodes.work import is_fence_key
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.text.globs import matches
 from reports.folder import ReportError, load
 
 PROGRAM = "gpu-conformance publish"

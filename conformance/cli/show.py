@@ -27,7 +27,7 @@ from conformance.plugin.options import Options
 from conformance.req.known_pod import known_pod
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import SLICES
+from fixtures.model.dra.slices import SLICES
 from fixtures.model.facts import Fact
 from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect

@@ -26,7 +26,7 @@ def _skipped(scope: Scope) -> set[str]:
     nodes, pods, platform = scope.snapshot.listing("nodes"), scope.snapshot.listing("pods"), scope.platform
     if nodes.trouble or pods.trouble or not (nodes.collected and pods.collected):
         names = [item.name for item in scope.snapshot.listing("namespaces").items]
-        return {name for name in names if platform.is_default_name(name) or (platform.is_free(name) and not scope.is_tenant(name))}
+        return {name for name in names if platform.of(name).unread or (platform.of(name).free and not scope.is_tenant(name))}
     accelerators = {node.name for node in scope.accelerator_nodes}
-    running = [pod for pod in pods.items if not pod.finished and platform.is_default_name(pod.namespace)]
+    running = [pod for pod in pods.items if not pod.finished and platform.of(pod.namespace).unread]
     return {pod.namespace for pod in running if pod.spec.node_name in accelerators or scope.device_demand_of(pod).devices}

@@ -14,6 +14,7 @@ from conformance.requirement import Requirement
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope
+from fixtures.model.nodes.accelerators import vm_devices
 from fixtures.snapshot.state import Snapshot
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import MAX_NAMED, is_judged
@@ -64,7 +65,7 @@ def _may_allocate_dynamically(scope: Scope) -> bool:
     if any(pod.spec.resource_claims for pod in snapshot.listing("pods").items):
         return True
     nodes = () if snapshot.lacks("nodes") or snapshot.listing("nodes").trouble else scope.accelerator_nodes
-    return any(not scope.device_capacity(node) and not scope.vm_devices(node) for node in nodes)
+    return any(not scope.device_capacity(node) and not vm_devices(scope, node) for node in nodes)
 
 
 def _may_have_native_gangs(scope: Scope) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
-from fixtures.model.cluster import Scope, matches, whole
-from fixtures.model.demand.requests import is_unlisted_accelerator
-from fixtures.model.devices.resource_words import beside_devices, of_amount, of_gpus
-from fixtures.model.devices.routes import other_devices
-from fixtures.model.dra.drivers import DriverKind
-from fixtures.model.dra.kinds import SLICES
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import is_unlisted_accelerator, whole
+from fixtures.model.devices.names import beside_devices, of_amount, of_gpus
+from fixtures.model.devices.offers import other_devices
+from fixtures.model.dra.slices import SLICES, DriverKind
+from fixtures.text.globs import matches
 from fixtures.text.sentences import in_order, listed, natural
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 

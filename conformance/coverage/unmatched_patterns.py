@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from fixtures.kubernetes.models import Namespace, Node
-from fixtures.model.cluster import Scope, matches
-from fixtures.model.devices.physical import INSTANCE_TYPE, model_of
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.counts import INSTANCE_TYPE, model_of
 from fixtures.policy.model import Policy
 from fixtures.snapshot.state import Listing
+from fixtures.text.globs import matches
 from fixtures.text.sentences import in_order, listed
 
 _DEFAULT = "default"

@@ -12,8 +12,8 @@ import msgspec
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.untyped import mapping, sequence
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.dra.kinds import CLAIMS, TEMPLATES
-from fixtures.model.dra.written_claims import api_version, claim_of, template_of
+from fixtures.model.dra.claims import api_version, claim_of, template_of
+from fixtures.model.dra.slices import CLAIMS, TEMPLATES
 from fixtures.model.placement.claimable import commonest_class
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, not_judged, ok

@@ -22,8 +22,7 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.inventory import DeviceId
-from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
-from fixtures.model.dra.slices import SliceDevice
+from fixtures.model.dra.slices import BY_CLASS, CLAIMS, SliceDevice
 from fixtures.model.placement.free_devices import Place, usable_places, why_unlistable
 from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace

@@ -12,10 +12,8 @@ from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
-from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.inventory import DeviceId
-from fixtures.model.dra.kinds import CLAIMS
-from fixtures.model.dra.slices import SliceDevice
+from fixtures.model.dra.slices import CLAIMS, DriverKind, SliceDevice
 from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.subjects import Subject
 

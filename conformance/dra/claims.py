@@ -14,10 +14,8 @@ from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import Holder, results_of
-from fixtures.model.dra.drivers import DriverKind
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice
-from fixtures.model.dra.kinds import CLAIMS, SLICES
-from fixtures.model.dra.slices import lack_of
+from fixtures.model.dra.slices import CLAIMS, SLICES, DriverKind, lack_of
 from fixtures.model.placement.fitting import ended_at
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed

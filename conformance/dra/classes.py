@@ -14,14 +14,13 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
-from fixtures.model.cluster import Scope, subject, whole
-from fixtures.model.dra.claims import results_of
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import whole
+from fixtures.model.dra.claims import claim_of, results_of
 from fixtures.model.dra.device_classes import DeviceClass, is_plain
-from fixtures.model.dra.drivers import DriverKind
-from fixtures.model.dra.kinds import BY_CLASS, CLAIMS, CLASSES, SLICES, TEMPLATES
-from fixtures.model.dra.written_claims import claim_of
+from fixtures.model.dra.slices import BY_CLASS, CLAIMS, CLASSES, SLICES, TEMPLATES, DriverKind
 from fixtures.model.placement.claimable import units_of
-from fixtures.model.platform.driver_pods import kubelet_plugins
+from fixtures.model.platform.kubelet_plugins import kubelet_plugins
 from fixtures.model.platform.kubernetes_version import least_server_minor
 from fixtures.probes.workspace import Workspace
 from fixtures.text.ages import ask_again, duration

@@ -15,18 +15,16 @@ import msgspec
 
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches
-from fixtures.model.devices.memory import LABEL as MEMORY
-from fixtures.model.devices.memory import device_memory
-from fixtures.model.devices.node_labels import parse_product
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import physical_counts
-from fixtures.model.dra.drivers import IDENTITY, PRODUCT
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.counts import physical_counts
+from fixtures.model.devices.node_labels import parse_product, view_of
+from fixtures.model.devices.shares import LABEL as MEMORY
+from fixtures.model.devices.shares import device_memory
 from fixtures.model.dra.inventory import DriverInventory, InventoryDevice
-from fixtures.model.dra.kinds import SLICES
-from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, SliceDevice
-from fixtures.model.nodes.changes_by_age import change_under_way
-from fixtures.model.nodes.products import product_of
+from fixtures.model.dra.slices import IDENTITY, PRODUCT, SHAPE_FOR_MACHINES, SLICES, SliceDevice
+from fixtures.model.nodes.changes import change_under_way
+from fixtures.model.nodes.pools import product_of
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject

@@ -11,7 +11,7 @@ from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
 from fixtures.text.ages import ask_again, duration, so_far
 from fixtures.text.sentences import in_order, listed
@@ -53,7 +53,7 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
 def _of_domains(scope: Scope) -> list[Pod]:
     """Unfinished pods that carry the UID of a domain, where agents are: the driver's namespace. Anybody may copy the label."""
     pods = [pod for pod in scope.snapshot.pods if pod.metadata.label.get(_OF_DOMAIN) and not pod.finished]
-    return [pod for pod in pods if scope.platform_workloads.admits(pod.namespace)]
+    return [pod for pod in pods if scope.platform.of(pod.namespace).components]
 
 
 def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]:

@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.drivers import DriverKind
-from fixtures.model.dra.kinds import SLICES
-from fixtures.model.dra.slices import Slice, lack_of
-from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.dra.slices import SLICES, DriverKind, Slice, lack_of
+from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
-from fixtures.model.platform.driver_pods import DriverPods
+from fixtures.model.platform.kubelet_plugins import DriverPods
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding, bad
 from fixtures.verdict.subjects import Subject

@@ -15,12 +15,10 @@ from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
-from fixtures.model.dra.drivers import IN_USE
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice, TaintRule
-from fixtures.model.dra.kinds import CLAIMS, TAINT_RULES
-from fixtures.model.dra.slices import DeviceTaint
+from fixtures.model.dra.slices import CLAIMS, IN_USE, TAINT_RULES, DeviceTaint
+from fixtures.model.facts import said
 from fixtures.model.nodes.holds import is_temporary
-from fixtures.model.since import said
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, advised

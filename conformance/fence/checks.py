@@ -10,19 +10,19 @@ import msgspec
 from conformance.common_findings import unread
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, Taint, Toleration
 from fixtures.kubernetes.times import unix
-from fixtures.model.cluster import Scope, host_access, matches, subject
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import looks_like_device, tenant_device_pods
 from fixtures.model.demand.pod_templates import templates
-from fixtures.model.demand.requests import looks_like_device
 from fixtures.model.demand.reserved_devices import doubt, shares
 from fixtures.model.demand.template import is_static
-from fixtures.model.devices.given_shares import doubt_of_shares, is_share
+from fixtures.model.devices.names import vendors_of
+from fixtures.model.devices.offers import unlisted_offers
 from fixtures.model.devices.scheduler_amounts import USUAL, may_give_alone, of_owner
-from fixtures.model.devices.unlisted_offers import unlisted_offers
-from fixtures.model.devices.vendors import vendors_of
-from fixtures.model.nodes.products import pools
-from fixtures.model.placement.affinity import Choice, selects, too_long
-from fixtures.model.platform.agents import agents, is_agent, missing_agents
-from fixtures.model.platform.rollouts import roll_out_under_way
+from fixtures.model.devices.shares import doubt_of_shares, is_share
+from fixtures.model.nodes.pools import pools
+from fixtures.model.placement.affinity import Choice, fence_taints, selects, too_long
+from fixtures.model.platform.agents import agents, is_agent, missing_agents, roll_out_under_way
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -62,7 +62,7 @@ class Daemons:
             return _NO_DAEMON
         if is_agent(self._scope, found):
             return Daemon(agent=f"agent {found.name}")
-        if access := host_access(pod.spec):
+        if access := pod.host_access:
             advice = "if the platform runs it, name the namespace in the policy's tenants.moreInfrastructure or fence.allowedNamespaces"
             where = f"nothing proves its namespace {pod.namespace} to be the platform's"
             return Daemon(unclear=f"DaemonSet {found.name} has {access} as agents of nodes have, and {where}; {advice}")
@@ -83,10 +83,17 @@ _OF_KUBERNETES = "node.kubernetes.io/"
 
 def hard_taints(scope: Scope, node: Node) -> list[Taint]:
     """Fence taints of a node that really keep pods away."""
-    return [taint for taint in scope.fence_taints(node) if taint.effect in HARD]
+    return [taint for taint in fence_taints(scope, node) if taint.effect in HARD]
 
 
 # -- FENCE-01 ------------------------------------------------------------------------------------------
+
+
+def unfenced_box(scope: Scope) -> str:
+    """Why the cluster needs no fence, as a sentence; empty where it needs one."""
+    if scope.policy.fence.single_node or len(scope.snapshot.nodes) != 1:
+        return ""
+    return "the cluster is this one node, where everything has to run (policy fence.singleNode)"
 
 
 def check_fenced(scope: Scope) -> Iterator[Finding]:
@@ -105,14 +112,14 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
     expected = f"a taint {' or '.join([shared] if shared else scope.policy.fence.taint_keys)} with NoSchedule or NoExecute"
     observed = ", ".join(str(taint) for taint in node.spec.taints) or "no taints"
     about = About(subject(node), "node.spec.taints", expected, observed)
-    if not hard and scope.unfenced_box:
-        return about.not_judged(scope.unfenced_box)
+    if not hard and unfenced_box(scope):
+        return about.not_judged(unfenced_box(scope))
     unknown = [taint for taint in node.spec.taints if taint.effect in HARD and not taint.key.startswith(_OF_KUBERNETES)]
     if not hard and unknown and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether its taints ({observed}) are their fence is not known"
         return about.undecided(message, source="node.spec.taints, node.status.capacity")
     if not hard:
-        soft = [str(taint) for taint in scope.fence_taints(node)]
+        soft = [str(taint) for taint in fence_taints(scope, node)]
         if soft:
             message = f"{listed(soft)} only asks the scheduler to avoid the node: pods without devices still land on it"
         elif node.spec.taints:
@@ -154,8 +161,8 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     daemon = daemons.of(pod)
     if daemon.agent:
         return about.ok(f"on {node.name}: {daemon.agent}")
-    if scope.unfenced_box:
-        return about.not_judged(scope.unfenced_box)
+    if unfenced_box(scope):
+        return about.not_judged(unfenced_box(scope))
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
         return about.undecided(message, source="pod spec and claims")
@@ -314,7 +321,7 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
 
 def check_aimed(scope: Scope) -> Iterator[Finding]:
     """One finding per tenant pod that holds devices: its selector or required affinity admits accelerator nodes and no others."""
-    pods = scope.tenant_device_pods
+    pods = tenant_device_pods(scope)
     unclear = [(pod, scope.held_demand_of(pod)) for pod in scope.snapshot.pods if not pod.finished and scope.is_tenant(pod.namespace)]
     unclear = [(pod, demand) for pod, demand in unclear if demand.unknown and not demand.devices]
     if not pods and not unclear:

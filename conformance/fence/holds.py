@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from conformance.common_findings import overdue
 from conformance.fence.checks import HARD
 from fixtures.kubernetes.models import Node, Taint
-from fixtures.model.cluster import Scope, matches, subject
-from fixtures.model.nodes.health_words import Word, of
-from fixtures.model.nodes.held_nodes import age_words, held_nodes, limit_of
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.nodes.health import Health, Word, of, words_by_node
 from fixtures.model.nodes.holds import Hold, soft_holds
-from fixtures.model.nodes.polarity import Health
-from fixtures.model.nodes.products import pools
-from fixtures.model.nodes.words_of_nodes import words_by_node
-from fixtures.model.nodes.work import own_keys
+from fixtures.model.nodes.pools import pools
+from fixtures.model.nodes.work import age_words, held_nodes, limit_of, own_keys
 from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
 from fixtures.text.ages import duration
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, allowed, not_judged, ok, undecided
 from fixtures.verdict.subjects import Subject

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.fence.checks import hard_taints
+from conformance.fence.checks import hard_taints, unfenced_box
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.events import ReasonKind
 from conformance.outputs.nvidia_smi import parse_listing
@@ -21,8 +21,9 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node, Pod, Toleration
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.nodes.availability import foreign_taints, probe_tolerations
-from fixtures.model.nodes.products import pools, product_label, product_of
+from fixtures.model.devices.offers import foreign_taints, probe_tolerations
+from fixtures.model.nodes.pools import pools, product_label, product_of
+from fixtures.model.placement.affinity import fence_taints, fence_tolerations
 from fixtures.model.placement.free_devices import NVIDIA_DRIVER, VENDOR, Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import WatchedPods
@@ -57,8 +58,8 @@ def targets(scope: Scope) -> list[Node]:
     """
     if not scope.accelerator_nodes:
         raise NotApplicable("NoAcceleratorNodes", "the cluster has no accelerator node")
-    if scope.unfenced_box:
-        raise NotApplicable("SingleNode", scope.unfenced_box)
+    if unfenced_box(scope):
+        raise NotApplicable("SingleNode", unfenced_box(scope))
     reachable = [node for node in scope.usable_nodes if not foreign_taints(scope, node)]
     if not reachable:
         raise Inconclusive("NoUsableNode", "every accelerator node is cordoned, NotReady or has a taint that probes do not tolerate")
@@ -93,7 +94,7 @@ def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
     """The control and the victim for a node: the same pod with and without the toleration of its fence taint."""
     probes = scope.policy.probes
-    taints = scope.fence_taints(node)
+    taints = fence_taints(scope, node)
     further = [item for item in probe_tolerations(scope) if not any(item.tolerates(taint) for taint in taints)]
 
     def shaped(name: str, tolerations: Sequence[Toleration]) -> Json:
@@ -109,7 +110,7 @@ def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
             )
         )
 
-    return shaped("fence-control", [*scope.tolerations_for(node), *further]), shaped("fence-victim", further)
+    return shaped("fence-control", [*fence_tolerations(scope, node), *further]), shaped("fence-victim", further)
 
 
 def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Node]]) -> list[Attempt]:
@@ -280,7 +281,7 @@ def pod_of(scope: Scope, plan: Plan, index: int) -> PodShape:
         resources={plan.resource: 1},
         node_labels=plan.labels,
         node=plan.node.name,
-        tolerations=[*scope.tolerations_for(plan.node), *probe_tolerations(scope)],
+        tolerations=[*fence_tolerations(scope, plan.node), *probe_tolerations(scope)],
         run_as_user=probes.run_as_user,
         pull_secrets=probes.pull_secrets,
     )

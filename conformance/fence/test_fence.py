@@ -9,7 +9,7 @@ from conformance.fence.holds import check_quarantined, check_temporary
 from conformance.fence.probes import probe_devices, probe_fence
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.held_nodes import maybe_held
+from fixtures.model.nodes.work import maybe_held
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence

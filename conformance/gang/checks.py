@@ -15,8 +15,7 @@ from conformance.gang.volcano_queues import judge_held, judge_open, judge_promis
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
-from fixtures.model.jobs.gang_job import GangJob
-from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS, gang_jobs
+from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS, GangJob, gang_jobs
 from fixtures.model.jobs.marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed

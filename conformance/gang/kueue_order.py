@@ -13,10 +13,9 @@ import msgspec
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope
-from fixtures.model.placement.affinity import Choice
+from fixtures.model.placement.affinity import Choice, Tolerated
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.placement.fitting import requests_of
-from fixtures.model.placement.tolerations import Tolerated
 from fixtures.model.queues.kueue import ClusterQueue, Group, KueueObjects, Place, Workload
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import in_order, listed

@@ -12,8 +12,9 @@ import msgspec
 from conformance.gang.adapters.base import Guarantee
 from conformance.gang.adapters.kueue import Kueue
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches, whole
-from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import whole
+from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.queues.kueue import ClusterQueue, Flavor, KueueObjects, Place
 from fixtures.model.queues.kueue_quotas import (
@@ -25,6 +26,7 @@ from fixtures.model.queues.kueue_quotas import (
     lent_by,
     reach_further,
 )
+from fixtures.text.globs import matches
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject

@@ -12,17 +12,17 @@ import msgspec
 
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest, unix
-from fixtures.model.cluster import Scope, matches
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import KUEUE_GATES, placed
-from fixtures.model.nodes.changes_by_age import change_under_way
-from fixtures.model.placement.affinity import Choice, too_long
-from fixtures.model.placement.claim_fit import claimed_devices_of
+from fixtures.model.nodes.changes import change_under_way
+from fixtures.model.placement.affinity import Choice, Tolerated, too_long
+from fixtures.model.placement.claimable import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity
-from fixtures.model.placement.tolerations import Tolerated
 from fixtures.model.queues.kueue import CHECKS, MULTIKUEUE, CheckState, ClusterQueue, KueueObjects, KueuePods, Place, Workload
 from fixtures.model.queues.kueue_quotas import device_quotas, pods_ready_timeout
 from fixtures.text.ages import duration, so_far
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject

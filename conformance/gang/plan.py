@@ -10,7 +10,8 @@ import msgspec
 from conformance.gang.adapters.base import GANG_LABEL, Gang
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.availability import foreign_taints
+from fixtures.model.devices.offers import foreign_taints
+from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.model.placement.free_devices import Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.text.sentences import listed
@@ -78,7 +79,7 @@ def gang_of(scope: Scope, plan: Plan, name: str, size: int) -> Gang:
 
 def _pod(scope: Scope, plan: Plan, gang: str, index: int) -> Json:
     probes = scope.policy.probes
-    tolerations = {str(toleration): toleration for node in plan.nodes for toleration in scope.tolerations_for(node)}
+    tolerations = {str(toleration): toleration for node in plan.nodes for toleration in fence_tolerations(scope, node)}
     single = plan.nodes[0].name if len(plan.nodes) == 1 else ""
     return probe_pod(
         PodShape(

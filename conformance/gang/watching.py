@@ -15,7 +15,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.model.dra.kinds import CLAIMS
+from fixtures.model.dra.slices import CLAIMS
 from fixtures.probes.workspace import Workspace
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches, subject, whole
-from fixtures.model.devices.unlisted_offers import unlisted_offers
-from fixtures.model.devices.vendors import shared_pools
-from fixtures.model.dra.drivers import DriverKind
-from fixtures.model.nodes.availability import busy, foreign_taints, withheld, without_devices
-from fixtures.model.nodes.changes_by_age import rebooting
-from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import whole
+from fixtures.model.devices.names import shared_pools
+from fixtures.model.devices.offers import busy, foreign_taints, unlisted_offers, withheld, without_devices
+from fixtures.model.dra.slices import DriverKind
+from fixtures.model.nodes.accelerators import is_faint, vm_devices
+from fixtures.model.nodes.changes import rebooting
 from fixtures.model.nodes.holds import Hold
-from fixtures.model.nodes.marks import is_faint
 from fixtures.model.nodes.sources import ADVERTISED, sources_by_node
-from fixtures.model.platform.driver_pods import DriverPods
+from fixtures.model.nodes.work import again, age_words, held_nodes, is_young
+from fixtures.model.platform.kubelet_plugins import DriverPods
 from fixtures.snapshot.managed_fields import FieldsByNode
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, allowed, bad, missed, undecided
 from fixtures.verdict.subjects import Subject
@@ -68,8 +69,8 @@ def _judge_sources(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         )
     if virtual := scope.virtual(node):
         return about.not_judged(f"{virtual}: no agent of this cluster labels it")
-    owned = name in scope.policy.accelerators.expected_nodes and not scope.vm_devices(
-        node
+    owned = name in scope.policy.accelerators.expected_nodes and not vm_devices(
+        scope, node
     )  # a label is no excuse for what the owner expects
     if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
         return about.not_judged(reason)
@@ -77,7 +78,7 @@ def _judge_sources(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         message = f"{offers}: whether these are its devices is not known"
         return about.undecided(message, source="node labels and status.capacity")
     if not any(row.values()):
-        return _marked(subject, scope.marks[name], _consequence(scope, node))
+        return _marked(subject, scope.accelerators.marks[name], _consequence(scope, node))
     if len(row) < 2:
         only = next(iter(row))
         return about.not_judged(f"one source only ({only}): there is nothing to compare it with", source="node labels and status.capacity")
@@ -139,7 +140,7 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
 
 def _unclear(scope: Scope) -> Iterator[Finding]:
     """Nodes of which only a label for graphics tells, and no node like them has a card of that maker."""
-    for name, labels in sorted(scope.unclear_graphics.items()):
+    for name, labels in sorted(scope.accelerators.unclear_graphics.items()):
         message = (
             f"it has {listed(labels)}, and no node like it offers a card of that maker: a card that nobody offers has this label, and so "
             f"do the CPU's own graphics; if it has no card, name the node in {_ALLOW}"
@@ -197,7 +198,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
     if state:
         return about.undecided(f"{state}: no probe could run there", cause="NodeHeld")
     if reason := without_devices(scope, node):
-        if scope.vm_devices(node):
+        if vm_devices(scope, node):
             return allowed(place, message=f"{reason}; containers cannot ask for them", source="node.status.capacity")
         return about.undecided(f"{reason}; if that is intended, name the node in accelerators.allowNotJudged", cause="DevicesNotOffered")
     if probing and (taints := foreign_taints(scope, node)):

@@ -13,7 +13,7 @@ from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import CLAIMS, SLICES, TEMPLATES
+from fixtures.model.dra.slices import CLAIMS, SLICES, TEMPLATES
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import About, Finding, not_judged

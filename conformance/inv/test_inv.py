@@ -13,7 +13,7 @@ from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.held_nodes import maybe_held
+from fixtures.model.nodes.work import maybe_held
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Evidence

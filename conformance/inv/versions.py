@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.peers import (
     DRIVER_LABELS,
     counts_of,
@@ -24,6 +24,7 @@ from fixtures.model.nodes.peers import (
     pools_of_peers,
     versions_of_peer,
 )
+from fixtures.text.globs import matches
 from fixtures.text.sentences import cut
 from fixtures.verdict.findings import About, Finding, advised, bad, not_judged
 

@@ -15,11 +15,10 @@ from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.given import given_by_kubelet
+from fixtures.model.devices.shares import given_by_kubelet
 from fixtures.model.dra.inventory import InventoryDevice
-from fixtures.model.facts import Fact
+from fixtures.model.facts import UNKNOWN, Fact, Since
 from fixtures.model.placement.claimable import free_devices
-from fixtures.model.since import UNKNOWN, Since
 from fixtures.text.sentences import listed
 from fixtures.verdict.record import DeviceClaim, PublishedDevice
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.offers import without_devices
 from fixtures.model.dra.claims import Holder
 from fixtures.model.dra.inventory import InventoryDevice
-from fixtures.model.dra.kinds import CLAIMS
-from fixtures.model.nodes.availability import without_devices
-from fixtures.model.nodes.products import product_of
+from fixtures.model.dra.slices import CLAIMS
+from fixtures.model.nodes.pools import product_of
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.verdict.record import DeviceClaim, InventoryRow, PublishedDevice, PublishedSlice
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
@@ -111,7 +111,7 @@ def inventory(scope: Scope) -> list[InventoryRow]:
                 node=name,
                 uid=node.metadata.uid if node else "",
                 system_uuid=node.status.node_info.system_uuid if node else "",
-                sources=[*(source for source, yes in sources.items() if yes), *scope.marks.get(name, ())],
+                sources=[*(source for source, yes in sources.items() if yes), *scope.accelerators.marks.get(name, ())],
                 product=node.metadata.label.get("nvidia.com/gpu.product", "") or product_of(scope, node) if node else "",
                 capacity=_capacity(scope, node) if node else {},
                 judged=not reason,

@@ -10,15 +10,14 @@ from conformance.known.inventory import published_slices
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import CLAIMS, SLICES
-from fixtures.model.facts import Fact
-from fixtures.model.nodes.changes_by_age import joining, rebooting
+from fixtures.model.dra.slices import CLAIMS, SLICES
+from fixtures.model.facts import UNKNOWN, Fact, Since
+from fixtures.model.nodes.changes import joining, rebooting
 from fixtures.model.nodes.facts import facts_of_node
-from fixtures.model.nodes.products import pools, product_label, product_of
+from fixtures.model.nodes.pools import pools, product_label, product_of
 from fixtures.model.nodes.work import NodeWork, Obstacle, Why, work_by_node
 from fixtures.model.placement.claimable import free_devices
 from fixtures.model.platform.agents import agents, is_ready
-from fixtures.model.since import UNKNOWN, Since
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed

@@ -162,7 +162,7 @@ class Requests:
         homes, maps = _homes(scope), scope.snapshot.listing("configmaps").items
         self._maps: dict[str, list[ConfigMap]] = {}
         for item in maps:
-            if item.namespace in homes or (not homes and scope.platform_workloads.admits(item.namespace)):
+            if item.namespace in homes or (not homes and scope.platform.of(item.namespace).components):
                 self._maps.setdefault(item.name, []).append(item)
         self._static = _named(scope) or STATIC
         self._parsed: dict[str, dict[str, tuple[Row, ...]] | PartedError] = {}

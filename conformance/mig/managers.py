@@ -16,13 +16,12 @@ from conformance.mig.mig_nodes import CONFIG, STATE
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import model_of, physical_counts
-from fixtures.model.nodes.field_writes import label, last_write
-from fixtures.model.nodes.machines import type_of
+from fixtures.model.devices.counts import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units, model_of, physical_counts
+from fixtures.model.devices.node_labels import view_of
+from fixtures.model.facts import said
+from fixtures.model.nodes.accelerators import type_of
+from fixtures.model.nodes.holds import label, last_write
 from fixtures.model.platform.agents import DEPLOY, paused_agents
-from fixtures.model.since import said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.json_text import NotJson, decode
@@ -164,7 +163,7 @@ def _profiles(scope: Scope) -> list[Json]:
     """What ConfigMaps of the platform say of profiles, by name."""
     found = []
     for item in scope.snapshot.listing("configmaps").items:
-        for text in (item.data or {}).values() if scope.platform_workloads.admits(item.namespace) else ():
+        for text in (item.data or {}).values() if scope.platform.of(item.namespace).components else ():
             if _PROFILES in text:
                 with contextlib.suppress(NotJson):
                     found.append(mapping(decode(text), _PROFILES))

@@ -12,10 +12,9 @@ import msgspec
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices import mig_geometry
-from fixtures.model.devices.node_labels import NodeAdvertisement
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import PhysicalCount, physical_counts
-from fixtures.model.devices.routes import why_none_offered
+from fixtures.model.devices.counts import PhysicalCount, physical_counts
+from fixtures.model.devices.node_labels import NodeAdvertisement, view_of
+from fixtures.model.devices.offers import why_none_offered
 
 MIG_RESOURCE = "nvidia.com/mig-"
 CONFIG = "nvidia.com/mig.config"

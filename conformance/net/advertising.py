@@ -12,10 +12,10 @@ from conformance.net.nic_policy import Promises, promises, subject_of, the_polic
 from conformance.net.reading import name_of, text
 from fixtures.kubernetes.models import Json, Node, Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
-from fixtures.model.cluster import Scope, subject, whole
-from fixtures.model.jobs.gang_job import GangJob
-from fixtures.model.jobs.gang_jobs import gang_jobs
-from fixtures.model.nodes.marks import adapter_labels
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import whole
+from fixtures.model.jobs.gang_jobs import GangJob, gang_jobs
+from fixtures.model.nodes.accelerators import adapter_labels
 from fixtures.model.placement.affinity import admits, terms
 from fixtures.text.sentences import natural
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged
@@ -223,7 +223,7 @@ def _idle_agents(scope: Scope) -> str:
         for item in listing.items
         if item.status.desired_number_scheduled == 0
         and any(owner.kind == "NicClusterPolicy" for owner in item.metadata.owners)
-        and scope.platform_workloads.admits(item.namespace)
+        and scope.platform.of(item.namespace).components
     ]
     return f": its DaemonSets {', '.join(sorted(idle)[:5])} match zero nodes" if idle else ""
 

@@ -17,13 +17,15 @@ from conformance.net.visible_fabric import attached
 from conformance.probes.running import pod_trouble
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.model.cluster import Scope, matches
-from fixtures.model.nodes.products import product_of
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.pools import product_of
+from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.policy.model import Network
 from fixtures.probes import allreduce
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
+from fixtures.text.globs import matches
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 NAME = "net-fabric"
@@ -160,7 +162,7 @@ def _pod(scope: Scope, job: Job, namespace: str, rank: int) -> Json:
             script=with_ports_read(network.command or COMMAND),
             resources={plan.device: plan.per_node, **({plan.fabric: 1} if plan.fabric else {})},
             node=node.name,
-            tolerations=[*scope.tolerations_for(node), *probes.tolerations],
+            tolerations=[*fence_tolerations(scope, node), *probes.tolerations],
             env=environment(network, job, namespace, rank),
             run_as_user=0 if network.ipc_lock else probes.run_as_user,
             pull_secrets=probes.pull_secrets,

@@ -19,9 +19,9 @@ from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import NcclCode, NcclLog
-from fixtures.model.cluster import matches
 from fixtures.policy.model import Network
 from fixtures.text import yaml_text
+from fixtures.text.globs import matches
 
 _OTHER_FORMS = {"PCIE", "NVL"}
 """Words of products whose devices have no NVSwitch, although the model's name is the same."""

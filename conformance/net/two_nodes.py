@@ -17,7 +17,8 @@ from conformance.outputs.nccl_log import NcclLog
 from conformance.outputs.nccl_tests import NcclTests
 from conformance.probes.node_sampling import kept_away
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, whole
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import whole
 from fixtures.text.sentences import natural
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 

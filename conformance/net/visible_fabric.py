@@ -13,7 +13,7 @@ from conformance.probes.node_sampling import PlaceFinding, choose_places, in_bat
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.node_labels import view_of
 from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, undecided

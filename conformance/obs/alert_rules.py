@@ -20,7 +20,8 @@ import yaml
 from conformance.obs.page import Page, plain_name
 from conformance.obs.scraping import Scraper
 from conformance.outputs.dcgm import Sample, is_blank
-from fixtures.model.cluster import Scope, whole
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import whole
 from fixtures.model.platform.exporters import Exporter, kinds
 from fixtures.model.platform.monitoring import RULES, Rule, rules_of
 from fixtures.text import yaml_text

@@ -24,8 +24,8 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET, PodResources
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.devices.given import listed_by_kubelet
 from fixtures.model.devices.held import Held, Name, held_on
+from fixtures.model.devices.shares import listed_by_kubelet
 from fixtures.model.placement.free_devices import Place, places_of, usable_places, why_unlistable
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace

@@ -10,10 +10,9 @@ from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.measured_devices import exporter_of, facts_of
-from fixtures.model.nodes.changes_by_age import change_under_way
-from fixtures.model.platform.agents import agents, full_name
+from fixtures.model.nodes.changes import change_under_way
+from fixtures.model.platform.agents import agents, full_name, roll_out_under_way
 from fixtures.model.platform.exporters import Exporter, exporter_daemonsets
-from fixtures.model.platform.rollouts import roll_out_under_way
 from fixtures.nodeprobe.document import Device
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, ok, undecided

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.nodes.health_words import Word, of
-from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from fixtures.model.nodes.polarity import Health
-from fixtures.model.nodes.words_of_nodes import words_by_node
+from fixtures.model.nodes.health import Health, Word, of, words_by_node
+from fixtures.model.nodes.work import again, age_words, held_nodes, is_young, limit_of
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed

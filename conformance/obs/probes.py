@@ -15,6 +15,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod, Toleration
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import Request
+from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.model.placement.claimable import could_choose
 from fixtures.model.placement.free_devices import Place, usable_places
 from fixtures.probes.pods import PodShape, probe_pod
@@ -107,7 +108,7 @@ def tried(pods: list[Pod]) -> bool | None:
 def _pod(scope: Scope, place: Place, name: str, count: int) -> Json:
     """A pod for any accelerator node: it tolerates every fence, so that only the devices decide."""
     probes = scope.policy.probes
-    tolerations: dict[str, Toleration] = {str(item): item for node in scope.accelerator_nodes for item in scope.tolerations_for(node)}
+    tolerations: dict[str, Toleration] = {str(item): item for node in scope.accelerator_nodes for item in fence_tolerations(scope, node)}
     return probe_pod(
         PodShape(
             name=name,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fixtures.kubernetes.models import DaemonSet, Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.platform.components import base_name
 from fixtures.model.platform.exporters import exporter_daemonsets
 from fixtures.model.platform.monitoring import (
@@ -26,6 +26,7 @@ from fixtures.model.platform.monitoring import (
     prometheuses,
     target_of,
 )
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok
 from fixtures.verdict.subjects import NotApplicable, Subject

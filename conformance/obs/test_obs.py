@@ -15,7 +15,7 @@ from conformance.obs.scraping import Scraper
 from conformance.requirement import requirement
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.held_nodes import maybe_held
+from fixtures.model.nodes.work import maybe_held
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence

@@ -12,15 +12,16 @@ from conformance.common_findings import overdue
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.models import DaemonSet, Node
 from fixtures.kubernetes.untyped import mapping
-from fixtures.model.cluster import Scope, matches
-from fixtures.model.nodes.availability import withheld
-from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.cluster import Scope
+from fixtures.model.devices.offers import withheld
+from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.nodes.peers import pools_of_peers
 from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.agents import DEPLOY, Agent, agents
 from fixtures.model.platform.monitoring import services
 from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
 from fixtures.model.platform.operators import enables, parts_of_device_configs
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import Subject
@@ -59,7 +60,7 @@ def _behind_services(scope: Scope) -> Iterator[Finding]:
     """One finding per Service of an agent: what it selects is there. An agent's Service stays when somebody deletes its DaemonSet."""
     limit, now = scope.policy.operators.rollout_minutes * 60, scope.snapshot.taken_at
     for one in services(scope) if scope.accelerator_nodes else ():
-        if not one.selector or not matches(one.name, _SERVED) or not scope.platform_workloads.admits(one.namespace):
+        if not one.selector or not matches(one.name, _SERVED) or not scope.platform.of(one.namespace).components:
             continue
         labels = [item.spec.template.metadata.label for item in scope.snapshot.daemonsets if item.namespace == one.namespace]
         labels += [pod.metadata.label for pod in scope.snapshot.pods if pod.namespace == one.namespace]
@@ -99,7 +100,7 @@ def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
 
 
 def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Finding:
-    known = [item for item in scope.snapshot.daemonsets if scope.platform_workloads.admits(item.namespace)]
+    known = [item for item in scope.snapshot.daemonsets if scope.platform.of(item.namespace).components]
     sets = [item for item in known if f"{DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
     left = [node for node in nodes if not any(admits(item.spec.template.spec, node) for item in sets)]
     expected = f"a DaemonSet that selects {DEPLOY}{word}=true and each of {len(nodes)} nodes"

@@ -11,15 +11,14 @@ from functools import cached_property, lru_cache
 
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
-from fixtures.model.cluster import Scope, matches, subject
-from fixtures.model.nodes.cordons import is_cordoned
-from fixtures.model.nodes.field_writes import label, last_write
-from fixtures.model.nodes.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from fixtures.model.nodes.holds import Hold
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.facts import UNKNOWN, Since, said
+from fixtures.model.nodes.holds import Hold, is_cordoned, label, last_write
+from fixtures.model.nodes.work import again, age_words, held_nodes, is_young, limit_of
 from fixtures.model.platform.agents import DEPLOY, paused_agents
-from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -178,7 +177,7 @@ class _Ages:
 
     def _may_be_agent(self, pod: Pod) -> bool:
         """Whether a pod is where agents are: anybody may give his own pods the UID of a driver's DaemonSet as their owner."""
-        return self._scope.platform_workloads.admits(pod.namespace)
+        return self._scope.platform.of(pod.namespace).components
 
 
 def _generation(pod: Pod) -> int:

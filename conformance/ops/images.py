@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from conformance.causes import cause_of
 from fixtures.kubernetes.images import tag_of
 from fixtures.kubernetes.models import PodSpec
-from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_templates import templates_in
-from fixtures.model.platform.agents import Agent, agents
+from fixtures.model.platform.agents import Agent, agents, roll_out_under_way
 from fixtures.model.platform.containers import DIGEST, image_versions
-from fixtures.model.platform.rollouts import roll_out_under_way
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, undecided
 from fixtures.verdict.subjects import Subject
@@ -38,7 +38,7 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
     for agent in found:
         yield _judge(scope, agent)
     # kube-system and default are shared with everybody, and a namespace that is not the platform's is full of other things
-    homes = {agent.daemonset.namespace for agent in found if scope.platform_workloads.admits(agent.daemonset.namespace)} - {
+    homes = {agent.daemonset.namespace for agent in found if scope.platform.of(agent.daemonset.namespace).components} - {
         "kube-system",
         "default",
     }

@@ -13,10 +13,11 @@ import msgspec
 
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import moment
-from fixtures.model.cluster import Scope, matches
+from fixtures.model.cluster import Scope
 from fixtures.model.platform.agents import agents
 from fixtures.model.platform.containers import Crash, crashes
 from fixtures.text.ages import ask_again, duration
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, About, Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -70,7 +71,7 @@ def _groups(scope: Scope) -> dict[Subject, list[Pod]]:
         if pod.finished or pod.metadata.deletion_timestamp:
             continue
         of_agent = owner is not None and owner.kind == "DaemonSet" and (pod.namespace, owner.uid) in owners
-        at_home = (pod.namespace in homes or matches(pod.namespace, STACK)) and scope.platform_workloads.admits(pod.namespace)
+        at_home = (pod.namespace in homes or matches(pod.namespace, STACK)) and scope.platform.of(pod.namespace).components
         if of_agent or (at_home and owner is not None and owner.kind in _CONTROLLERS):
             groups.setdefault(_workload(pod), []).append(pod)
     return groups

@@ -12,13 +12,25 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches, subject
-from fixtures.model.devices.vendors import vendors_of
-from fixtures.model.platform.agents import MONITORS, Agent, agents, full_name, is_named, is_ready, look_alikes, missing_agents, workload_of
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.names import vendors_of
+from fixtures.model.platform.agents import (
+    MONITORS,
+    Agent,
+    agents,
+    full_name,
+    is_named,
+    is_ready,
+    look_alikes,
+    missing_agents,
+    replaces_by_itself,
+    roll_out_under_way,
+    workload_of,
+)
 from fixtures.model.platform.components import mounts_plugin_folder
-from fixtures.model.platform.plugin_pods import plugin_pods
-from fixtures.model.platform.rollouts import replaces_by_itself, roll_out_under_way
-from fixtures.model.platform.workloads import UNPROVEN, workload_names
+from fixtures.model.platform.kubelet_plugins import plugin_pods
+from fixtures.model.platform.namespaces import UNPROVEN, workload_names
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
@@ -115,7 +127,7 @@ def _rivals(scope: Scope, found: list[Agent]) -> Iterator[Finding]:
     """One finding where several device plugins run on one node and nothing tells which of them is the platform's."""
     registering = [agent for agent in found if _PLUGIN.search(agent.daemonset.name) and mounts_plugin_folder(agent.spec)]
     plugins = [agent for agent in registering if not is_named(scope, agent.daemonset)]
-    rivals = scope.platform_workloads.resolve(plugins, lambda agent: workload_of(agent.daemonset))
+    rivals = scope.platform.resolve(plugins, lambda agent: workload_of(agent.daemonset))
     nodes = Counter(node for agent in rivals for node in agent.pods)
     shared = sorted(node for node, count in nodes.items() if count > 1)
     if shared:

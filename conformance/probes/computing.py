@@ -18,7 +18,7 @@ from fixtures.compute.document import SCHEMA_VERSION, Device, Document, Status, 
 from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.arithmetic import AMD_PARTITION, AMD_PARTITION_LABELS, amd_units
+from fixtures.model.devices.counts import AMD_PARTITION, AMD_PARTITION_LABELS, amd_units
 from fixtures.model.placement.free_devices import Place, why_unlistable
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut, listed

@@ -10,10 +10,11 @@ import msgspec
 
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node
-from fixtures.model.cluster import Scope, matches, subject
-from fixtures.model.nodes.availability import busy, foreign_taints, without_devices
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.offers import busy, foreign_taints, without_devices
 from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.probes.workspace import Workspace
+from fixtures.text.globs import matches
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding, Outcome, undecided
 from fixtures.verdict.subjects import Inconclusive

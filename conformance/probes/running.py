@@ -13,6 +13,7 @@ from conformance.outputs.events import Unschedulable, parse_unschedulable
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import ContainerStatus, Json, Node, Pod
 from fixtures.model.cluster import Scope
+from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
@@ -215,7 +216,7 @@ def pinned_pod(
             script=script,
             resources=resources or {},
             node=node.name,
-            tolerations=[*scope.tolerations_for(node), *probes.tolerations],
+            tolerations=[*fence_tolerations(scope, node), *probes.tolerations],
             env=env or {},
             run_as_user=probes.run_as_user,
             pull_secrets=probes.pull_secrets,

@@ -22,15 +22,15 @@ from conformance.psa.given_devices import GivenDevices, takes_field
 from conformance.psa.host_paths import by_host, exposed_by, takes_whole_nodes, unknown_device
 from fixtures.kubernetes.models import Container, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping
-from fixtures.model.cluster import Scope, matches
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.host_volumes import HostVolumes, claims_volume
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.reserved_devices import doubt, granted, unreserved
 from fixtures.model.demand.template import Template, demand_of, lacks_image
-from fixtures.model.devices.given_shares import knows_nodes
-from fixtures.model.placement.affinity import Choice, too_long
+from fixtures.model.devices.shares import knows_nodes
+from fixtures.model.placement.affinity import Choice, Tolerated, too_long
 from fixtures.model.placement.free_devices import runtime_classes
-from fixtures.model.placement.tolerations import Tolerated
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, allowed
 

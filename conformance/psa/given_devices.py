@@ -17,10 +17,12 @@ import msgspec
 from conformance.psa.environments import DEVICES, HARMLESS
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.model.cluster import Scope, held_by, matches
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import held_by
 from fixtures.model.demand.template import Template, demand_of
-from fixtures.model.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
-from fixtures.model.devices.resource_words import names_share, of_amount
+from fixtures.model.devices.names import names_share, of_amount
+from fixtures.model.devices.shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 
 _FIELD = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import posixpath
 import re
 
-from fixtures.model.cluster import Scope, matches
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.template import Template
+from fixtures.text.globs import matches
 
 SOCKETS = ("containerd.sock", "containerd.sock.ttrpc", "crio.sock", "docker.sock", "cri-dockerd.sock", "dockershim.sock", "podman.sock")
 """Names of container runtimes' sockets, wherever they lie."""

@@ -14,8 +14,9 @@ import msgspec
 from fixtures.kubernetes.models import Namespace
 from fixtures.kubernetes.podsecurity import LATEST, Level, LevelVersion, evaluate, policy_of
 from fixtures.kubernetes.podsecurity.registry import BASELINE, RESTRICTED
-from fixtures.model.cluster import Scope, matches, subject
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.platform.kubernetes_version import server_minor
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Outcome, allowed, bad, not_judged
 

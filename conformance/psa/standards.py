@@ -14,10 +14,11 @@ from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.kubernetes.podsecurity.registry import checks
 from fixtures.kubernetes.podsecurity.standards import NEWEST_MINOR
-from fixtures.model.cluster import Scope, matches
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.template import Template, demand_of
 from fixtures.model.platform.kubernetes_version import server_minor
+from fixtures.text.globs import matches
 from fixtures.verdict.findings import About, Finding, Outcome, allowed, bad, not_judged, undecided
 
 IPC_LOCK = "IPC_LOCK"

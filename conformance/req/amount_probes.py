@@ -14,8 +14,8 @@ from fixtures.cluster.client import Answer
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import BY_CLASS, CLAIMS
-from fixtures.model.dra.written_claims import api_version, claim_of
+from fixtures.model.dra.claims import api_version, claim_of
+from fixtures.model.dra.slices import BY_CLASS, CLAIMS
 from fixtures.model.placement.claimable import claimable
 from fixtures.model.placement.free_devices import asked_by
 from fixtures.probes.pods import PodShape, probe_pod

@@ -10,16 +10,17 @@ from conformance.common_findings import overdue, unread
 from conformance.req.claims import check_claims_can_be_met
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
-from fixtures.model.cluster import Scope, matches, requested_amounts, subject, whole
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import held_by, is_extended, looks_like_device, mapped_to_dra, problem, requested_amounts, whole
 from fixtures.model.demand.pod_templates import templates
-from fixtures.model.demand.requests import held, is_extended, looks_like_device, mapped_to_dra, problem
 from fixtures.model.demand.template import Template
 from fixtures.model.devices.scheduler_amounts import counted, doubted
-from fixtures.model.dra.kinds import BY_CLASS, SLICES
-from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.dra.slices import BY_CLASS, SLICES
+from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.placement.affinity import Choice, selects, too_long
 from fixtures.model.placement.claimable import units_of
-from fixtures.model.platform.plugin_pods import why_none_allocatable
+from fixtures.model.platform.kubelet_plugins import why_none_allocatable
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed, natural
 from fixtures.verdict.findings import About, Finding, Outcome, bad, not_judged, ok, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -75,7 +76,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
     if problems:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
         return about.bad(f"{listed(problems, 3)}, so {consequence}", cause="AmountsMalformed", observed=listed(problems, 3))
-    amounts = held(template.spec, scope.names_device)
+    amounts = held_by(template.spec, scope.names_device)
     observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
     return about.ok(observed)
 
@@ -157,7 +158,7 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
     for pod in scope.snapshot.pods:
         if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
             continue
-        wanted = {name: count for name, count in held(pod.spec).items() if count and name not in by_claim and not counted(scope, name)}
+        wanted = {name: count for name, count in held_by(pod.spec).items() if count and name not in by_claim and not counted(scope, name)}
         unclear = {name: words for name in sorted(wanted) if (words := doubted(scope, name))}
         rest = {name: count for name, count in wanted.items() if name not in unclear}
         finding = _offered(scope, pod, rest, offers) if rest else None

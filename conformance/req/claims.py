@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
-from fixtures.model.cluster import Scope, held_by, subject
+from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import held_by
 from fixtures.model.dra.claims import MAX_REQUESTS, TOO_MANY, Request, Signature
-from fixtures.model.dra.drivers import DriverKind
-from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES
+from fixtures.model.dra.slices import CLAIMS, CLASSES, SLICES, DriverKind
 from fixtures.model.placement.claimable import choosable, could_choose
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import About, Finding

@@ -12,6 +12,7 @@ from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.amounts import holding_pods
 from fixtures.model.demand.failing_pods import LONGEST_TURN, RESTARTS, Loop, crash_loop
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.pod_makers import Job
@@ -27,7 +28,7 @@ _ENDS = "gone when its grace period is over"
 def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per bound pod that holds devices: if it is being deleted it goes, and it does not crash again and again."""
     events = scope.pod_events
-    for pod in scope.holding_pods:
+    for pod in holding_pods(scope):
         if not pod.spec.node_name:
             continue
         held = scope.held_demand_of(pod)
@@ -144,7 +145,7 @@ def check_restarted_jobs(scope: Scope, now: float) -> Iterator[Finding]:
 def _holding(scope: Scope, labels: Iterable[str]) -> dict[tuple[str, str], list[Pod]]:
     """Bound device pods by the job that their labels name."""
     found: dict[tuple[str, str], list[Pod]] = {}
-    for pod in scope.holding_pods:
+    for pod in holding_pods(scope):
         name = next((name for label in labels if (name := pod.metadata.label.get(label, ""))), "")
         if name and pod.spec.node_name:
             found.setdefault((pod.namespace, name), []).append(pod)

@@ -20,15 +20,14 @@ from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import quoted, unread_events
 from fixtures.model.demand.reserved_devices import as_reserved
-from fixtures.model.devices.given import given_by_kubelet
+from fixtures.model.devices.shares import given_by_kubelet
 from fixtures.model.dra.claims import results_of
-from fixtures.model.facts import Fact
+from fixtures.model.facts import UNKNOWN, Fact, Since, said
 from fixtures.model.jobs.pending_groups import pending_groups
-from fixtures.model.nodes.products import product_of
+from fixtures.model.nodes.pools import product_of
 from fixtures.model.placement.affinity import too_long
-from fixtures.model.placement.claim_fit import claimed_devices_of
+from fixtures.model.placement.claimable import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity, constraints_not_modelled, requests_of
-from fixtures.model.since import UNKNOWN, Since, said
 from fixtures.text.ages import duration
 from fixtures.text.sentences import in_order, listed
 from fixtures.verdict.findings import Finding, Outcome

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from conformance.req.amount_probes import quota_key
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.kubernetes.untyped import mapping
-from fixtures.model.cluster import Scope, whole
-from fixtures.model.demand.requests import held
-from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import held_by, whole
+from fixtures.model.dra.slices import BY_CLASS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
@@ -46,7 +46,7 @@ def check_tenants_have_quotas(scope: Scope) -> Iterator[Finding]:
 
 def keys_of(scope: Scope, pod: Pod) -> list[Keys]:
     """What a quota must name to count the devices of a pod, for each sort of device (docs/facts/admission.md#quota)."""
-    amounts = held(pod.spec, lambda name: scope.is_device(name) or scope.claims.by_resource(name).devices)
+    amounts = held_by(pod.spec, lambda name: scope.is_device(name) or scope.claims.by_resource(name).devices)
     asked = {name for name, amount in amounts.items() if amount}
     statuses = pod.status.resource_claim_statuses or ()
     classes = scope.claims.classes_of(pod.spec.resource_claims or (), pod.namespace, statuses)

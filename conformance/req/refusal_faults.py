@@ -20,12 +20,13 @@ from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.model.cluster import Scope, whole
+from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import whole
 from fixtures.model.demand.failing_pods import Fault, statuses
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.demand.pod_templates import templates_of
-from fixtures.model.nodes.field_writes import owns
-from fixtures.model.placement.affinity import admits
+from fixtures.model.nodes.holds import owns
+from fixtures.model.placement.affinity import admits, fence_taints
 from fixtures.model.placement.claimable import units_of
 from fixtures.snapshot.managed_fields import MOST_ASKED
 from fixtures.snapshot.state import Snapshot
@@ -64,7 +65,7 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
         return Fault.POD, own
     if doubt := lacking or (_no_scheduler_would(scope, pod, node) if node is not None else ""):
         return Fault.DOUBTED, doubt
-    if scope.platform.is_proven(pod.namespace):
+    if scope.platform.of(pod.namespace).proven:
         return Fault.NODE, ""  # no tenant makes pods there
     if naming := scope.cached(_naming).get((pod.namespace, pod.spec.node_name)):
         return Fault.DOUBTED, f"the template of {naming} names {pod.spec.node_name}"
@@ -105,7 +106,7 @@ def _offers(_: Scope) -> dict[tuple[str, str], int]:
 
 def _no_scheduler_would(scope: Scope, pod: Pod, node: Node) -> str:
     """Why no scheduler would send a pod to a node now, as a clause, or empty. The labels and taints may have been others then."""
-    hard = [taint for taint in scope.fence_taints(node) if taint.effect in ("NoSchedule", "NoExecute")]
+    hard = [taint for taint in fence_taints(scope, node) if taint.effect in ("NoSchedule", "NoExecute")]
     missed = [taint.key for taint in hard if not any(one.tolerates(taint) for one in pod.spec.tolerations or ())]
     if missed:
         return f"it does not tolerate the taint {missed[0]} of {node.name}, so that a scheduler would not send it there"

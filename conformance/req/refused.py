@@ -150,7 +150,7 @@ def _of_event(scope: Scope, event: Event) -> Refusal | None:
         return None
     if not (_names_device(scope, f"{event.reason} {event.text}") or "device plugin" in event.text):
         return None
-    about, platform = event.about, scope.platform.is_proven(event.namespace)
+    about, platform = event.about, scope.platform.of(event.namespace).proven
     return Refusal(
         node=event.host,
         reason=event.reason,

@@ -18,7 +18,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.failing_pods import failed_creation, never_ran, statuses
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.marks import placed_at
-from fixtures.model.nodes.changes_by_age import change_under_way
+from fixtures.model.nodes.changes import change_under_way
 from fixtures.text.ages import duration
 from fixtures.verdict.findings import About, Finding
 

@@ -24,7 +24,7 @@ from conformance.req.waiting import Still, check_waiting, recheck
 from conformance.req.without_pods import check_jobs_without_pods, check_workloads
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.dra.slices import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 from fixtures.verdict.subjects import NotApplicable

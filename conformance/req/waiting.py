@@ -24,16 +24,16 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import held_by
 from fixtures.model.demand.pod_events import PodEvents, quoted, unread_events
-from fixtures.model.demand.requests import held
 from fixtures.model.demand.reserved_devices import fraction_of
 from fixtures.model.dra.claims import Request
-from fixtures.model.dra.kinds import CLASSES, SLICES
+from fixtures.model.dra.slices import CLASSES, SLICES
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
 from fixtures.model.jobs.marks import KUEUE_GATES, volcano_group
 from fixtures.model.jobs.pending_groups import Group, pending_groups
 from fixtures.model.placement.affinity import Choice, too_long
-from fixtures.model.placement.claim_fit import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
+from fixtures.model.placement.claimable import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
 from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled
 from fixtures.model.platform.agents import is_ready
 from fixtures.model.queues.kueue import KueuePods, Workload
@@ -358,7 +358,7 @@ def _changed(cluster: Cluster, pods: Sequence[Pod], nodes: Sequence[str], known:
             return f"{pod.namespace}/{pod.name} was placed or deleted seconds later"
     for node in nodes:
         for item in _pods_on(cluster, node):
-            if item.metadata.uid not in known and any(held(item.spec).values()):
+            if item.metadata.uid not in known and any(held_by(item.spec).values()):
                 return f"{item.namespace}/{item.name} took devices of {node} seconds later"
     return ""
 

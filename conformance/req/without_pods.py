@@ -13,7 +13,7 @@ from fixtures.cluster.kinds import BARE_KEYS, KINDS
 from fixtures.kubernetes.models import Event, Pod
 from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, text_of
-from fixtures.model.cluster import Scope, matches
+from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import quoted, unread_events
 from fixtures.model.demand.pod_templates import templates_in, templates_of
 from fixtures.model.demand.template import Template, demand_of
@@ -31,15 +31,14 @@ from fixtures.model.jobs.pod_makers import (
     template_hash,
     workload_of,
 )
-from fixtures.model.placement.affinity import admits, too_long
-from fixtures.model.placement.claim_fit import claimed_devices_of
-from fixtures.model.placement.claimable import units_of
+from fixtures.model.placement.affinity import Tolerated, admits, too_long
+from fixtures.model.placement.claimable import claimed_devices_of, units_of
 from fixtures.model.placement.fitting import FreeCapacity
-from fixtures.model.placement.tolerations import Tolerated
 from fixtures.model.queues.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Listing
 from fixtures.text.ages import duration
+from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive

@@ -11,10 +11,8 @@ import msgspec
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.arithmetic import GKE, gke_terms
-from fixtures.model.devices.node_labels import ResourceLabels
-from fixtures.model.devices.node_view import view_of
-from fixtures.model.devices.physical import number
+from fixtures.model.devices.counts import GKE, gke_terms, number
+from fixtures.model.devices.node_labels import ResourceLabels, view_of
 
 SHARED_SUFFIX = ".shared"
 

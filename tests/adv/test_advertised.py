@@ -14,7 +14,7 @@ from conformance.probes.node_documents import NodeDocument, Unread
 from conformance.share.checks import check_isolated
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import subject
-from fixtures.model.devices.arithmetic import TIMES
+from fixtures.model.devices.counts import TIMES
 from fixtures.nodeprobe.document import Device, Driver, Host, Partitions, PciFunction, Way
 from fixtures.verdict.findings import Outcome, undecided
 from tests.adv.built import outcomes, verdict

@@ -7,7 +7,7 @@ import pytest
 from conformance.inv.rights import rights
 from conformance.requirement import Needs
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.written_claims import templates_of
+from fixtures.model.dra.claims import templates_of
 from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.probes.pods import PodShape, probe_pod
 from tests.builders import a_cpu_node, a_node, a_scope

@@ -100,7 +100,7 @@ HAS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", HAS)
 def test_what_no_tenant_writes_proves_a_product_and_its_namespace(name: str) -> None:
     scope = cluster(miner(name), **HAS[name])
-    assert scope.platform.is_proven(name)
+    assert scope.platform.of(name).proven
     assert not scope.is_tenant(name)
     assert [finding.outcome for finding in check_intruders(scope)] == [Outcome.OK]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from fixtures.model.devices.node_view import view_of
+from fixtures.model.devices.node_labels import view_of
 from fixtures.model.placement.free_devices import is_shared, listable_places, usable_places
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope

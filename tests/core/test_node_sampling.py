@@ -6,7 +6,7 @@ import pytest
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.device_types import device_type
+from fixtures.model.devices.counts import device_type
 from fixtures.model.devices.node_labels import advertisement
 from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_unlistable
 from fixtures.probes.workspace import Workspace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.model.dra.selectors import MAX_EXPRESSION, selector_of
+from fixtures.model.dra.device_classes import MAX_EXPRESSION, selector_of
 from fixtures.model.dra.slices import SliceDevice
 from tests.tables import each_row
 

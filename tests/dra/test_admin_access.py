@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from conformance.dra.admin_access import LABEL, Asked, check_labelled_tenants, granted, judge_admin_access
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import CLAIMS, TEMPLATES
-from fixtures.model.dra.written_claims import claim_of, template_of
+from fixtures.model.dra.claims import claim_of, template_of
+from fixtures.model.dra.slices import CLAIMS, TEMPLATES
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_namespace, a_scope

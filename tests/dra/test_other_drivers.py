@@ -12,7 +12,7 @@ from conformance.dra.claims import check_allocations
 from conformance.dra.taints import check_taints
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.drivers import DriverKind
+from fixtures.model.dra.slices import DriverKind
 from fixtures.model.placement.free_devices import places_of
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_pod, a_scope

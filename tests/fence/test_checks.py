@@ -4,7 +4,7 @@ import pytest
 
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from fixtures.kubernetes.models import Json
-from fixtures.model.nodes.products import pools
+from fixtures.model.nodes.pools import pools
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.fence.holds import check_temporary
 from fixtures.kubernetes.models import Node, Taint
-from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE
+from fixtures.model.nodes.holds import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
 from tests.model.nodes.said import DAY, HOUR, MINUTE, NOW, a_condition, ago, told, written

@@ -14,7 +14,7 @@ from conformance.gang.watching import without_devices
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.dra.slices import BY_CLASS
 from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot

@@ -17,9 +17,8 @@ from fixtures.kubernetes.models import ConfigMap, DaemonSet, Event, Json, Meta, 
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import PodEvents
 from fixtures.model.platform.agents import agents, missing_agents
-from fixtures.model.platform.namespaces import PlatformNamespaces, operators_of
+from fixtures.model.platform.namespaces import Platform, Workload, operators_of
 from fixtures.model.platform.plugin_settings import strategy_flag
-from fixtures.model.platform.workloads import PlatformWorkloads, Workload
 from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.ownership.proof_record import token_digest
 from fixtures.policy.model import Tenants
@@ -193,8 +192,8 @@ def test_a_tenant_s_configuration_of_kueue_promises_nothing() -> None:
 
 
 def decided(*workloads: Workload) -> list[str]:
-    platform_workloads = PlatformWorkloads(PlatformNamespaces(Tenants()), operators_of([("ClusterPolicy", CLUSTER_POLICY)]))
-    return [str(item) for item in platform_workloads.resolve(workloads, lambda item: item)]
+    platform = Platform(Tenants(), operators=operators_of([("ClusterPolicy", CLUSTER_POLICY)]))
+    return [str(item) for item in platform.resolve(workloads, lambda item: item)]
 
 
 def workload(namespace: str, *, owner: str = "", release: tuple[str, str] = ("", "")) -> Workload:
@@ -270,7 +269,7 @@ def test_default_names_are_exact() -> None:
 def test_an_operator_lives_where_its_cluster_policy_says() -> None:
     scope = a_scope(clusterpolicies=[cluster_policy("accelerators")])
     assert scope.is_infrastructure("accelerators")
-    assert scope.platform.why("accelerators") == "ClusterPolicy cluster-policy says that its operator runs there"
+    assert scope.platform.of("accelerators").why == "ClusterPolicy cluster-policy says that its operator runs there"
 
 
 def test_or_where_the_release_that_made_it_is() -> None:

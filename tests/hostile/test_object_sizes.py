@@ -19,8 +19,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.demand.custom_templates import templates_by_shape
 from fixtures.model.demand.pod_templates import templates_in
 from fixtures.model.demand.reserved_devices import doubt, shares
-from fixtures.model.demand.spec_walk import MAX_PATH
-from fixtures.model.demand.template import MAX_TEMPLATES
+from fixtures.model.demand.template import MAX_PATH, MAX_TEMPLATES
 from fixtures.model.dra.claims import MAX_REQUESTS
 from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.model.placement.affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION

@@ -9,7 +9,7 @@ from conformance.inv.skew import check_skew
 from conformance.inv.versions import check_peers
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.availability import foreign_taints
+from fixtures.model.devices.offers import foreign_taints
 from fixtures.model.placement.free_devices import usable_places
 from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level, Verdict

@@ -23,7 +23,7 @@ from conformance.req.amount_probes import (
 )
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import CLAIMS, CLASSES, SLICES, TEMPLATES
+from fixtures.model.dra.slices import CLAIMS, CLASSES, SLICES, TEMPLATES
 from fixtures.ownership.owned import RUN_LABEL
 from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace

@@ -21,8 +21,8 @@ from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import Container, Granted, PodResources
 from fixtures.kubernetes.pod_resources import Pod as Listed
-from fixtures.model.devices.given import listed_by_kubelet
 from fixtures.model.devices.held import Held, held_on
+from fixtures.model.devices.shares import listed_by_kubelet
 from fixtures.model.platform.exporters import Exporter, kinds
 from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.findings import Outcome

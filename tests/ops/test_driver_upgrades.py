@@ -5,7 +5,7 @@ import pytest
 
 from conformance.ops.driver_upgrades import check_upgrades
 from fixtures.kubernetes.models import Node, Pod
-from fixtures.model.nodes.field_writes import SPEC_UNSCHEDULABLE, label
+from fixtures.model.nodes.holds import SPEC_UNSCHEDULABLE, label
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope

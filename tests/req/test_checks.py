@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from chaos.observe.devices import requested_devices
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
-from fixtures.model.demand.requests import held, is_extended, looks_like_device, problem
+from fixtures.model.demand.amounts import held_by, is_extended, looks_like_device, problem
 from fixtures.model.placement.fitting import requests_of
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
@@ -137,7 +137,7 @@ def test_the_policy_may_approve_fewer_names() -> None:
     assert by_name(check_approved_names(a_scope(policy, pods=[a_pod(devices=1)]))) == {GPU: Outcome.BAD}
 
 
-# -- What a pod counts for, held against the scheduler's rule: the containers, or any init container with the sidecars before it
+# -- What a pod counts for, held_by against the scheduler's rule: the containers, or any init container with the sidecars before it
 
 
 NAMES = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "rdma/ib")
@@ -158,7 +158,7 @@ def test_every_pod_counts_for_the_larger_of_its_containers_and_its_start(
         sidecars = [own.get(name, 0) * sidecar for sidecar, own in init]
         starts = [own.get(name, 0) + sum(sidecars[:number]) for number, (sidecar, own) in enumerate(init) if not sidecar]
         wanted = max([sum(sidecars) + sum(own.get(name, 0) for own in main), *starts])
-        assert held(spec).get(name, 0) == wanted
+        assert held_by(spec).get(name, 0) == wanted
         assert requests_of(spec).get(name, 0) == wanted
 
 
@@ -170,7 +170,7 @@ def test_what_a_pod_asks_for_has_one_answer_and_what_the_api_refuses_is_not_none
     """Chaos keeps away from what is busy, requirements count what is free: both by the same reader."""
     pod = a_pod(node="gpu-0", devices={"nvidia.com/gpu": 0})
     pod.spec.containers[0].resources.limits = pod.spec.containers[0].resources.requests = {"nvidia.com/gpu": amount}
-    assert held(pod.spec) == {"nvidia.com/gpu": count}
+    assert held_by(pod.spec) == {"nvidia.com/gpu": count}
     assert requests_of(pod.spec).get("nvidia.com/gpu", 0) == count
     asked = {"resources": {"limits": {"nvidia.com/gpu": amount}}}
     assert requested_devices({"spec": {"containers": [asked]}}, lambda _: True).get("nvidia.com/gpu", 0) == count

@@ -10,7 +10,7 @@ from conformance.req.checks import check_whole_devices
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_templates import templates, templates_in
-from fixtures.model.demand.spec_walk import MAX_DEPTH, MAX_PATH
+from fixtures.model.demand.template import MAX_DEPTH, MAX_PATH
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable

@@ -12,7 +12,7 @@ from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.model.cluster import Scope
-from fixtures.model.placement.claim_fit import ClaimedDevices, claimed_devices_of
+from fixtures.model.placement.claimable import ClaimedDevices, claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity, requests_of
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload

@@ -6,7 +6,7 @@ from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, 
 from conformance.share.units import shared_resources
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.arithmetic import TIMES
+from fixtures.model.devices.counts import TIMES
 from fixtures.model.placement.free_devices import places_of
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject

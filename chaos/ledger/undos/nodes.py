@@ -14,7 +14,7 @@ from chaos.ledger.undos import Args
 from chaos.model.records import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
-from fixtures.model.nodes.cordons import UNSCHEDULABLE
+from fixtures.model.nodes.holds import UNSCHEDULABLE
 
 
 class NodeArgs(Args, frozen=True, kw_only=True):

@@ -20,8 +20,8 @@ from chaos.model.records import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.model.nodes.cordons import STATE_LABEL, Kind, is_note
-from fixtures.model.nodes.polarity import wrong_status
+from fixtures.model.nodes.health import wrong_status
+from fixtures.model.nodes.holds import STATE_LABEL, Kind, is_note
 
 _DEVICES = re.compile(r"(?i)gpu|nvidia|nvlink|nvswitch|xid|dcgm|syslog|acceleratedhardware")
 """Words in the types of conditions that tell faults of devices. Any other answers no fault of ours and is never cleared.

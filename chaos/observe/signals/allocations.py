@@ -32,7 +32,7 @@ from chaos.observe.signals.pods import WORKER, holding, uuids_in
 from chaos.observe.view import NoData, Reading, View, dig, full_name, labels_of, name_of, namespace_of, node_of, number_of, phase_of, uid_of
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import PROGRAM, Granted, PodResources
-from fixtures.model.dra.kinds import CLAIMS
+from fixtures.model.dra.slices import CLAIMS
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
 

@@ -9,7 +9,7 @@ from chaos.model.plan import canary_namespace
 from chaos.observe.devices import DRA_DRIVER, allocated_devices, claims_of, published_devices
 from chaos.observe.signals.pods import canaries, live
 from chaos.observe.view import Reading, View, dig, full_name, items_of, name_of, namespace_of, node_of, phase_of, text_of, uid_of
-from fixtures.model.dra.kinds import CLAIMS, SLICES
+from fixtures.model.dra.slices import CLAIMS, SLICES
 
 
 def allocations(reading: Reading) -> JsonValue:

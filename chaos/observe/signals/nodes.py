@@ -18,7 +18,7 @@ from chaos.model.plan import PlanFacts
 from chaos.observe.sampler import MEMORY, NodeHistory
 from chaos.observe.view import NoData, Reading, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
 from fixtures.kubernetes.models import Condition, Json
-from fixtures.model.nodes.cordons import STATE_LABEL, Kind
+from fixtures.model.nodes.holds import STATE_LABEL, Kind
 from fixtures.model.nodes.work import Why
 from fixtures.verdict.record import TargetKind
 

@@ -14,9 +14,9 @@ from conformance.requirement import Requirement
 from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
-from fixtures.model.nodes.availability import without_devices
+from fixtures.model.devices.offers import without_devices
 from fixtures.model.nodes.peers import driver_version
-from fixtures.model.nodes.products import pools
+from fixtures.model.nodes.pools import pools
 from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import beyond_access, is_judged

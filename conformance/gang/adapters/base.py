@@ -14,7 +14,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.deployments import Deployment, deployments
-from fixtures.model.platform.workloads import UNPROVEN, Workload, workload_names
+from fixtures.model.platform.namespaces import UNPROVEN, Workload, workload_names
 from fixtures.probes.workspace import Workspace
 from fixtures.text.ages import so_far
 from fixtures.verdict.subjects import Inconclusive
@@ -141,7 +141,7 @@ def _just_gone(scope: Scope, deployment: Deployment) -> str:
 
 def _decided(scope: Scope, named: list[Deployment], part: str, usual: str) -> Deployment | None:
     """The scheduler's Deployment, or None. Raises :class:`Inconclusive` when there are several."""
-    proven = scope.platform_workloads.resolve(named, lambda item: item.workload)
+    proven = scope.platform.resolve(named, lambda item: item.workload)
     proven = [item for item in proven if item.namespace == usual] or proven
     proven = [item for item in proven if item.name == part] or proven
     if len(proven) > 1:

@@ -22,7 +22,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import sequence, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.kinds import BY_CLASS
+from fixtures.model.dra.slices import BY_CLASS
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
 from fixtures.model.queues.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, Flavor, KueueObjects
 from fixtures.model.queues.kueue_objects import Row, row_of

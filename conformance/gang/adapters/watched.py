@@ -32,7 +32,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
     def detect(self, scope: Scope) -> Availability:
         """By its Deployments in the platform's namespaces. Pods that it seems to have placed prove nothing: tenants can write that."""
-        admitted = [item for item in deployments(scope) if scope.platform_workloads.admits(item.namespace)]
+        admitted = [item for item in deployments(scope) if scope.platform.of(item.namespace).components]
         homes = {item.namespace for item in admitted if self._is_scheduler(item)}
         if homes:
             own = [item for item in admitted if item.namespace in homes and (self._is_scheduler(item) or _named(item, self.others))]

@@ -19,7 +19,7 @@ from chaos.model.records import UndoRefused
 from chaos.observe.signals import SIGNALS
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
-from fixtures.model.nodes.cordons import Kind
+from fixtures.model.nodes.holds import Kind
 from tests.chaos.ledger.simulated_cluster import acting, daemon_pod, fetch, ledger, node, soon, world
 from tests.chaos.observe.made_up_cluster import Read, World
 from tests.chaos.observe.made_up_cluster import node as seen

@@ -14,8 +14,7 @@ from fixtures.cluster.kinds import BUILT_IN, KINDS, path
 from fixtures.cluster.server_clock import ServerClock
 from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
-from fixtures.model.platform.namespaces import PlatformNamespaces
-from fixtures.model.platform.workloads import PlatformWorkloads
+from fixtures.model.platform.namespaces import Platform
 from fixtures.policy.model import Tenants
 from fixtures.verdict.record import TargetKind
 
@@ -85,9 +84,9 @@ def made_by(uid: str, kind: str = "DaemonSet") -> Json:
     return {"ownerReferences": [{"kind": kind, "name": "any", "uid": uid, "controller": True}]}
 
 
-def standing(*namespaces: str) -> PlatformWorkloads:
+def standing(*namespaces: str) -> Platform:
     """Components are looked for in these namespaces (``gpu`` when none is named)."""
-    return PlatformWorkloads(PlatformNamespaces(Tenants(more_infrastructure=namespaces or ("gpu",))), ())
+    return Platform(Tenants(more_infrastructure=namespaces or ("gpu",)))
 
 
 class World:

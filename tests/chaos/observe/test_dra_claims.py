@@ -14,7 +14,7 @@ from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData
 from chaos.plan.selectors import ClaimPlanningView, PlanRefused, TargetQuery, choose_daemon_pod
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import TAINT_RULES
+from fixtures.model.dra.slices import TAINT_RULES
 from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, installed, made_by, node, plan, pod
 from tests.chaos.observe.made_up_cluster import canary as canary_pod
 

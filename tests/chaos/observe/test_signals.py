@@ -15,7 +15,7 @@ from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
 from chaos.observe.view import NoData
 from fixtures.kubernetes.models import Json
-from fixtures.model.dra.kinds import CLAIMS, SLICES
+from fixtures.model.dra.slices import CLAIMS, SLICES
 from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, installed, made_by, node, plan, pod
 from tests.chaos.shipped import EXPERIMENTS
 

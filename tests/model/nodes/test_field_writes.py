@@ -1,6 +1,6 @@
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE, label, last_write
+from fixtures.model.nodes.holds import SPEC_TAINTS, SPEC_UNSCHEDULABLE, label, last_write
 from fixtures.snapshot.managed_fields import MOST_ASKED, fields_of
 from tests.builders import a_node, a_snapshot
 from tests.model.nodes.said import DAY, HOUR, NOW, written

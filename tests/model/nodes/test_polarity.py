@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fixtures.kubernetes.models import Condition
-from fixtures.model.nodes.polarity import Health, read_condition, wrong_status
-from fixtures.model.since import Since, said
+from fixtures.model.facts import Since, said
+from fixtures.model.nodes.health import Health, read_condition, wrong_status
 from tests.builders import a_node
 from tests.model.nodes.said import a_condition, told
 from tests.tables import each_row

@@ -9,6 +9,7 @@ from chaos.plan.selectors import PlanningView, PlanRefused, TargetQuery, choose_
 from chaos.safety.gate_reading import node_states
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.work import as_node, work_by_node
+from fixtures.model.placement.affinity import fence_tolerations
 from tests.builders import a_policy, a_scope
 from tests.chaos.observe.made_up_cluster import World, node
 
@@ -127,4 +128,4 @@ def test_canaries_tolerate_no_quarantine() -> None:
 def test_a_glob_of_the_fence_does_not_tolerate_a_quarantine() -> None:
     scope = a_scope(a_policy(fence={"taintKeys": ["nvidia.com/*"]}), nodes=[as_node(SICK["quarantined for an Xid"])])
     (sick,) = scope.snapshot.nodes
-    assert [one.key for one in scope.tolerations_for(sick)] == ["nvidia.com/gpu"]
+    assert [one.key for one in fence_tolerations(scope, sick)] == ["nvidia.com/gpu"]
