@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.simulator.api.background import BackgroundServer
-from tests.simulator.api.web import CONFIG_MAPS, MERGE, PODS, Web, config_map, pod
+from tests.simulator.api.web import APPLY, CONFIG_MAPS, MERGE, PODS, Web, config_map, pod
 
 
 def test_the_server_sets_identity(web: Web) -> None:
@@ -24,6 +24,7 @@ def test_the_server_sets_identity(web: Web) -> None:
         ("POST", f"{CONFIG_MAPS}?dryRun=All", config_map("new"), "application/json"),
         ("PUT", f"{CONFIG_MAPS}/old?dryRun=All", config_map("old", data={"a": "2"}), "application/json"),
         ("PATCH", f"{CONFIG_MAPS}/old?dryRun=All", {"data": {"a": "2"}}, MERGE),
+        ("PATCH", f"{CONFIG_MAPS}/new?dryRun=All&fieldManager=m", config_map("new"), APPLY),
         ("DELETE", f"{CONFIG_MAPS}/old?dryRun=All", None, "application/json"),
         ("DELETE", f"{CONFIG_MAPS}/old", {"dryRun": ["All"]}, "application/json"),
         ("POST", f"{PODS}/free/binding?dryRun=All", {"target": {"kind": "Node", "name": "n"}}, "application/json"),
