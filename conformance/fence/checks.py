@@ -20,7 +20,7 @@ from fixtures.model.devices.offers import unlisted_offers
 from fixtures.model.devices.scheduler_amounts import USUAL, may_give_alone, of_owner
 from fixtures.model.devices.shares import doubt_of_shares, is_share
 from fixtures.model.nodes.pools import pools
-from fixtures.model.placement.affinity import Choice, fence_taints, selects, too_long
+from fixtures.model.placement.affinity import Choice, aim, fence_taints, selects, too_long
 from fixtures.model.platform.agents import agents, is_agent, missing_agents, roll_out_under_way
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
@@ -110,11 +110,11 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
         return not_judged(subject(node), message=f"{virtual}: pods without devices take nothing from machines here", source="node labels")
     hard = hard_taints(scope, node)
     expected = f"a taint {' or '.join([shared] if shared else scope.policy.fence.taint_keys)} with NoSchedule or NoExecute"
-    observed = ", ".join(str(taint) for taint in node.spec.taints) or "no taints"
+    observed = ", ".join(str(taint) for taint in node.taints) or "no taints"
     about = About(subject(node), "node.spec.taints", expected, observed)
     if not hard and unfenced_box(scope):
         return about.not_judged(unfenced_box(scope))
-    unknown = [taint for taint in node.spec.taints if taint.effect in HARD and not taint.key.startswith(_OF_KUBERNETES)]
+    unknown = [taint for taint in node.taints if taint.effect in HARD and not taint.key.startswith(_OF_KUBERNETES)]
     if not hard and unknown and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether its taints ({observed}) are their fence is not known"
         return about.undecided(message, source="node.spec.taints, node.status.capacity")
@@ -122,7 +122,7 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
         soft = [str(taint) for taint in fence_taints(scope, node)]
         if soft:
             message = f"{listed(soft)} only asks the scheduler to avoid the node: pods without devices still land on it"
-        elif node.spec.taints:
+        elif node.taints:
             message = f"none of its taints ({observed}) has an allowed key: pods that tolerate them for other reasons land on it"
         else:
             message = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods"
@@ -208,9 +208,9 @@ def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> _Absent | N
     No scheduler binds such a pod, and a kubelet lets it in all the same. A kubelet that loses a device plugin keeps the name with 0, so a
     node without the name lost it before it joined anew (docs/facts/admission.md#resources-that-a-node-lacks).
     """
-    if not asked or any(name in node.status.capacity or of_owner(scope, name) or scope.claims.by_resource(name).devices for name in asked):
+    if not asked or any(name in node.capacity or of_owner(scope, name) or scope.claims.by_resource(name).devices for name in asked):
         return None
-    if scope.claims.demand(pod.spec.resource_claims or (), pod.namespace, pod.status.resource_claim_statuses or ()).devices:
+    if scope.claims.demand(pod.claims, pod.namespace, pod.claim_statuses).devices:
         return None
     if all(matches(name, USUAL) for name in asked):
         why = f"it asks for {listed(asked)}, which schedulers count beside a device, and for no device that {node.name} has"
@@ -237,7 +237,7 @@ def way_in(scope: Scope, pod: Pod, node: Node) -> str:
     hard = hard_taints(scope, node)
     if not hard:
         return "the node carries no fencing taint"
-    let_in = [str(item) for taint in hard for item in pod.spec.tolerations or () if item.tolerates(taint)]
+    let_in = [str(item) for taint in hard for item in pod.tolerations if item.tolerates(taint)]
     if let_in:
         return f"its toleration {listed(dict.fromkeys(let_in))} let it in"
     fences = listed(str(taint) for taint in hard)
@@ -257,9 +257,9 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
     for template in templates(scope):
         if template.trouble:
             yield unread(template)
-        elif scope.is_tenant(template.namespace) and (template.spec.tolerations or not template.partial):
+        elif scope.is_tenant(template.namespace) and (template.tolerations or not template.partial):
             source = f"{template.path}.tolerations"
-            blanket = [item for item in template.spec.tolerations or () if is_blanket(item)]
+            blanket = [item for item in template.tolerations if is_blanket(item)]
             static = is_static(scope, template.pod) if template.pod is not None else False
             about = About(template.place, source, "named keys")
             if static is None:
@@ -275,7 +275,7 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
                     message, cause="BlanketToleration", observed=f"operator Exists without key (effect {blanket[0].effect or 'any'})"
                 )
             else:
-                yield about.ok(f"{len(template.spec.tolerations or ())} tolerations with keys")
+                yield about.ok(f"{len(template.tolerations)} tolerations with keys")
 
 
 # -- FENCE-04 ------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
         if long := too_long(pod.spec):
             yield about.undecided(long)
             continue
-        form = repr((pod.spec.node_selector, (pod.spec.affinity or {}).get("nodeAffinity")))
+        form = aim(pod.spec)
         if form not in verdicts:
             choice = Choice(pod.spec)
             admitted = [node.name for node in scope.snapshot.nodes if choice.admits(node)]

@@ -35,7 +35,7 @@ def check_quarantined(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     held, said = held_nodes(scope, fields), words_by_node(scope)
     for nodes in pools(scope, scope.accelerator_nodes).values():
         healthy = [node for node in nodes if not of(said[node.name], Health.FAULT)]  # whatever the fault: a pressure has taints too
-        normal = {taint.key for node in healthy for taint in node.spec.taints} | own_keys(nodes, scope.is_fence_key)
+        normal = {taint.key for node in healthy for taint in node.taints} | own_keys(nodes, scope.is_fence_key)
         for node in nodes:
             if words := said[node.name]:
                 yield _quarantined(scope, node, words, held.get(node.name, []), _alone(node, normal))
@@ -46,7 +46,7 @@ def check_quarantined(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
 def _alone(node: Node, normal: set[str]) -> list[Taint]:
     """Hard taints of a node that no healthy node of its pool has: whoever set them keeps pods away from this one."""
-    return [taint for taint in node.spec.taints if taint.effect in HARD and taint.key not in normal]
+    return [taint for taint in node.taints if taint.effect in HARD and taint.key not in normal]
 
 
 def _quarantined(scope: Scope, node: Node, words: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
@@ -109,7 +109,7 @@ def check_temporary(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
             message = f"{taint} only asks the scheduler to avoid the node"
             yield not_judged(_place(node, f"taint {taint.key}"), message=message, source=_OF_HOLD)
         if node.name not in held:
-            taints = ", ".join(str(taint) for taint in node.spec.taints) or "none"
+            taints = ", ".join(str(taint) for taint in node.taints) or "none"
             yield ok(subject(node), observed=f"not cordoned; taints: {taints}", expected=expected, source=_OF_HOLD)
 
 

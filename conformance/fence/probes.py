@@ -131,7 +131,7 @@ def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Nod
         settled = time.monotonic()
         window = absence_seconds(scope, max(took.values(), default=0.0))
         for pods in _states(observation, watched_pods, settled + window):
-            if all((pod := pods.get(name)) is not None and pod.spec.node_name for _, name in names):
+            if all((pod := pods.get(name)) is not None and pod.node_name for _, name in names):
                 break
         last = _by_name(watched_pods, observation.objects)
     watched = time.monotonic() - begun
@@ -144,7 +144,7 @@ def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Nod
 
 
 def _placed(pod: Pod | None) -> bool:
-    return pod is not None and bool(pod.spec.node_name)
+    return pod is not None and bool(pod.node_name)
 
 
 def _states(observation: Observation, pods: WatchedPods, deadline: float) -> Iterator[Mapping[str, Pod]]:
@@ -163,11 +163,11 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
         node, victim = attempt.node, attempt.victim
         place = subject(node)
         about = About(place, _SOURCE)
-        if victim is not None and victim.spec.node_name:
-            where = f"bound to {victim.spec.node_name}"
+        if victim is not None and victim.node_name:
+            where = f"bound to {victim.node_name}"
             message = "a pod that asks for no device and tolerates no taint was placed on it: any workload can take its CPU and memory"
             yield about.bad(message, cause="FenceDoesNotHold", observed=where, expected=_EXPECTED)
-        elif attempt.control is None or not _placed(attempt.control) or attempt.control.status.phase == "Failed":
+        elif attempt.control is None or not _placed(attempt.control) or attempt.control.phase == "Failed":
             failed.append(node.name)
             yield about.undecided(
                 f"the control with the toleration was not placed: {why_not_running(attempt.control)}", cause="PositiveControlFailed"
@@ -303,7 +303,7 @@ def ask_devices(workspace: Workspace, scope: Scope, plans: Mapping[int, Plan]) -
 
 
 def _outcome(workspace: Workspace, plan: Plan, pod: Pod | None) -> PodOutcome:
-    if pod is None or pod.status.phase not in ("Running", "Succeeded"):
+    if pod is None or pod.phase not in ("Running", "Succeeded"):
         return PodOutcome(plan=plan, pod=pod)
     try:
         return PodOutcome(plan=plan, pod=pod, log=workspace.logs(pod.name))
@@ -315,13 +315,13 @@ def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
     """What became of one plan."""
     plan, pod = outcome.plan, outcome.pod
     place = subject(plan.node)
-    if pod is None or not pod.spec.node_name or pod.status.phase not in ("Running", "Succeeded"):
+    if pod is None or not pod.node_name or pod.phase not in ("Running", "Succeeded"):
         return _not_running(place, plan, pod)
     about = About(place, _OF_RUN, _RUNS)
-    if pod.spec.node_name not in {node.name for node in scope.accelerator_nodes}:
-        message = f"a pod with affinity for {plan.product} was placed on {pod.spec.node_name}, which no source calls an accelerator node"
-        return about.bad(message, cause="PlacedElsewhere", observed=f"ran on {pod.spec.node_name}")
-    where = f"{pod.name} ran on {pod.spec.node_name} with 1 {plan.resource}"
+    if pod.node_name not in {node.name for node in scope.accelerator_nodes}:
+        message = f"a pod with affinity for {plan.product} was placed on {pod.node_name}, which no source calls an accelerator node"
+        return about.bad(message, cause="PlacedElsewhere", observed=f"ran on {pod.node_name}")
+    where = f"{pod.name} ran on {pod.node_name} with 1 {plan.resource}"
     if not plan.listed:
         return about.ok(where)
     if outcome.log_trouble:

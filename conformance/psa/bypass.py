@@ -116,10 +116,10 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
         return about.undecided(doubts[0][:600])
     if secret := next(_secrets(ways, template, asks_device=asks_device), ""):
         return about.undecided(secret[:600], cause="SecretNotRead")
-    if not ways.environments.known and any(takes_config(one) or _names_config(one) for one in template.spec.every_container()):
+    if not ways.environments.known and any(takes_config(one) or _names_config(one) for one in template.containers):
         reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
         return about.not_judged(reason)
-    if (lacking := ways.volumes.lacking) and any(map(claims_volume, template.spec.volumes or ())):
+    if (lacking := ways.volumes.lacking) and any(map(claims_volume, template.volumes)):
         return about.not_judged(f"it mounts a claim, and the snapshot holds no {lacking}")
     excused = [path for _, path, writable in _host_paths(ways, template) if _is_platforms(scope, template, path, writable=writable)]
     observed = f"mounts {listed(excused)} as the platform's guide has it (policy tenants.hostPaths)" if excused else ""
@@ -149,7 +149,7 @@ def _rights_on_the_host(template: Template, ways: _Ways) -> Iterator[str]:
 
 
 def _admin_claims(template: Template, ways: _Ways) -> Iterator[str]:
-    for entry in template.spec.resource_claims or ():
+    for entry in template.entries:
         if ways.scope.claims.admin_access(entry, template.namespace, template.claims).some:
             yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
 
@@ -197,7 +197,7 @@ def _is_platforms(scope: Scope, template: Template, path: str, *, writable: bool
 
 def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
-    if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
+    if ways.volumes.trouble and any(map(claims_volume, template.volumes)):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
     spec = template.spec
     for words, path, writable in _host_paths(ways, template):
@@ -209,19 +209,19 @@ def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device
     if template.partial and spec.containers and lacks_image(spec) and spec.runtime_class_name in ways.classes and not asks_device:
         yield f"runtimeClassName {spec.runtime_class_name} lets an image choose its devices, unless what completes this part asks for one"
     pod = template.pod
-    unsure = doubt(ways.scope, pod) or (pod.spec.node_name and unreserved(ways.scope, pod)) if pod is not None else ""
-    if unsure and any(map(_takes_device, template.spec.every_container())):
+    unsure = doubt(ways.scope, pod) or (pod.node_name and unreserved(ways.scope, pod)) if pod is not None else ""
+    if unsure and any(map(_takes_device, template.containers)):
         yield f"a container takes its device from a ConfigMap, and {unsure}"
     if ungiven := given.doubt():
         yield ungiven
-    for container in template.spec.every_container():
+    for container in template.containers:
         for variable in filter(None, map(may_open, container.env or ())):
             yield f"container {container.name} sets {variable[:100]}, and nothing shows whether a container runtime adds devices by it"
 
 
 def _secrets(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[str]:
     """Secrets of which containers take every key where they may meet devices, each in a clause."""
-    for container in template.spec.every_container():
+    for container in template.containers:
         taken = secrets_taken(container, ways.in_secrets, ways.environments, template.namespace)
         if taken and ways.reach.accelerators(template.spec, asks_device=asks_device):
             what = f"takes every key of Secret {taken[0][:253]} (envFrom), which is never read: one may be {ways.in_secrets[0]}"
@@ -263,7 +263,7 @@ def _given(ways: _Ways, template: Template) -> Collection[str] | None:
     pod = template.pod
     if pod is None or not unreserved(ways.scope, pod):
         return granted(ways.scope, pod) if pod is not None else ()
-    return None if pod.spec.node_name else (NO_VALUE,)
+    return None if pod.node_name else (NO_VALUE,)
 
 
 def _shared_variables(namespace: str, container: Container, environments: Environments, given: Collection[str] | None) -> Iterator[str]:

@@ -87,9 +87,9 @@ class GivenDevices:
         pod = self._template.pod
         if pod is None:
             return ""  # its pods are judged one by one
-        node = self._scope.snapshot.node_by_name.get(pod.spec.node_name) if knows_nodes(self._scope) else None
+        node = self._scope.snapshot.node_by_name.get(pod.node_name) if knows_nodes(self._scope) else None
         if node is None:
-            return f"its annotations say which devices a scheduler gave it, and its node {pod.spec.node_name or '(none)'} is not known"
+            return f"its annotations say which devices a scheduler gave it, and its node {pod.node_name or '(none)'} is not known"
         if keys and not any(own_domains(record.key, self._domains(keys[0])) for record in self._records):
             return f"annotation {keys[0]} names devices, and no annotation says how much of them a scheduler gave"
         return (doubt_of_shares(self._scope, pod, node, self.shares) if self.shares else "") or self._disputed(pod)
@@ -109,7 +109,7 @@ class GivenDevices:
         pod = self._template.pod
         for key in {key for _, _, kind, key in self._taken if self._of_plugin(kind, key)} if pod is not None else ():
             mine = _names(self._value("annotation", key))
-            for other in self._scope.snapshot.pods_by_node.get(pod.spec.node_name, ()) if pod is not None and pod.spec.node_name else ():
+            for other in self._scope.snapshot.pods_by_node.get(pod.node_name, ()) if pod is not None and pod.node_name else ():
                 if other is not pod and (both := mine & _names(other.metadata.annotation.get(key, ""))):
                     return f"annotation {key} names {min(both)[:100]}, and so does that of {other.namespace}/{other.name}"
         return ""
@@ -155,7 +155,7 @@ class GivenDevices:
         holders = self._scope.cached(_holders)
         for record in self._records:
             for name in sorted(name for device in record.devices for name in device):
-                pods = holders.get((pod.spec.node_name, record.key, name), [])
+                pods = holders.get((pod.node_name, record.key, name), [])
                 if len(pods) > 1 and not all(shares for _, shares in pods):
                     return f"annotations of {listed([who for who, _ in pods])} name device {name}, and one of them asks for a whole one"
         return ""
@@ -173,7 +173,7 @@ def takes_field(entry: Mapping[str, Any]) -> bool:
 
 def _fields_taken(template: Template) -> Iterator[tuple[str, str, str, str]]:
     """Variables that choose devices and are taken from annotation or label: container, variable, ``annotation`` or ``label``, key."""
-    for container in template.spec.every_container():
+    for container in template.containers:
         for entry in container.env or ():
             if entry.get("name") in DEVICES and takes_field(entry):
                 yield container.name, str(entry["name"]), *_field(entry["valueFrom"])

@@ -134,7 +134,7 @@ def _opens(path: str, guarded: tuple[str, ...]) -> bool:
 
 def by_host(scope: Scope, template: Template) -> bool:
     """Whether the policy excuses a pod: of a named tenant, on the host's network, and alone with all devices of its node."""
-    named = template.spec.host_network and matches(template.namespace, scope.policy.tenants.host_rdma)
+    named = template.host_network and matches(template.namespace, scope.policy.tenants.host_rdma)
     return bool(named) and takes_whole_nodes(scope, template)
 
 
@@ -144,7 +144,7 @@ def takes_whole_nodes(scope: Scope, template: Template) -> bool:
     A template that is bound to no node must take the devices of any node that offers them.
     """
     asked = {name: count for name, count in scope.devices_of(template.spec).items() if count}
-    bound = scope.snapshot.node_by_name.get(template.spec.node_name)
+    bound = scope.snapshot.node_by_name.get(template.node_name)
     nodes = [bound] if bound is not None else scope.accelerator_nodes
     offers = [scope.device_allocatable(node) for node in nodes]
     offers = [offer for offer in offers if any(offer.get(name) for name in asked)]

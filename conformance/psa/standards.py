@@ -53,7 +53,7 @@ def _judge(scope: Scope, template: Template, minor: int | None, known: dict[byte
     if violations is None:
         violations = known[key] = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)
     count = len(checks(level, NEWEST_MINOR if minor is None else min(minor, NEWEST_MINOR)))
-    expected = f"{level}: all {count} controls, containers judged: {len(template.spec.every_container())}"
+    expected = f"{level}: all {count} controls, containers judged: {len(template.containers)}"
     if violations and by_host(scope, template):
         return allowed(template.place, message="the policy lets it reach the fabric through the host", source="policy tenants.hostRdma")
     about = About(template.place, template.path, expected)

@@ -90,7 +90,7 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
     for node in sorted(scope.snapshot.nodes, key=lambda node: natural(node.name)):
         pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := scope.extended_amounts(pod))]
         names = {name for _, amounts in pods for name, count in amounts.items() if count and is_extended(name)}
-        names |= {name for name, value in node.status.allocatable.items() if is_extended(name) and whole(value)}
+        names |= {name for name, value in node.allocatable.items() if is_extended(name) and whole(value)}
         for name in sorted(names):
             holders = [(pod, amounts[name]) for pod, amounts in pods if amounts.get(name)]
             place = Subject("Node", f"{node.name} {name}")
@@ -107,14 +107,14 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
 def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: bool) -> Finding:
     place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, status.allocatable"
     total = sum(count for _, count in holders)
-    offered = whole(node.status.allocatable.get(name))
+    offered = whole(node.allocatable.get(name))
     if not offered and by_claim:  # the kubelet keeps a 0 of the plugin that was there before
         return _of_slices(scope, node, name, total)
     if total <= offered:
         return ok(place, observed=f"{total} of {offered} held", expected=f"at most {offered}", source=source)
     ordered = sorted(holders, key=lambda item: (-item[1], item[0].name))
     holding = listed([f"{pod.namespace}/{pod.name} ({_held(pod, count)})" for pod, count in ordered], 4)
-    had = whole(node.status.capacity.get(name))
+    had = whole(node.capacity.get(name))
     if not offered and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
         message = f"bound pods hold {total} {name} and the node can allocate none just now: {doing}"
         return undecided(place, message=message, source=source, cause="ChangeUnderWay")
@@ -156,7 +156,7 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
     offers = [dict(offer) for offer in sorted(distinct)]  # a thousand equal nodes are one offer
     by_claim = mapped_to_dra(scope) - scope.capacity_names
     for pod in scope.snapshot.pods:
-        if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
+        if not pod.waits:
             continue
         wanted = {name: count for name, count in held_by(pod.spec).items() if count and name not in by_claim and not counted(scope, name)}
         unclear = {name: words for name in sorted(wanted) if (words := doubted(scope, name))}
@@ -175,7 +175,7 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
 
 def _offer(scope: Scope, node: Node) -> dict[str, int]:
     """Extended resources that a node may have: its capacity, or its slices where a DeviceClass serves what plugins offer elsewhere."""
-    own = {name: whole(value) for name, value in node.status.capacity.items() if is_extended(name)}
+    own = {name: whole(value) for name, value in node.capacity.items() if is_extended(name)}
     by_class = {name: units_of(scope, node, name) for name in scope.claims.serving if name in scope.capacity_names and not own.get(name)}
     return own | {name: count for name, count in by_class.items() if count}
 
@@ -265,7 +265,7 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         asked = {name for _, container in containers(template.spec) for name in requested_amounts(container, wanted)}
         for name in filter(looks, asked):
             users.setdefault(name, []).append(template)
-        entries = template.spec.resource_claims
+        entries = template.entries
         for name, demand in scope.claims.classes_of(entries, template.namespace, template.claims).items() if entries else ():
             if demand.devices:
                 claimants.setdefault(name, []).append(template)

@@ -23,7 +23,7 @@ def check_claims_can_be_met(scope: Scope) -> Iterator[Finding]:
     if not scope.snapshot.served(SLICES):
         return
     for pod in scope.snapshot.pods:
-        if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp or not (pod.spec.resource_claims or _by_name(scope, pod)):
+        if not pod.waits or not (pod.claims or _by_name(scope, pod)):
             continue
         demand = scope.device_demand_of(pod)
         if demand.devices or demand.unknown:
@@ -34,8 +34,8 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
     place, expected = subject(pod), "a DeviceClass that exists and a node with as many of its devices"
     wanted = [[way] for way in _by_name(scope, pod)]
     about = About(place, CLAIMS, expected)
-    for entry in pod.spec.resource_claims or ():
-        found = scope.claims.requests_of(entry, pod.namespace, pod.status.resource_claim_statuses or ())
+    for entry in pod.claims:
+        found = scope.claims.requests_of(entry, pod.namespace, pod.claim_statuses)
         if found is None and (gone := _gone_for_good(scope, pod)):
             message = f"its {gone}, and all DeviceClasses of the cluster are for accelerators: it will stay Pending until somebody makes it"
             return about.bad(message, cause="AskedForNothingOffered", observed=gone)

@@ -29,7 +29,7 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per bound pod that holds devices: if it is being deleted it goes, and it does not crash again and again."""
     events = scope.pod_events
     for pod in holding_pods(scope):
-        if not pod.spec.node_name:
+        if not pod.node_name:
             continue
         held = scope.held_demand_of(pod)
         if pod.metadata.deletion_timestamp:
@@ -60,7 +60,7 @@ def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
     if isinstance(over, Finding):
         return over
     holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
-    message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
+    message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.node_name} ({cost}): {why}"
     return about.bad(message, cause="PodHangsInDeletion", observed=f"Terminating {duration(over)} beyond its grace period")
 
 
@@ -68,7 +68,7 @@ def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:
     reasons = []
     if pod.metadata.finalizers:
         reasons.append(f"finalizers {listed(pod.metadata.finalizers, 3)} keep it")
-    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    node = scope.snapshot.node_by_name.get(pod.node_name)
     if node is None:
         reasons.append("its node is gone")
     elif not node.ready:
@@ -89,7 +89,7 @@ def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
     if isinstance(age, Finding):
         return age
     holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
-    message = f"{name} within {duration(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
+    message = f"{name} within {duration(age)} and holds {holds} on {pod.node_name} all the while ({cost})"
     observed = f"{loop.restarts} restarts within {duration(age)}"
     return about.advised(message, cause="CrashLoopHoldsDevices", observed=observed, expected="no crash loop while it holds devices")
 
@@ -103,10 +103,10 @@ def devices_held(scope: Scope, pod: Pod) -> str:
 def device_count(scope: Scope, pod: Pod) -> int:
     """How many devices a pod holds, by resource or by claim."""
     by_resource = sum(scope.devices_of(pod.spec).values())
-    if by_resource or not pod.spec.resource_claims:
+    if by_resource or not pod.claims:
         return by_resource
-    made = {text_of(item.get("resourceClaimName")) for item in pod.status.resource_claim_statuses or ()}
-    names = made | {text_of(item.get("resourceClaimName")) for item in pod.spec.resource_claims}
+    made = {text_of(item.get("resourceClaimName")) for item in pod.claim_statuses}
+    names = made | {text_of(item.get("resourceClaimName")) for item in pod.claims}
     own = {(pod.namespace, name) for name in names if name}
     return sum(any((one.namespace, one.name) in own for one in holders) for holders in scope.claims.holders.values())
 
@@ -147,7 +147,7 @@ def _holding(scope: Scope, labels: Iterable[str]) -> dict[tuple[str, str], list[
     found: dict[tuple[str, str], list[Pod]] = {}
     for pod in holding_pods(scope):
         name = next((name for label in labels if (name := pod.metadata.label.get(label, ""))), "")
-        if name and pod.spec.node_name:
+        if name and pod.node_name:
             found.setdefault((pod.namespace, name), []).append(pod)
     return found
 

@@ -19,9 +19,10 @@ from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.demand.quotas import hard, used
 from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.shares import given_by_kubelet
-from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.claims import allocated_at, results_of
 from fixtures.model.facts import UNKNOWN, Fact, Since, said
 from fixtures.model.jobs.pending_groups import pending_groups
 from fixtures.model.nodes.pools import product_of
@@ -41,7 +42,7 @@ _RESOURCES = "spec.containers[].resources"
 
 def known_pod(scope: Scope, pod: Pod) -> Known:
     """Everything that is known of a pod."""
-    waits = not pod.spec.node_name and not pod.finished
+    waits = not pod.node_name and not pod.finished
     found, trouble = _findings(scope, pod) if waits else ({}, ())
     parts = [
         partial(_itself, pod),
@@ -60,23 +61,23 @@ def known_pod(scope: Scope, pod: Pod) -> Known:
 
 
 def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Finding]) -> tuple[str, str]:
-    name, status = f"{pod.namespace}/{pod.name}", pod.status
+    name, (reason, words) = f"{pod.namespace}/{pod.name}", pod.ended_with
     holds = listed((fact.value.replace("; ", ", ") for fact in facts if fact.about == "asks for"), 3) or "no devices"
     leaving = " and is being deleted" if pod.metadata.deletion_timestamp else ""
     if pod.finished:
-        why = f" ({said(f'{status.reason} {status.message}'.strip(), 200)})" if status.reason or status.message else ""
-        return "has ended", f"{name} has ended as {status.phase}{why} and holds nothing any more"
-    if pod.spec.node_name:
-        if status.phase == "Running":
-            return "runs", f"{name} runs on {pod.spec.node_name}{leaving} and holds {holds}"
-        return "starts", f"{name} is bound to {pod.spec.node_name}{leaving}, holds {holds} and does not run: {quoted(why_not_running(pod))}"
+        why = f" ({said(f'{reason} {words}'.strip(), 200)})" if reason or words else ""
+        return "has ended", f"{name} has ended as {pod.phase}{why} and holds nothing any more"
+    if pod.node_name:
+        if pod.phase == "Running":
+            return "runs", f"{name} runs on {pod.node_name}{leaving} and holds {holds}"
+        return "starts", f"{name} is bound to {pod.node_name}{leaving}, holds {holds} and does not run: {quoted(why_not_running(pod))}"
     created = moment(pod.metadata.creation_timestamp)
     age = f" {duration(scope.snapshot.taken_at - created)}" if created is not None else ""
-    if gates := [said(text_of(gate.get("name")), 80) for gate in pod.spec.scheduling_gates or ()]:
+    if gates := [said(name, 80) for name in pod.gates]:
         own = found.get("REQ-12")
         why = own.message if own is not None and own.message else "no scheduler looks at it before"
         return "waits", f"{name} has waited{age} behind the scheduling gate {listed(gates, 3)}: {why}"
-    claimed = claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    claimed = claimed_devices_of(scope, pod.spec, pod.namespace, pod.claim_statuses)
     bad = next((one.message for one in found.values() if one.outcome is Outcome.BAD), "")
     by_nodes = [f"{fact.name}: {fact.value}" for fact in facts if fact.about == _WAITS and fact.source == _BY_NODES]
     scheduler = next((fact.value for fact in facts if fact.about == _WAITS and fact.name.endswith(" says")), "")
@@ -85,21 +86,21 @@ def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Find
 
 
 def _itself(pod: Pod) -> Iterator[Fact]:
-    yield Fact(about="pod", name="phase", value=pod.status.phase or "not known", source="status.phase")
+    yield Fact(about="pod", name="phase", value=pod.phase or "not known", source="status.phase")
     created = pod.metadata.creation_timestamp or "not known"
     yield Fact(about="pod", name="created", value=created, source="metadata.creationTimestamp", since=Since(latest=moment(created)))
     if owner := pod.controller:
         yield Fact(about="pod", name="owner", value=f"{owner.kind} {owner.name}", source="metadata.ownerReferences")
-    if pod.spec.node_name:
-        yield Fact(about="pod", name="node", value=pod.spec.node_name, source="spec.nodeName", since=placed_since(pod))
-    if pod.status.nominated_node_name:
-        yield Fact(about="pod", name="nominated node", value=pod.status.nominated_node_name, source="status.nominatedNodeName")
-    scheduler = pod.spec.scheduler_name or "default-scheduler"
+    if pod.node_name:
+        yield Fact(about="pod", name="node", value=pod.node_name, source="spec.nodeName", since=placed_since(pod))
+    if pod.nominated:
+        yield Fact(about="pod", name="nominated node", value=pod.nominated, source="status.nominatedNodeName")
+    scheduler = pod.scheduler_name or "default-scheduler"
     yield Fact(about="pod", name="scheduler", value=scheduler, source="spec.schedulerName")
-    if pod.spec.priority:
-        yield Fact(about="pod", name="priority", value=str(pod.spec.priority), source="spec.priority")
-    for gate in pod.spec.scheduling_gates or ():
-        yield Fact(about="pod", name="scheduling gate", value=said(text_of(gate.get("name")), 120), source="spec.schedulingGates")
+    if pod.priority:
+        yield Fact(about="pod", name="priority", value=str(pod.priority), source="spec.priority")
+    for gate in pod.gates:
+        yield Fact(about="pod", name="scheduling gate", value=said(gate, 120), source="spec.schedulingGates")
 
 
 def _asked(scope: Scope, pod: Pod) -> Iterator[Fact]:
@@ -112,22 +113,22 @@ def _asked(scope: Scope, pod: Pod) -> Iterator[Fact]:
 def _quotas(scope: Scope, pod: Pod) -> Iterator[Fact]:
     """A row for each amount of a device that a quota of its namespace limits."""
     for quota in scope.snapshot.quotas:
-        for key in sorted(quota.spec.hard) if quota.namespace == pod.namespace else ():
+        for key in sorted(hard(quota)) if quota.namespace == pod.namespace else ():
             if scope.names_device(key.removeprefix("requests.")):
-                value = f"{quota.spec.hard[key]}, used: {quota.status.used.get(key, 'not known')}"
+                value = f"{hard(quota)[key]}, used: {used(quota).get(key, 'not known')}"
                 yield Fact(about="quota", name=said(key, 120), value=value, source=f"ResourceQuota {quota.name}, spec.hard, status.used")
 
 
 def _claims(scope: Scope, pod: Pod) -> Iterator[Fact]:
     """A row for each claim: what it asks for and what it was allocated."""
-    made = pod.status.resource_claim_statuses or ()
-    for entry in pod.spec.resource_claims or ():
+    made = pod.claim_statuses
+    for entry in pod.claims:
         asked = scope.claims.spec_of(entry, pod.namespace, made)
         claim = scope.claims.claim_behind(entry, pod.namespace, made)
         yield _claim(scope, text_of(entry.get("name")), asked, claim, pod.namespace)
-    if name := text_of(mapping(pod.status.extended_resource_claim_status).get("resourceClaimName")):
-        claim = scope.claims.claim(pod.namespace, name)
-        asked = mapping(claim, "spec") if claim else scope.claims.unread("resource.k8s.io/resourceclaims") or "the claim does not exist"
+    if name := pod.extended_claim:
+        entry = {"name": "extended resources", "resourceClaimName": name}
+        asked, claim = scope.claims.spec_of(entry, pod.namespace, made), scope.claims.claim(pod.namespace, name)
         yield _claim(scope, "extended resources", asked, claim, pod.namespace)
 
 
@@ -138,14 +139,14 @@ def _claim(scope: Scope, name: str, asked: Json | str, claim: Json | None, names
     given = ["/".join(text_of(result.get(key)) for key in ("driver", "pool", "device")) for result in results_of(claim)] if claim else []
     state = f"allocated: {listed(given, 8)}" if given else "not allocated" if claim else "no ResourceClaim yet"
     source = f"ResourceClaim {namespace}/{text_of(meta.get('name'))}" if claim else "spec.resourceClaims"
-    at = moment(mapping(claim, "status", "allocation").get("allocationTimestamp"))
+    at = allocated_at(claim)
     since = Since(latest=at, source="status.allocation.allocationTimestamp") if at is not None else UNKNOWN
     return Fact(about="asks for", name=f"claim {said(name, 80)}", value=f"{wants}; {state}", source=source, since=since)
 
 
 def _held(scope: Scope, pod: Pod) -> Iterator[Fact]:
     """Which devices it has, by UUID, as far as the API server knows them."""
-    if pod.finished or not pod.spec.node_name or not scope.device_demand_of(pod).devices:
+    if pod.finished or not pod.node_name or not scope.device_demand_of(pod).devices:
         return
     by_claim = uuids_by_claim(scope, pod)
     for uuid, source in sorted(by_claim.items()):
@@ -154,13 +155,13 @@ def _held(scope: Scope, pod: Pod) -> Iterator[Fact]:
     for uuid in in_order(by_kubelet - by_claim.keys()):
         yield Fact(about="holds", name=uuid, value="by its kubelet", source="status.containerStatuses[].allocatedResourcesStatus")
     if not by_claim and not by_kubelet:
-        words = f"the API server does not know: only the kubelet does (PodResources); gpu-conformance owners --node {pod.spec.node_name}"
+        words = f"the API server does not know: only the kubelet does (PodResources); gpu-conformance owners --node {pod.node_name}"
         yield Fact(about="holds", name="which devices", value=words, source="status.containerStatuses[].allocatedResourcesStatus: nothing")
 
 
 def _said(scope: Scope, pod: Pod) -> Iterator[Fact]:
     """What its scheduler says: the condition, and the newest warning that is no repetition of it."""
-    who = f"{pod.spec.scheduler_name or 'default-scheduler'} says"
+    who = f"{pod.scheduler_name or 'default-scheduler'} says"
     condition, texts = pod.condition("PodScheduled"), set()
     if condition is not None and condition.status == "False" and condition.message:
         since = Since(latest=moment(condition.last_transition_time), source="lastTransitionTime")
@@ -213,7 +214,7 @@ def _by_nodes(scope: Scope, pod: Pod) -> Iterator[Fact]:
     if long := too_long(pod.spec):
         yield Fact(about=_WAITS, name="nodes", value=long, source="spec.affinity")
         return
-    claimed = claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    claimed = claimed_devices_of(scope, pod.spec, pod.namespace, pod.claim_statuses)
     if claimed.not_modelled:
         yield Fact(about=_WAITS, name="its claims", value=claimed.not_modelled, source="spec.resourceClaims, DeviceClasses")
     wanted = [name for name, count in scope.devices_of(pod.spec).items() if count]

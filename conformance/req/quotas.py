@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.req.amount_probes import quota_key
-from fixtures.kubernetes.models import Json, Pod, ResourceQuota
-from fixtures.kubernetes.untyped import mapping
+from fixtures.kubernetes.models import Pod, ResourceQuota
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import held_by, whole
+from fixtures.model.demand.quotas import counts, counts_claims, hard
 from fixtures.model.dra.slices import BY_CLASS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
@@ -48,8 +48,8 @@ def keys_of(scope: Scope, pod: Pod) -> list[Keys]:
     """What a quota must name to count the devices of a pod, for each sort of device (docs/facts/admission.md#quota)."""
     amounts = held_by(pod.spec, lambda name: scope.is_device(name) or scope.claims.by_resource(name).devices)
     asked = {name for name, amount in amounts.items() if amount}
-    statuses = pod.status.resource_claim_statuses or ()
-    classes = scope.claims.classes_of(pod.spec.resource_claims or (), pod.namespace, statuses)
+    statuses = pod.claim_statuses
+    classes = scope.claims.classes_of(pod.claims, pod.namespace, statuses)
     asked |= {BY_CLASS + name for name, demand in classes.items() if demand.devices}
     return [keys_for(scope, name) for name in sorted(asked)]
 
@@ -66,7 +66,7 @@ def keys_for(scope: Scope, resource: str) -> Keys:
     if resource.startswith(BY_CLASS):
         extended = known.extended_resource if scope.claims.serving.get(known.extended_resource) == name else ""
         return (quota_key(resource), *([f"requests.{resource}", f"requests.{extended}"] if extended else []))
-    by_plugin = any(whole(node.status.allocatable.get(resource)) for node in scope.snapshot.nodes)
+    by_plugin = any(whole(node.allocatable.get(resource)) for node in scope.snapshot.nodes)
     return (quota_key(resource), *([] if by_plugin else [quota_key(f"{BY_CLASS}{name}")]))
 
 
@@ -74,7 +74,7 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[
     place = Subject("Namespace", namespace)
     wanted = sorted({" or ".join(keys) for _, every in asking for keys in every})
     expected = f"a ResourceQuota with {listed(wanted)}"
-    named = sorted({key for quota in quotas for key in quota.spec.hard})
+    named = sorted({key for quota in quotas for key in hard(quota)})
     observed = f"quotas with {listed(named, 6)}" if named else "quotas without keys" if quotas else "no ResourceQuota"
     unsure = ""
     about = About(place, _SOURCE, expected, observed)
@@ -85,7 +85,7 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[
                 counts_claims(quota) if by_claim or key.endswith(_OF_CLASS) else counts(quota, pod)
                 for quota in quotas
                 for key in keys
-                if key in quota.spec.hard
+                if key in hard(quota)
             ]
             if True in answers:
                 continue
@@ -112,38 +112,3 @@ def _why_not(key: str, pod: Pod, named: Iterable[str], *, scoped: bool) -> str:
     if near:
         return f"the quota names {near[0]}, which counts nothing; the key is {key}: {consequence}"
     return f"no quota of the namespace names {key}: {consequence}"
-
-
-def counts_claims(quota: ResourceQuota) -> bool:
-    """Whether a quota counts claims: one with scopes counts none (docs/facts/admission.md#quota)."""
-    return not quota.spec.scopes and not mapping(quota.spec.scope_selector)
-
-
-def counts(quota: ResourceQuota, pod: Pod) -> bool | None:
-    """Whether the scopes of a quota select a pod; None if they have a form that is not known."""
-    selector = mapping(quota.spec.scope_selector)
-    terms = selector.get("matchExpressions") or []
-    answers = [_selects({"scopeName": scope, "operator": "Exists"}, pod) for scope in quota.spec.scopes or ()]
-    answers += [_selects(mapping(term), pod) for term in terms] if isinstance(terms, list) else [None]
-    return False if False in answers else None if None in answers else True
-
-
-def _selects(term: Json, pod: Pod) -> bool | None:
-    """Whether a term of a scope selector selects a pod (docs/facts/admission.md#quota)."""
-    name, operator = term.get("scopeName"), term.get("operator")
-    if name == "PriorityClass":
-        has, values = pod.spec.priority_class_name, term.get("values") or []
-        if not isinstance(values, list):
-            return None
-        answers = {"Exists": bool(has), "DoesNotExist": not has, "In": has in values, "NotIn": has not in values}
-        return answers.get(str(operator))
-    if operator != "Exists":
-        return None
-    if name in ("Terminating", "NotTerminating"):
-        has_deadline = pod.spec.active_deadline_seconds is not None
-        return has_deadline if name == "Terminating" else not has_deadline
-    if name in ("BestEffort", "NotBestEffort"):
-        written = [{**(one.resources.limits or {}), **(one.resources.requests or {})} for one in pod.spec.every_container()]
-        asks = any("cpu" in amounts or "memory" in amounts for amounts in written)
-        return asks if name == "NotBestEffort" else not asks
-    return None

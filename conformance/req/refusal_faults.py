@@ -52,8 +52,8 @@ def asks_for_shared_units(message: str) -> bool:
 
 def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
     """Who is at fault that a kubelet refused a pod, and why it is not plainly the node, as a clause."""
-    reason, message = pod.status.reason, pod.status.message[:4096]
-    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    reason, message = pod.ended_with[:4096]
+    node = scope.snapshot.node_by_name.get(pod.node_name)
     if asks_for_shared_units(message) or reason in _OWN_REASONS:
         return Fault.POD, "its own request is the reason"
     if statuses(pod):
@@ -67,8 +67,8 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
         return Fault.DOUBTED, doubt
     if scope.platform.of(pod.namespace).proven:
         return Fault.NODE, ""  # no tenant makes pods there
-    if naming := scope.cached(_naming).get((pod.namespace, pod.spec.node_name)):
-        return Fault.DOUBTED, f"the template of {naming} names {pod.spec.node_name}"
+    if naming := scope.cached(_naming).get((pod.namespace, pod.node_name)):
+        return Fault.DOUBTED, f"the template of {naming} names {pod.node_name}"
     return Fault.UNPROVEN, ""
 
 
@@ -96,7 +96,7 @@ def _offered(scope: Scope, node: Node, resource: str) -> int:
     """How many units a node has of its own, free or not, or of the DeviceClass that serves the resource."""
     known = scope.cached(_offers)
     if (node.name, resource) not in known:
-        known[node.name, resource] = max(whole(node.status.capacity.get(resource)), units_of(scope, node, resource))
+        known[node.name, resource] = max(whole(node.capacity.get(resource)), units_of(scope, node, resource))
     return known[node.name, resource]
 
 
@@ -107,7 +107,7 @@ def _offers(_: Scope) -> dict[tuple[str, str], int]:
 def _no_scheduler_would(scope: Scope, pod: Pod, node: Node) -> str:
     """Why no scheduler would send a pod to a node now, as a clause, or empty. The labels and taints may have been others then."""
     hard = [taint for taint in fence_taints(scope, node) if taint.effect in ("NoSchedule", "NoExecute")]
-    missed = [taint.key for taint in hard if not any(one.tolerates(taint) for one in pod.spec.tolerations or ())]
+    missed = [taint.key for taint in hard if not any(one.tolerates(taint) for one in pod.tolerations)]
     if missed:
         return f"it does not tolerate the taint {missed[0]} of {node.name}, so that a scheduler would not send it there"
     if not admits(pod.spec, node):
@@ -121,8 +121,8 @@ def _naming(scope: Scope) -> dict[tuple[str, str], Subject]:
     for key in (*WORKLOAD_KEYS, *BARE_KEYS):
         for item in scope.snapshot.listing(key).items:
             for template in templates_of(key, item):
-                if template.spec.node_name:
-                    found.setdefault((template.namespace, template.spec.node_name), template.subject)
+                if template.node_name:
+                    found.setdefault((template.namespace, template.node_name), template.subject)
     return found
 
 

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from conformance.req.refusal_faults import Records, Refusal, asks_for_shared_units, attributed, fault_of_refusal
 from fixtures.kubernetes.models import Event, Pod
 from fixtures.kubernetes.times import newest
-from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.demand.failing_pods import Fault, failed_creation, fault, statuses
+from fixtures.model.demand.failing_pods import Fault, failed_at, failed_creation, fault, had_succeeded, statuses
 from fixtures.model.demand.pod_events import quoted
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
@@ -41,7 +40,7 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
     refusals: dict[tuple[str, str], list[Refusal]] = {}
     seen: dict[str, int] = {}
     for pod in scope.snapshot.pods:
-        if not pod.spec.node_name:
+        if not pod.node_name:
             continue
         found = refusal(scope, pod)
         if not _has_devices(scope, pod, found):
@@ -52,7 +51,7 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
                     cause="NotUnderstood",
                 )
             continue
-        seen[pod.spec.node_name] = seen.get(pod.spec.node_name, 0) + 1
+        seen[pod.node_name] = seen.get(pod.node_name, 0) + 1
         if found is None:
             continue
         if asks_for_shared_units(found.message):
@@ -82,11 +81,10 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
 
 def refusal(scope: Scope, pod: Pod) -> Refusal | None:
     """How a kubelet or runtime refused a pod, or None. A pod that was ended by others, or had done its work before, was not."""
-    status = pod.status
-    if status.phase != "Failed" or _had_succeeded(pod):
+    if pod.phase != "Failed" or had_succeeded(pod):
         return None
-    if status.reason and _is_refusal(pod):
-        reason, message = status.reason, status.message
+    reason, message = pod.ended_with
+    if reason and _is_refusal(pod):
         whose, why = fault_of_refusal(scope, pod)
     elif created := failed_creation(pod):
         reason, message = created
@@ -94,12 +92,12 @@ def refusal(scope: Scope, pod: Pod) -> Refusal | None:
     else:
         return None
     return Refusal(
-        node=pod.spec.node_name,
+        node=pod.node_name,
         reason=reason,
         message=message,
         who=f"{pod.namespace}/{pod.name}",
         namespace=pod.namespace,
-        at=_at(pod),
+        at=failed_at(pod),
         alone=pod.controller is None,
         fault=whose,
         why=why,
@@ -109,25 +107,12 @@ def refusal(scope: Scope, pod: Pod) -> Refusal | None:
 
 def _is_refusal(pod: Pod) -> bool:
     """By the kubelet's own reasons, by its words, or by shape: it failed for a reason before it had any container."""
-    reason, message = pod.status.reason, pod.status.message
+    reason, message = pod.ended_with
     if reason in _REASONS or reason.startswith("OutOf"):
         return True
     if message.startswith(f"{_REJECTED}:"):
         return reason not in _ENDED_BY_OTHERS - {"Evicted"}  # a node short of disk refuses with that reason
     return reason not in _ENDED_BY_OTHERS and not statuses(pod)
-
-
-def _had_succeeded(pod: Pod) -> bool:
-    """Whether every container had ended well: a kubelet that starts anew may still refuse such a pod, which harms nobody."""
-    ended = [mapping(mapping(status.state).get("terminated")) for status in pod.status.container_statuses or ()]
-    return bool(ended) and all(state and state.get("exitCode") == 0 for state in ended)
-
-
-def _at(pod: Pod) -> float | None:
-    """The newest time that a failed pod tells. It was refused then or later, since a refusal itself leaves no time."""
-    ended = [text_of(mapping(mapping(status.state).get("terminated")).get("finishedAt")) for status in statuses(pod)]
-    changes = [condition.last_transition_time for condition in pod.status.conditions or ()]
-    return newest([*ended, *changes, pod.status.start_time, pod.metadata.creation_timestamp])
 
 
 def _has_devices(scope: Scope, pod: Pod, found: Refusal | None) -> bool:

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.common_findings import overdue
-from fixtures.kubernetes.models import ContainerStatus, Pod
-from fixtures.kubernetes.times import moment
+from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.demand.failing_pods import failed_creation, never_ran, statuses
+from fixtures.model.demand.failing_pods import failed_creation, has_started, running_init_containers, statuses
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
@@ -68,7 +67,7 @@ def check_starting(scope: Scope, now: float) -> Iterator[Finding]:
     events = scope.pod_events
     runtimes = _runtimes(scope)
     for pod in scope.device_pods:
-        if pod.spec.node_name and not pod.metadata.deletion_timestamp:
+        if pod.node_name and not pod.metadata.deletion_timestamp:
             yield _judge(scope, pod, now, events, runtimes)
 
 
@@ -76,7 +75,7 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     place = subject(pod)
     about = About(place, _SOURCE, _EXPECTED)
     if has_started(pod):
-        return about.ok(f"started on {pod.spec.node_name}")
+        return about.ok(f"started on {pod.node_name}")
     trouble = _trouble(scope, pod, now, events, runtimes)
     limit, rest = 0.0 if trouble.lasting else scope.policy.requests.start_minutes * 60, f": {trouble.words}"
     unknown = f"it has not started ({trouble.words}), and nothing says since when it is bound"
@@ -84,27 +83,12 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     age = overdue(about, placed_at(pod), now, limit, state, cause=trouble.cause, rest=rest, unknown=unknown, quiet=quiet)
     if isinstance(age, Finding):
         return age
-    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    node = scope.snapshot.node_by_name.get(pod.node_name)
     if node is not None and (doing := change_under_way(node, scope.policy, now)):
         return about.undecided(f"it has not started for {duration(age)} on {node.name}: {doing}", cause="ChangeUnderWay")
     holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"
-    message = f"it was bound to {pod.spec.node_name} {duration(age)} ago, holds {holds} and has not started: {trouble.words}"
+    message = f"it was bound to {pod.node_name} {duration(age)} ago, holds {holds} and has not started: {trouble.words}"
     return about.bad(message, cause=trouble.cause, observed=f"not started for {duration(age)}")
-
-
-def has_started(pod: Pod) -> bool:
-    """Whether every container of a bound pod has run. One whose runtime cannot create it has not, whatever the pod's phase says."""
-    if pod.status.phase == "Pending":
-        return False
-    return not any(_only_failed(status) for status in pod.status.container_statuses or ())
-
-
-def _only_failed(status: ContainerStatus) -> bool:
-    states = [mapping(status.state), mapping(status.last_state)]
-    if any(mapping(state.get("running")) for state in states):
-        return False
-    ended = [terminated for state in states if (terminated := mapping(state.get("terminated")))]
-    return bool(ended) and all(never_ran(terminated) for terminated in ended)
 
 
 def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Trouble:
@@ -112,9 +96,9 @@ def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: di
     said = _of_containers(pod, now)
     if not said.complaint and (newest := events.of_bound(pod)[:1]):
         said = Trouble(words=f"{newest[0].reason}: {newest[0].text}", complaint=True)
-    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    node = scope.snapshot.node_by_name.get(pod.node_name)
     if node is None:
-        return Trouble(words=f"the cluster has no node {pod.spec.node_name}", complaint=True)
+        return Trouble(words=f"the cluster has no node {pod.node_name}", complaint=True)
     if not node.ready:
         return Trouble(words=f"its node is NotReady; {quoted(said.words)}", complaint=True, cause="NodeNotReady")
     if not said.complaint and (peers := _peers(pod, runtimes)):
@@ -136,10 +120,8 @@ def _of_containers(pod: Pod, now: float) -> Trouble:
             return Trouble(words=f"container {status.name} waits with {reason}: {message}", complaint=True)
     if last := failed_creation(pod):
         return Trouble(words=f"{last[0]}: {last[1]}", complaint=True)
-    for status in pod.status.init_container_statuses or ():
-        running = mapping(mapping(status.state).get("running"))
-        if running and (begun := moment(text_of(running.get("startedAt")))) is not None:
-            return Trouble(words=f"its init container {status.name} has run for {duration(now - begun)}", complaint=False)
+    for name, begun in running_init_containers(pod):
+        return Trouble(words=f"its init container {name} has run for {duration(now - begun)}", complaint=False)
     return Trouble(words="its containers are being created, and nothing says what that waits for", complaint=False)
 
 
@@ -147,16 +129,16 @@ def _runtimes(scope: Scope) -> dict[tuple[str, str], int]:
     """How many pods with a RuntimeClass run on each node: by class and node."""
     found: dict[tuple[str, str], int] = {}
     for pod in scope.snapshot.pods:
-        if pod.spec.runtime_class_name and pod.status.phase == "Running":
-            key = (pod.spec.runtime_class_name, pod.spec.node_name)
+        if pod.runtime_class and pod.phase == "Running":
+            key = (pod.runtime_class, pod.node_name)
             found[key] = found.get(key, 0) + 1
     return found
 
 
 def _peers(pod: Pod, runtimes: dict[tuple[str, str], int]) -> str:
     """That pods of its RuntimeClass run on other nodes and none on its own, as a clause, or empty."""
-    name = pod.spec.runtime_class_name
+    name = pod.runtime_class
     others = {node for (known, node), count in runtimes.items() if known == name and count}
-    if not name or not others or pod.spec.node_name in others:
+    if not name or not others or pod.node_name in others:
         return ""
-    return f"pods with runtimeClassName {name} run on {len(others)} other nodes and none on {pod.spec.node_name}: has it that runtime?"
+    return f"pods with runtimeClassName {name} run on {len(others)} other nodes and none on {pod.node_name}: has it that runtime?"

@@ -22,7 +22,6 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import held_by
 from fixtures.model.demand.pod_events import PodEvents, quoted, unread_events
@@ -59,14 +58,14 @@ def check_waiting(scope: Scope, now: float, still: Still | None = None) -> Itera
     groups = pending_groups(scope)
     for group in groups:
         for pod in group.pods:
-            if pod.status.nominated_node_name:
-                rooms.reserve(pod.status.nominated_node_name, pod.spec)
+            if pod.nominated:
+                rooms.reserve(pod.nominated, pod.spec)
     for group in groups:
         yield judge_gates(scope, group, now) or _judge(scope, group, now, rooms, events, still)
 
 
 def _judge(scope: Scope, group: Group, now: float, rooms: FreeCapacity, events: PodEvents, still: Still | None) -> Finding:
-    claimed = [claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses) for pod in group.pods]
+    claimed = [claimed_devices_of(scope, pod.spec, pod.namespace, pod.claim_statuses) for pod in group.pods]
     about = About(group.subject, _SOURCE, _EXPECTED)
     if reason := _left_out(scope, group, claimed):
         return about.not_judged(reason)
@@ -119,7 +118,7 @@ def _bad(
     free |= {name: len(places[0].devices) + sum(one.amounts.get(name, 0) for one in claimed) for name in by_dra}
     what = ", ".join(f"{count} {name}" for name, count in free.items()) if len(nodes) == 1 else listed(devices)
     where = f"{listed(nodes, 3)} {'has' if len(nodes) == 1 else 'have'}"
-    who = group.pods[0].spec.scheduler_name or "default-scheduler"
+    who = group.pods[0].scheduler_name or "default-scheduler"
     reason = f"{who} says: {said}" if said else f"{who} has said nothing about it: does it run?"
     message = f"it has waited for {duration(age)} although {where} {what} free, and fits: {reason}"
     observed = f"{_amounts(scope, group, claimed)}, pending for {duration(age)}; {where} {what} free"
@@ -253,7 +252,7 @@ def _since(pod: Pod, gates: Mapping[str, _Gate]) -> float | None:
 
 
 def _gates(scope: Scope, pod: Pod) -> dict[str, _Gate]:
-    names = dict.fromkeys(text_of(gate.get("name")) for gate in pod.spec.scheduling_gates or ())
+    names = dict.fromkeys(pod.gates)
     return {quoted(name, 80): _judged(scope, pod, name) for name in names}
 
 
@@ -352,9 +351,9 @@ def recheck(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], None]
 
 def _changed(cluster: Cluster, pods: Sequence[Pod], nodes: Sequence[str], known: set[str]) -> str:
     for pod in pods:
-        found = cluster.find("pods", pod.name, pod.namespace)
-        meta = mapping(found, "metadata")
-        if found is None or meta.get("uid") != pod.metadata.uid or meta.get("deletionTimestamp") or mapping(found, "spec").get("nodeName"):
+        body = cluster.find("pods", pod.name, pod.namespace)
+        found = typed.convert(body, Pod, strict=False) if body is not None else None
+        if found is None or found.metadata.uid != pod.metadata.uid or found.metadata.deletion_timestamp or found.node_name:
             return f"{pod.namespace}/{pod.name} was placed or deleted seconds later"
     for node in nodes:
         for item in _pods_on(cluster, node):

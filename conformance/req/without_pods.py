@@ -245,8 +245,8 @@ def _stuck_roll_out(scope: Scope, workload: Workload, now: float) -> Finding | N
 
 def _could_follow(scope: Scope, pod: Pod, old: Pod) -> bool:
     """Whether a pod could be where an old one is: its template admits the node, which has as many devices as it asks for."""
-    node = scope.snapshot.node_by_name.get(old.spec.node_name)
-    if node is None or not Tolerated(pod.spec.tolerations).lets_onto(node):
+    node = scope.snapshot.node_by_name.get(old.node_name)
+    if node is None or not Tolerated(pod.tolerations).lets_onto(node):
         return False
     enough = all(units_of(scope, node, name) >= count for name, count in scope.devices_of(pod.spec).items())
     return enough and (bool(too_long(pod.spec)) or admits(pod.spec, node))
