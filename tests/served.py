@@ -1,8 +1,6 @@
 """A simulated API server in a thread of the test's process, for tests that drive it with the suite's synchronous client."""
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +14,8 @@ from fixtures.simulator.api.resources import Registry
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.request import Authorizer
 from fixtures.simulator.server.store import Store
+from tests.simulator.api.background import BackgroundServer
 from tests.troubles import Trouble
-from tests.watching import PATIENCE
 
 
 def kubeconfig(folder: Path, server: str) -> Path:
@@ -59,14 +57,5 @@ def served(
     for obj in objects:
         store.put_initial(obj)
     server = SimulatedServer(store, troubles=list(troubles), authorizer=authorizer, admissions=admissions)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    url = asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
-    try:
-        yield Cluster.from_kubeconfig(kubeconfig(folder, url)), store
-    finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(PATIENCE)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
+    with BackgroundServer(server) as background:
+        yield Cluster.from_kubeconfig(kubeconfig(folder, background.url)), store

@@ -1,11 +1,9 @@
 """A simulated server in a thread of its own, for callers that are not asynchronous."""
 
 import asyncio
-import concurrent.futures
 import threading
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Self, TypeVar
 
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store import Store
@@ -37,50 +35,33 @@ class BackgroundServer:
     The store and the server belong to that loop: reach them through :meth:`call` and :meth:`run`.
     """
 
-    def __init__(self, server: SimulatedServer, port: int = 0) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         self.server = server
         self.url = ""
-        self._port = port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="simulated-api", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        try:
-            self.url = self.run(self.server.start(port=self._port))
-        except BaseException:
-            self._end()
-            raise
+        self.url = self.run(self.server.start())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self.run(self.server.stop())
         finally:
-            self._end()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+            self._loop.close()
 
-    def run(self, work: Awaitable[T], timeout: float = PATIENCE) -> T:
-        """Await something in the server's loop. Raises ``TimeoutError`` after ``timeout`` seconds."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something in the server's loop. Raises ``TimeoutError`` when that takes too long."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
-        async def awaited() -> T:
-            return await work
-
-        return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(timeout)
-
-    def call(self, function: Callable[[], T], timeout: float = PATIENCE) -> T:
+    def call(self, function: Callable[[], T]) -> T:
         """Call a function in the server's loop, where it may touch the store."""
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
-        def called() -> None:
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
+        async def called() -> T:
+            return function()
 
-        self._loop.call_soon_threadsafe(called)
-        return future.result(timeout)
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        return self.run(called())
