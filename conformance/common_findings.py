@@ -16,7 +16,7 @@ from fixtures.model.demand.template import Template
 from fixtures.model.nodes.changes import being_changed, change_under_way
 from fixtures.model.platform.agents import Agent, agents, full_name, is_ready, roll_out_under_way
 from fixtures.model.platform.namespaces import IGNORED, OPERATORS
-from fixtures.text.ages import ask_again, so_far
+from fixtures.text.sentences import ask_again, so_far
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
 
 JUST_READY_MINUTES = 1.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.catalogue import Catalogue
+from conformance.delivery.files import CA_FILE
 from conformance.delivery.node_labels import MAX_HOURS
-from conformance.delivery.upload import CA_FILE
 from conformance.requirement import Requirement
 from conformance.version import VERSION
 from deploy import account_policy, rights

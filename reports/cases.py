@@ -77,8 +77,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steps(self) -> list[Step]:
         """The first of its findings: subjects that need attention first, findings of an experiment as they are."""
-        rank = phrases.SUBJECT_ORDER.index
-        subjects = sorted(self.subjects, key=lambda one: rank(one.verdict))[:MAX_STEPS]
+        subjects = phrases.by_urgency(self.subjects)[:MAX_STEPS]
         return [*map(_subject_step, subjects), *map(_finding_step, self.findings[:MAX_STEPS])]
 
 

@@ -72,8 +72,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def subjects(self) -> list[SubjectResult]:
         """All subjects, those that need attention most first."""
-        found = [one.subject for one in self.symptoms if one.subject is not None]
-        return sorted(found, key=lambda one: phrases.SUBJECT_ORDER.index(one.verdict))
+        return phrases.by_urgency(one.subject for one in self.symptoms if one.subject is not None)
 
     @property
     def most_shown(self) -> int:
@@ -92,8 +91,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def sentences(self, limit: int) -> list[str]:
         """A line for each symptom, equal ones once."""
-        ordered = sorted(self.symptoms, key=lambda one: phrases.SUBJECT_ORDER.index(one.verdict))
-        return list(dict.fromkeys(filter(None, (one.sentence(limit) for one in ordered))))
+        return list(dict.fromkeys(filter(None, (one.sentence(limit) for one in phrases.by_urgency(self.symptoms)))))
 
     @property
     def advice(self) -> str:

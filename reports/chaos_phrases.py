@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -116,14 +116,12 @@ def targets(result: ChaosResult, limit: int = NAME_LIMIT) -> str:
 
 def attention(results: Iterable[ChaosResult]) -> list[ChaosResult]:
     """Experiments a reader has to look at: not passed, or with something not put back; most urgent first."""
-    rank = {verdict: index for index, verdict in enumerate(phrases.SUBJECT_ORDER)}
-    return sorted((r for r in results if r.verdict in phrases.ATTENTION or r.residue), key=lambda r: rank[r.verdict])
+    return phrases.by_urgency(r for r in results if r.verdict in phrases.ATTENTION or r.residue)
 
 
 def troubled(result: ChaosResult) -> list[ChaosFinding]:
     """Findings that need attention, most urgent first."""
-    rank = {verdict: index for index, verdict in enumerate(phrases.ATTENTION)}
-    return sorted((f for f in result.findings if f.verdict in rank), key=lambda f: rank[f.verdict])
+    return phrases.by_urgency(result.findings, phrases.ATTENTION)
 
 
 def finding_sentence(finding: ChaosFinding, limit: int = 400) -> str:
@@ -150,19 +148,7 @@ def details(result: ChaosResult, findings: int = MAX_FINDINGS) -> list[str]:
 
 def started(result: ChaosResult) -> datetime | None:
     """When the experiment began, in UTC; None when the record does not say so in RFC 3339."""
-    try:
-        moment = datetime.fromisoformat(result.started_at)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def counts(results: Iterable[ChaosResult]) -> dict[Verdict, int]:
-    """Experiments by verdict, counted from the results themselves."""
-    tally = dict.fromkeys(Verdict, 0)
-    for result in results:
-        tally[result.verdict] += 1
-    return tally
+    return phrases.moment(result.started_at)
 
 
 def only_chaos(report: Report, chaos: ChaosReport | None) -> bool:
@@ -204,7 +190,7 @@ def exit_meaning(report: Report, chaos: ChaosReport | None) -> str:
 
 def tally_words(chaos: ChaosReport) -> str:
     """``3 of 5 experiments passed, 1 not applicable, 1 left out by -k A; not passed: A1 failed``."""
-    tally = counts(chaos.experiments)
+    tally = phrases.tally(chaos.experiments)
     if not chaos.experiments:
         return "no experiment was carried out"
     line = f"{tally[Verdict.PASSED]} of {len(chaos.experiments)} experiments passed"

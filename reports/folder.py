@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from fixtures.system import private_files
 from fixtures.system.file_search import folder_problem
 from fixtures.text import typed, users_files
-from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
-from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
+from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos
+from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode
 from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
 from reports.safe_text import encodable, one_line, redact
 
@@ -46,18 +44,21 @@ class ReportError(Exception):
     """A report that cannot be read or written. The message is one line that says which file and why."""
 
 
-_Kind = TypeVar("_Kind", bound=Record)
-
-
 class _Version(msgspec.Struct, rename="camel"):
     schema_version: str
 
 
 def clear(folder: Path) -> None:
-    """Remove every file that :func:`write_all` writes, the record first. Raises ``OSError``."""
+    """Remove every file that :func:`write_all` writes, the record first. Raises ``OSError`` once all that can go has gone."""
+    failed: OSError | None = None
     for name in (JSON_NAME, CHAOS_NAME, *_WRITERS):
-        (folder / name).unlink(missing_ok=True)
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            failed = failed or error
     shutil.rmtree(folder / ALLURE_NAME, ignore_errors=True)
+    if failed:
+        raise failed
 
 
 def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None, *, views: bool = True) -> None:
@@ -78,7 +79,7 @@ def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None, *,
         (folder / CHAOS_NAME).unlink(missing_ok=True)
     else:
         try:
-            write_atomically(folder / CHAOS_NAME, chaos_to_json(chaos))
+            write_atomically(folder / CHAOS_NAME, to_json(chaos))
         except OSError as error:
             problems.append(f"{CHAOS_NAME}: {error.strerror or error}")
     if views:
@@ -98,14 +99,6 @@ def _write_views(report: Report, chaos: ChaosReport | None, folder: Path) -> Ite
         _write_allure(report, chaos, folder / ALLURE_NAME)
     except Exception as error:
         yield f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}"
-
-
-def withdraw(folder: Path) -> None:
-    """Remove the records and every view that can be removed: what they say is not so, and the disk may be full."""
-    for name in (JSON_NAME, CHAOS_NAME, *_WRITERS):
-        with contextlib.suppress(OSError):
-            (folder / name).unlink()
-    shutil.rmtree(folder / ALLURE_NAME, ignore_errors=True)
 
 
 def load(folder_or_file: Path) -> Report:
@@ -161,33 +154,25 @@ def load_run(folder_or_file: Path) -> tuple[Report, ChaosReport | None]:
     return report, chaos
 
 
-def to_json(report: Report) -> bytes:
-    """``report.json``: credentials redacted, lone surrogates (not UTF-8) spelled out, otherwise the record as it is."""
-    return _encoded(report, Report, encode_report)
-
-
-def chaos_to_json(chaos: ChaosReport) -> bytes:
-    """``chaos.json``, as :func:`to_json` does it."""
-    return _encoded(chaos, ChaosReport, encode_chaos)
-
-
-def _encoded(record: _Kind, kind: type[_Kind], encode: Callable[[_Kind], bytes]) -> bytes:
+def to_json(record: Record) -> bytes:
+    """A record as its file has it: credentials redacted, lone surrogates (not UTF-8) spelled out, otherwise as it is."""
     try:
         data = encode(record)
     except UnicodeEncodeError:
-        data = encode(typed.convert(encodable(msgspec.to_builtins(record)), kind))
+        data = encode(typed.convert(encodable(msgspec.to_builtins(record)), type(record)))
     text = data.decode()
     redacted = redact(text)
     return data if redacted == text else redacted.encode()
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, mode: int = private_files.FILE_MODE) -> None:
     """Write ``data`` beside ``path`` and rename it there, so that no reader ever sees half a file. Raises ``OSError``."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            os.fchmod(file.fileno(), mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

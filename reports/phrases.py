@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -62,13 +64,18 @@ def headline(report: Report) -> str:
     if not report.results and report.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
         return DISPLAY[Verdict.NOT_APPLICABLE].requirements  # a run about experiments, whose own record has their words
     waived = " with waivers" if report.verdict is Verdict.WAIVED else ""
-    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_selection(report.scope):
-        return f"Passed{waived} within the selection"
-    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_snapshot(report.scope):
-        return f"Passed{waived} within the snapshot"
-    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_access(report.scope):
-        return f"Passed{waived} within the access"
+    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and (within := _within(report)):
+        return f"Passed{waived} within the {within[0]}"
     return DISPLAY[report.verdict].requirements
+
+
+def _within(report: Report) -> tuple[str, str] | None:
+    """What the verdict is limited to, and how a good end of the run is said then; None where it is one about the cluster."""
+    if coverage.within_selection(report.scope):
+        return "selection", "of the selection failed"
+    if coverage.within_snapshot(report.scope):
+        return "snapshot", "failed among those that the snapshot can answer"
+    return ("access", "failed among those that the access of this run allows") if coverage.within_access(report.scope) else None
 
 
 def scope_words(report: Report) -> str:
@@ -181,12 +188,8 @@ def simulation(target: Target) -> str:
 
 def run_meaning(report: Report) -> str:
     """What the exit code says of this run's requirements."""
-    if report.exit_code == 0 and coverage.within_selection(report.scope):
-        return "no gating requirement of the selection failed"
-    if report.exit_code == 0 and coverage.within_snapshot(report.scope):
-        return "no gating requirement failed among those that the snapshot can answer"
-    if report.exit_code == 0 and coverage.within_access(report.scope):
-        return "no gating requirement failed among those that the access of this run allows"
+    if report.exit_code == 0 and (within := _within(report)):
+        return f"no gating requirement {within[1]}"
     if report.exit_code == 1 and (found := blockers(report)) and not any(result.verdict is Verdict.FAILED for result in report.results):
         return f"not conformant: {', and '.join(blocker_words(one) for one in found)}"
     if report.exit_code == 10 and (missing := shortfalls(report)):
@@ -197,14 +200,14 @@ def run_meaning(report: Report) -> str:
 
 def counts(report: Report) -> dict[Verdict, int]:
     """Requirements by verdict, counted from the results themselves so that no view can disagree with its rows."""
-    return _tally(report.results)
+    return tally(report.results)
 
 
 def areas(report: Report) -> list[AreaRow]:
     """One row per area in the order of first appearance."""
     grouped = by_area(report.results)
     return [
-        AreaRow(area=area, counts=_tally(results), judged=sum(r.judged for r in results), total=sum(r.total for r in results))
+        AreaRow(area=area, counts=tally(results), judged=sum(r.judged for r in results), total=sum(r.total for r in results))
         for area, results in grouped.items()
     ]
 
@@ -217,22 +220,29 @@ def by_area(results: Iterable[Result]) -> dict[str, list[Result]]:
     return grouped
 
 
+class _Judged(Protocol):
+    @property
+    def verdict(self) -> Verdict:
+        """What it was judged as."""
+
+
+_J = TypeVar("_J", bound=_Judged)
+
+
+def by_urgency(found: Iterable[_J], verdicts: Sequence[Verdict] = SUBJECT_ORDER) -> list[_J]:
+    """Those with one of the verdicts, in their order, else in the order in which they came."""
+    rank = {verdict: index for index, verdict in enumerate(verdicts)}
+    return sorted((one for one in found if one.verdict in rank), key=lambda one: rank[one.verdict])
+
+
 def attention(report: Report) -> list[Result]:
     """Results a reader has to look at, most urgent first, else in the order of the report."""
-    rank = {verdict: index for index, verdict in enumerate(ATTENTION)}
-    return sorted((r for r in report.results if r.verdict in rank), key=lambda r: rank[r.verdict])
-
-
-def ordered_subjects(result: Result) -> list[SubjectResult]:
-    """Subjects, those that need attention first; otherwise in the order of the record."""
-    rank = {verdict: index for index, verdict in enumerate(SUBJECT_ORDER)}
-    return sorted(result.subjects, key=lambda s: rank[s.verdict])
+    return by_urgency(report.results, ATTENTION)
 
 
 def troubled(result: Result) -> list[SubjectResult]:
     """Subjects that need attention, most urgent first."""
-    rank = {verdict: index for index, verdict in enumerate(ATTENTION)}
-    return sorted((s for s in result.subjects if s.verdict in rank), key=lambda s: rank[s.verdict])
+    return by_urgency(result.subjects, ATTENTION)
 
 
 def subject_name(subject: SubjectResult, limit: int = NAME_LIMIT) -> str:
@@ -264,11 +274,16 @@ SKEW = timedelta(hours=1)
 
 def started(report: Report) -> datetime | None:
     """When the run started, in UTC; None when the record does not say so in RFC 3339."""
+    return moment(report.run.started_at)
+
+
+def moment(text: str) -> datetime | None:
+    """A time in RFC 3339, in UTC; None for any other text."""
     try:
-        moment = datetime.fromisoformat(report.run.started_at)
-    except ValueError:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def target_words(target: Target) -> str:
@@ -299,11 +314,10 @@ def duration_words(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s"
 
 
-def _tally(results: Iterable[Result]) -> dict[Verdict, int]:
-    tally = dict.fromkeys(Verdict, 0)
-    for result in results:
-        tally[result.verdict] += 1
-    return tally
+def tally(results: Iterable[_Judged]) -> dict[Verdict, int]:
+    """How many have each verdict."""
+    found = Counter(result.verdict for result in results)
+    return {verdict: found[verdict] for verdict in Verdict}
 
 
 def published_devices(report: Report) -> str:

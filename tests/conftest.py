@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from conformance.matrix.forked_runs import LIBRARIES
+from conformance.matrix.detection import LIBRARIES
 from fixtures.simulator import interface as simulator
-from fixtures.system.garbage import collect_rarely
+from fixtures.system.process import collect_rarely
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")

@@ -33,7 +33,7 @@ from chaos.verdict.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, 
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.policy.allowlist import cluster_uid
-from fixtures.system.garbage import collect_rarely
+from fixtures.system.process import collect_rarely
 from fixtures.text import typed
 
 MAX_JOURNAL = 8 << 20

@@ -23,7 +23,7 @@ from chaos.safety.gate_input import SettingsError, settings_of
 from chaos.surface import options
 from chaos.surface.options import ChaosOptions
 from chaos.verdict.chaos_result import result_of_error, result_without_run
-from conformance.cli.confirming import Consent, NotConfirmed, confirm
+from conformance.cli.target import Consent, NotConfirmed, confirm
 from conformance.plugin import selecting, waiting
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.session import STATE, State

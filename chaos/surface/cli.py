@@ -26,12 +26,11 @@ from chaos.safety.admission import gate_results, writes
 from chaos.surface.chaos_run import campaign_setup
 from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
 from chaos.verdict.judge import judge
-from conformance.cli import confirming, target
+from conformance.cli import target
 from conformance.cli.arguments import Parser, PytestOptions, complain, show_json, tell
 from conformance.cli.commands import command_parser
 from conformance.plugin.opening import OpenTarget, open_target
-from conformance.plugin.options import Options
-from conformance.plugin.starting import OPTIONS
+from conformance.plugin.options import OPTIONS, Options
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import look
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
@@ -111,12 +110,12 @@ def options(parser: Parser, _command: str) -> None:
     add_options(PytestOptions(run))
     halt = add("halt", _halt, "stop the running experiment on the cluster, and let none start")
     _cluster(halt)
-    confirming.add_options(halt)
+    target.add_consent_options(halt)
     halt.add_argument("--off", action="store_true", help="lift the halt")
     recover = add("recover", _recover, "undo what runs have left, from any machine")
     _cluster(recover)
     recover.add_argument("--folder", metavar="DIR", default="", help="report folders with ledgers that may be missing in the cluster")
-    confirming.add_options(recover)
+    target.add_consent_options(recover)
     recover.add_argument("--chaos-folder", metavar="DIR", default="", help="folder with your own experiments whose runs are recovered")
     recover.add_argument("--run", metavar="ID", default="", help="one run only")
     patience = f"for how long it tries again what the API refuses; default: {RECOVER_SECONDS:.0f}"
@@ -243,14 +242,14 @@ def _open(arguments: argparse.Namespace) -> Cluster:
 
 def _halt(arguments: argparse.Namespace) -> int:
     try:
-        policy, consent = _policy(arguments), confirming.consent_of(arguments)
+        policy, consent = _policy(arguments), target.consent_of(arguments)
     except PolicyError as error:
         return _complain_lines(str(error))
     cluster = _open(arguments)
     plan = "end the halt: experiments may start" if arguments.off else "halt: the running experiment is undone, and none may start"
     try:
-        confirming.confirm(cluster, [plan], consent)
-    except confirming.NotConfirmed as error:
+        target.confirm(cluster, [plan], consent)
+    except target.NotConfirmed as error:
         return complain(PROGRAM, error)
     left = []
     if arguments.off:
@@ -283,16 +282,16 @@ def _recover(arguments: argparse.Namespace) -> int:
         return complain(PROGRAM, f"--folder {folder}: {why}")
     try:
         terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), _policy(arguments))
-        consent = confirming.consent_of(arguments)
+        consent = target.consent_of(arguments)
     except (PolicyError, SelectionError) as error:
         return _complain_lines(str(error))
     cluster = _open(arguments)
     try:
         plan, done = preview(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
-        confirming.confirm(cluster, plan, consent)
+        target.confirm(cluster, plan, consent)
         if plan:
             done = recover(cluster, folder, run_id=arguments.run, accept=accept, terms=terms, seconds=arguments.seconds)
-    except (LeaseRefused, LedgerError, confirming.NotConfirmed) as error:
+    except (LeaseRefused, LedgerError, target.NotConfirmed) as error:
         return complain(PROGRAM, error)
     tell(f"{done.restored} changes of {len(done.runs)} runs put back")
     tell(*(f"NOT put back: {line}" for line in (*done.residue, *done.leftovers, *done.unreadable)))

@@ -15,8 +15,7 @@ from fixtures.model.dra.inventory import DriverInventory, InventoryDevice, Taint
 from fixtures.model.dra.slices import CLASSES, IN_USE, SHAPE_FOR_MACHINES, SLICES, TAINT_RULES
 from fixtures.model.nodes.work import limit_of
 from fixtures.model.platform.kubelet_plugins import faults_of_devices, why_none_allocatable
-from fixtures.text.ages import so_far
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import in_order, listed, so_far
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok
 from fixtures.verdict.subjects import Subject
 

@@ -14,10 +14,10 @@ import msgspec
 
 from chaos.cluster.namespaces import SHARING
 from chaos.safety.lease import LeaseView, read_lease
-from conformance.cli import confirming, target
+from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
-from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
+from conformance.cli.target import Consent, NotConfirmed, confirm, consent_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
@@ -52,7 +52,7 @@ def options(parser: Parser, _command: str) -> None:
         "--folder", metavar="DIR", default="", help="a run's report folder, or a folder with several: what they list is removed too"
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    confirming.add_options(parser)
+    target.add_consent_options(parser)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""``gpu-conformance list`` and ``gpu-conformance explain ID``."""
+"""``gpu-conformance list``, also as the shell command that saves all that requirements read, and ``gpu-conformance explain ID``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.catalogue import Catalogue, CatalogueError, load_catalogue
 from conformance.causes import met
 from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
-from conformance.cli.snapshot_command import snapshot_command
 from conformance.requirement import Requirement
+from fixtures.cluster.kinds import KINDS, kubectl_name
+from fixtures.snapshot.folder import INCOMPLETE, SERVED, TAKEN_AT
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access
+
+FOLDER = "dump"
+_WIDTH = 128
 
 
 def options(parser: Parser, command: str) -> None:
@@ -91,3 +95,30 @@ def _how_to_run(requirement: Requirement) -> str:
         return f"run it with the others, which it compares with an earlier run's:\n  {judge} --baseline REPORT"
     ceiling = "--read-only" if requirement.access is Access.READ else f"--access {requirement.access}"
     return f"run it alone:\n  {judge} --only {requirement.id} {ceiling}"
+
+
+def snapshot_keys(catalogue: Catalogue) -> list[str]:
+    """Resource keys that ``read`` requirements read, in the order of :data:`KINDS`."""
+    read = {"nodes", "pods", "namespaces"}
+    for requirement in catalogue.by_id.values():
+        if requirement.access is Access.READ:
+            read.update(requirement.lists)
+    return [key for key in KINDS if key in read]
+
+
+def snapshot_command(catalogue: Catalogue) -> str:
+    """The command, for a POSIX shell; lines end with a backslash. It fails at once where its folder is there already.
+
+    A kind that the cluster does not serve is left out by name, for kubectl refuses the whole command that names one. A list that
+    is refused leaves an empty file, which says nothing of its kind.
+    """
+    names = textwrap.wrap(" ".join(kubectl_name(key) for key in snapshot_keys(catalogue)), _WIDTH, break_on_hyphens=False)
+    lines = [
+        f"mkdir {FOLDER} && date -u +%FT%TZ > {FOLDER}/{TAKEN_AT} &&",
+        f"{{ kubectl api-resources --verbs=list -o name || echo {INCOMPLETE}; }} > {FOLDER}/{SERVED} &&",
+        "for kind in",
+        *(f"  {line}" for line in names),
+        f"; do if grep -Fqx $kind {FOLDER}/{SERVED}; then",
+        f"  kubectl get $kind -A --show-managed-fields -o json > {FOLDER}/$kind.json; fi; done",
+    ]
+    return " \\\n".join(lines)

@@ -1,4 +1,7 @@
-"""``gpu-conformance job``: a run in the cluster, as the Job of ``deploy/`` starts it. It runs the suite and hands the results on."""
+"""``gpu-conformance job``: a run in the cluster, as the Job of ``deploy/`` starts it. It runs the suite and hands the results on.
+
+``publish`` labels nodes with the verdict of a report until a time, and takes such labels away.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,24 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from conformance.cli import publish, target
+from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
-from conformance.delivery.bundle import DeliveryError
+from conformance.delivery import node_labels
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
-from conformance.delivery.outcome import Outcome, line, outcome_of
+from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished
+from conformance.delivery.outcome import DeliveryError, Outcome, line, outcome_of
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.model.nodes.work import is_fence_key
+from fixtures.policy.allowlist import cluster_uid
+from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.text.globs import matches
 from fixtures.verdict.record import Report
 from reports.folder import ReportError, load
 
@@ -26,14 +35,21 @@ PROGRAM = "gpu-conformance job"
 INTERNAL_ERROR = 3
 MAX_KEPT = 99_999
 
+PUBLISH = "gpu-conformance publish"
+HOURS = whole_number(1, MAX_HOURS)
+"""Reads for how many hours labels hold."""
 
-def options(parser: Parser, _command: str) -> None:
-    """Give the parser its arguments."""
+
+def options(parser: Parser, command: str) -> None:
+    """Give the parser the arguments of ``job`` or of ``publish``."""
+    if command == "publish":
+        _publish_options(parser)
+        return
     target.add_options(parser)
     parser.add_argument(
         "--to", metavar="KIND=PLACE", action="append", default=[], type=_destination, help="where the results go, see below; repeatable"
     )
-    parser.add_argument("--publish", metavar="HOURS", type=publish.HOURS, help="label the nodes with their verdict for so many hours")
+    parser.add_argument("--publish", metavar="HOURS", type=HOURS, help="label the nodes with their verdict for so many hours")
     parser.add_argument(
         "--keep", metavar="N", type=whole_number(1, MAX_KEPT), default=30, help="how many runs stay in a folder; default: 30"
     )
@@ -42,6 +58,8 @@ def options(parser: Parser, _command: str) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """The run's exit code; 3 when the run was good and left no report, or its results could not be handed on."""
+    if argv[0] == "publish":
+        return publish(argv)
     arguments = command_parser("job").parse_args(argv[1:])
     given = arguments.options[1:] if arguments.options[:1] == ["--"] else arguments.options
     if any(option.partition("=")[0] == "--report-dir" for option in given):
@@ -56,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
         report = _report(folder)
         outcome = outcome_of(report, code)
         _hand_on(arguments, folder, outcome)
-        if report is not None and arguments.publish and publish.main(["publish", str(folder), "--hours", str(arguments.publish), *named]):
+        if report is not None and arguments.publish and publish(["publish", str(folder), "--hours", str(arguments.publish), *named]):
             outcome.undelivered.append("node labels")
     if outcome.undelivered and outcome.exit_code == 0:
         outcome.exit_code = INTERNAL_ERROR
@@ -110,3 +128,63 @@ def _destination(text: str) -> Destination:
         return parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _publish_options(parser: Parser) -> None:
+    parser.add_argument("report", nargs="?", type=Path, help="report.json or its folder")
+    target.add_options(parser)
+    hours = f"how long the labels hold from the beginning of the run on, at most {MAX_HOURS}; default: 26"
+    parser.add_argument("--hours", metavar="N", type=HOURS, default=26, help=hours)
+    parser.add_argument("--policy", metavar="FILE", default="", help="its publish.maxAgeHours says how old the run may be; default: 24 h")
+    parser.add_argument("--sweep", action="store_true", help="remove labels that have expired")
+    parser.add_argument("--remove", action="store_true", help="remove the labels from every node")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+
+def publish(argv: Sequence[str]) -> int:
+    """Exit 0; 4 when the report may not be published here; 10 when the cluster could not be asked; 11 when a label could not be set."""
+    arguments = command_parser("publish").parse_args(argv[1:])
+    if sum((arguments.report is not None, arguments.sweep, arguments.remove)) != 1:
+        return complain(PUBLISH, "give a REPORT, --sweep or --remove, and one of them only")
+    try:
+        cluster = target.open_cluster(arguments)
+        wanted = _wanted(cluster, arguments)
+        for change in wanted:
+            tell(f"node {change.node}: " + ", ".join(_shown(key, value) for key, value in change.labels.items()))
+        problems = [] if arguments.dry_run else node_labels.apply(cluster, wanted)
+    except (ClusterUnreachable, PolicyError, ReportError, NotPublished) as error:
+        return complain(PUBLISH, error)
+    except ApiTrouble as error:
+        complain(PUBLISH, error.message)
+        return 10
+    for problem in problems:
+        complain(PUBLISH, problem)
+    tell(f"{len(wanted) - len(problems)} nodes {'would change' if arguments.dry_run else 'changed'}")
+    return 11 if problems else 0
+
+
+def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> list[Change]:
+    now = time.time()
+    if arguments.report is None:
+        return node_labels.expired(node_labels.read_nodes(cluster), now, everything=arguments.remove)
+    report, policy = load(arguments.report), build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
+    node_labels.check(report, cluster_uid(cluster), cluster.probe())
+    until, nodes = node_labels.until(report, arguments.hours, policy.publish.max_age_hours, now), node_labels.read_nodes(cluster)
+    others = node_labels.of_other_machines(report, nodes)
+    for name, why in sorted(others.items()):
+        tell(f"node {name}: {why}")
+    verdicts = node_labels.held_back(report, node_labels.verdicts(report), nodes)
+    resources = policy.accelerators.resources
+
+    def is_fence(key: str) -> bool:
+        return is_fence_key(key, policy.fence.taint_keys, lambda name: matches(name, resources))
+
+    for name, why in sorted(node_labels.out_of_work(nodes, is_fence).items()):
+        if verdicts.get(name) is NodeVerdict.PASSED:
+            tell(f"node {name}: it passed and is not to be used now, so its label says unknown: {why}")
+            verdicts[name] = NodeVerdict.UNKNOWN
+    return node_labels.changes(nodes, {name: one for name, one in verdicts.items() if name not in others}, until)
+
+
+def _shown(key: str, value: str | None) -> str:
+    return f"{key}-" if value is None else f"{key}={value}"

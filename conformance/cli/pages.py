@@ -1,11 +1,16 @@
-"""``gpu-conformance docs FOLDER``: the pages that are generated from catalogue and policy, so that they cannot disagree with them."""
+"""``gpu-conformance docs FOLDER`` and ``completion SHELL``: generated, so that it cannot disagree with catalogue, policy and parsers.
+
+Parts of README.md are generated too; shtab writes the completion of all commands.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
+import importlib
 import inspect
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,12 +30,14 @@ from msgspec.inspect import (
 
 from conformance.catalogue import Catalogue, load_catalogue
 from conformance.causes import met
-from conformance.cli.arguments import Parser, complain
-from conformance.cli.commands import command_parser
-from conformance.cli.readme import with_generated_parts
+from conformance.cli.arguments import Parser, PytestOptions, complain, show
+from conformance.cli.commands import COMMANDS, command_parser, module_of
+from conformance.cli.explain import snapshot_command
+from conformance.plugin.options import add_options
 from fixtures.policy import model
 from fixtures.policy.platforms import Preset, presets
 from fixtures.policy.policy_file import policy_schema
+from fixtures.simulator import interface as simulator
 from fixtures.simulator.interface import defect_names, load_defect
 
 _WHY_MARKS = "docs/decisions/presets-by-marks.md"
@@ -42,6 +49,19 @@ _PLAIN: dict[type[Type], str] = {
     NoneType: "null",
 }
 _SHOWN = 72  # characters of a default in the table; longer ones follow it
+
+_MARKS = {
+    "command": ("<!-- the command below is generated: make docs -->", "<!-- end of the generated command -->"),
+    "options": ("<!-- the options below are generated: make docs -->", "<!-- end of the generated options -->"),
+    "commands": ("<!-- the commands below are generated: make docs -->", "<!-- end of the generated commands -->"),
+}
+"""Where each part begins and ends."""
+
+_PROGRAM = "gpu-conformance"
+SHELLS = ("bash", "zsh", "fish")
+_FILES = ("FILE", "PATH", "REPORT", "BEFORE", "AFTER")
+_FOLDERS = ("DIR", "FOLDER")
+"""What options call their values when these are files and folders."""
 
 
 def pages() -> dict[str, str]:
@@ -185,14 +205,23 @@ def _docstrings(source: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def options(parser: Parser, _command: str) -> None:
-    """Give the parser its arguments."""
+def options(parser: Parser, command: str) -> None:
+    """Give the parser the arguments of ``docs`` or of ``completion``."""
+    if command == "completion":
+        parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
+        return
     parser.add_argument("folder", type=Path, metavar="DIR", help="where the pages go; made if absent")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write the pages into a folder, and the generated parts of a README beside it. Exit 4 where they cannot be written."""
-    parser = command_parser("docs")
+    """Write the pages into a folder, and the generated parts of a README beside it. Exit 4 where they cannot be written.
+
+    ``completion`` prints a script.
+    """
+    parser = command_parser(argv[0])
+    if argv[0] == "completion":
+        show(script(parser.parse_args(argv[1:]).shell), end="")
+        return 0
     folder: Path = parser.parse_args(argv[1:]).folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,3 +233,85 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         return complain(parser.prog, f"{error.filename or folder}: {error.strerror or error}")
     return 0
+
+
+def with_generated_parts(text: str, catalogue: Catalogue) -> str:
+    """A README with these parts as they should be. A part whose marks it does not have is left out."""
+    parts = {
+        "command": f"```sh\n{snapshot_command(catalogue)}\n```",
+        "options": "\n".join(("| option | meaning |", "|---|---|", *_option_rows())),
+        "commands": "\n".join(("| command | what it is for |", "|---|---|", *_command_rows())),
+    }
+    for name, (begin, end) in _MARKS.items():
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if found and closed:
+            blank = "" if name == "command" else "\n"  # a table needs a line of its own before it
+            text = f"{before}{begin}\n{blank}{parts[name]}\n{blank}{end}{after}"
+    return text
+
+
+def _option_rows() -> Iterator[str]:
+    parser = Parser(add_help=False)
+    add_options(PytestOptions(parser))
+    for action in parser._actions:
+        yield f"| `{_cell(_shown(action))}` | {_cell(action.help or '')} |"
+
+
+def _shown(action: argparse.Action) -> str:
+    """An option with the name of its value."""
+    values = str(action.metavar or "|".join(map(str, action.choices or ())))
+    if action.nargs == "?":
+        return f"{action.option_strings[0]}[={values}]"
+    return f"{action.option_strings[0]} {values}".rstrip()
+
+
+def _command_rows() -> Iterator[str]:
+    for name, command in COMMANDS.items():
+        yield f"| `gpu-conformance {name}` | {_cell(command.about)} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("%%", "%").split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def script(shell: str) -> str:
+    """The completion of every command, option and fixed value, and of files where a value is one."""
+    shtab = importlib.import_module("shtab")  # has no types of its own
+    root = whole_parser()
+    for action in _actions(root):
+        if _metavar(action) in _FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif _metavar(action) in _FOLDERS:
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    return str(shtab.complete(root, shell=shell))
+
+
+def whole_parser() -> Parser:
+    """One parser with all commands, and the values that they take where these are known."""
+    root = Parser(prog=_PROGRAM)
+    commands = root.add_subparsers(parser_class=Parser)
+    for name, command in COMMANDS.items():
+        parser = commands.add_parser(name, help=command.about, description=command.about)
+        module_of(name).options(parser, name)
+    scenarios, requirements = simulator.scenario_names(), list(load_catalogue().by_id)
+    for action in _actions(root):
+        if action.dest in ("simulate", "scenario"):
+            action.choices = scenarios
+        elif action.metavar == "ID" and action.dest != "run":
+            action.choices = requirements
+    return root
+
+
+def _metavar(action: argparse.Action) -> str:
+    return str(action.metavar or "").partition("[")[0]
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every argument of a parser and of the commands below it."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            below: Iterable[argparse.ArgumentParser] = dict.fromkeys(action.choices.values())
+            for one in below:
+                yield from _actions(one)

@@ -1,35 +1,49 @@
-"""``gpu-conformance diff A B``, ``gate BEFORE AFTER`` and ``report DIR``: views of records, no cluster needed."""
+"""``gpu-conformance diff``, ``gate``, ``report``, ``merge`` and ``cncf``: views of records, no cluster needed."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain, narrow, show, tell, whole_number
 from conformance.cli.commands import command_parser
-from conformance.coverage.floor import floor_of
+from conformance.coverage.run import floor_of
 from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
-from fixtures.verdict.floor import Floor
+from fixtures.verdict.coverage import Floor
 from fixtures.verdict.record import Report
+from reports.cncf import product
+from reports.cncf.programme import CncfError
 from reports.diff import gate
 from reports.diff.runs import Difference, accept, compare, regressions, render
-from reports.folder import ReportError, load_run, write_all
+from reports.folder import ReportError, load, load_run, write_all
+from reports.merge import fleet as fleets
+from reports.merge import views
 
 MAX_COUNT = 99_999
 """More requirements than any catalogue has."""
 
 
 def options(parser: Parser, command: str) -> None:
-    """Give the parser the arguments of ``diff``, ``gate`` or ``report``."""
+    """Give the parser the arguments of one of these commands."""
+    if command in ("merge", "cncf"):
+        (_merge_options if command == "merge" else _cncf_options)(parser)
+        return
     if command == "report":
         parser.add_argument("folder", type=Path, metavar="DIR", help="a run's folder, with report.json or chaos.json")
         return
     parser.add_argument("before", type=Path, metavar="BEFORE", help="a report.json, or a run's folder")
     parser.add_argument("after", type=Path, metavar="AFTER", help="the same of the later run")
-    _accepts_losses(parser)
+    parser.add_argument(
+        "--accept-not-judged",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="accept that a requirement, area, experiment or subject is no longer judged ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
+    )
     if command == "gate":
         parser.add_argument("--another-cluster", action="store_true", help="compare reports of two clusters; default: refuse them")
         for option, words in (
@@ -48,6 +62,8 @@ def main(argv: Sequence[str]) -> int:
     What was judged and is not any more is a regression, unless ``--accept-not-judged`` names it. ``gate`` also ends with 10 when
     the runs do not tell enough, and with 11 when the later one left something behind.
     """
+    if argv[0] in ("merge", "cncf"):
+        return (_merge if argv[0] == "merge" else _cncf)(argv)
     arguments = command_parser(argv[0]).parse_args(argv[1:])
     try:
         if argv[0] == "report":
@@ -97,11 +113,54 @@ def _floor(arguments: argparse.Namespace) -> Floor:
     )
 
 
-def _accepts_losses(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--accept-not-judged",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="accept that a requirement, area, experiment or subject is no longer judged ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
-    )
+def _merge_options(parser: Parser) -> None:
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help="report.json or its folder; NAME=REPORT names the cluster")
+    parser.add_argument("--into", metavar="DIR", type=Path, default=Path("out/fleet"), help="folder of the result; default: out/fleet")
+    parser.add_argument("--max-age", metavar="HOURS", type=_hours, help="say which runs are older; default: none is too old")
+    parser.add_argument("--gate", action="store_true", help="end with the exit code of the worst cluster, or 10 if one was not judged")
+
+
+def _merge(argv: Sequence[str]) -> int:
+    """Exit 0, or 4 when no report could be read. With ``--gate``: the exit code of the worst cluster, and 10 where one was not judged."""
+    arguments = command_parser("merge").parse_args(argv[1:])
+    found = views.read(arguments.reports)
+    fleet = fleets.merge(found.named, unreadable=found.unreadable, now=datetime.now(UTC), max_age=arguments.max_age)
+    if not found.named:
+        return complain("gpu-conformance merge", f"no report could be read: {'; '.join(found.unreadable[:3])}")
+    try:
+        paths = views.write(fleet, arguments.into)
+    except ReportError as error:
+        return complain("gpu-conformance merge", error)
+    tell(views.sentence(fleet))
+    tell(*fleet.unreadable, *fleet.notes, paths[-1])
+    return fleets.code(fleet) if arguments.gate else 0
+
+
+def _hours(text: str) -> timedelta:
+    """A length of time in hours. Raises :class:`argparse.ArgumentTypeError`."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= 24 * 366:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours from above 0 to {24 * 366}")
+    return timedelta(hours=hours)
+
+
+def _cncf_options(parser: Parser) -> None:
+    parser.add_argument("report", type=Path, metavar="REPORT", help="report.json of a run on a live cluster, or its folder")
+    parser.add_argument("--checklist", type=Path, metavar="FILE", help="checklist, or a PRODUCT.yaml that was begun, to fill in")
+    parser.add_argument("--into", metavar="DIR", type=Path, default=Path("out/cncf"), help="folder of the result; default: out/cncf")
+
+
+def _cncf(argv: Sequence[str]) -> int:
+    """Exit 0, or 4 where the report is of no live cluster, or of a release without a checklist."""
+    arguments = command_parser("cncf").parse_args(argv[1:])
+    try:
+        entries = product.write(load(arguments.report), arguments.into, arguments.checklist)
+    except (CncfError, ReportError) as error:
+        return complain("gpu-conformance cncf", error)
+    for one in entries:
+        tell(f"{one.level:<6} {one.item.id:<28} {one.status or 'not judged'}")
+    tell(arguments.into / product.NAME)
+    return 0

@@ -8,8 +8,7 @@ import pytest
 
 from conformance.cli.arguments import Parser, PytestOptions
 from conformance.cli.commands import command_parser
-from conformance.plugin.options import add_options
-from conformance.plugin.starting import OPTIONS, SUITE
+from conformance.plugin.options import OPTIONS, SUITE, add_options
 
 
 def options(parser: Parser, _command: str) -> None:

@@ -33,8 +33,7 @@ from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.managed_fields import fields_of
 from fixtures.snapshot.simulated_nodes import describe
-from fixtures.text.ages import duration
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.record import Target
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from reports.phrases import banner

@@ -1,4 +1,8 @@
-"""How much of the catalogue a run judged, what it had to judge and did not, and what to note about it."""
+"""How much of the catalogue a run judged, what it had to judge and did not (exit code 10), and what to note about it.
+
+Whoever creates a namespace that is the platform's by a default name alone is exempt from rules for tenants, so a run names those that
+it has believed.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from conformance.catalogue import Catalogue
-from conformance.coverage import default_namespaces, missing_kinds, unjudged_devices, unmatched_patterns
-from conformance.coverage.shortfalls import shortfalls
+from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
+from conformance.requirement import Requirement
 from fixtures.model.cluster import Scope
-from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.floor import Floor
-from fixtures.verdict.record import Access, Coverage, Result
+from fixtures.policy.model import Gate
+from fixtures.text.sentences import listed
+from fixtures.verdict.coverage import MAX_NAMED, Asked, Floor, Most, measure, missed
+from fixtures.verdict.record import Access, Cause, Coverage, Result, Verdict
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
+
+FORBIDDEN = "Forbidden"
+"""Reason code of a requirement that the API server refused something."""
 
 
 def coverage_of_run(
@@ -51,7 +59,7 @@ def coverage_of_run(
             *missing_kinds.doubted_time(scope.snapshot),
             *_as_read(unmatched_patterns.notes(scope)),
             *unjudged_devices.unknown_resources(scope),
-            *default_namespaces.notes(scope, judged),
+            *platform_by_name_alone(scope, judged),
         ]
     return found
 
@@ -62,3 +70,83 @@ def _as_read(sentences: Iterable[str]) -> Iterator[str]:
         yield from sentences
     except (Inconclusive, NotApplicable) as error:
         yield error.message
+
+
+def shortfalls(coverage: Coverage, results: Iterable[Result], floor: Floor) -> Iterator[str]:
+    """Every shortfall that results and policy show, a sentence each."""
+    found = list(results)
+    yield from _cut_short(coverage)
+    yield from _left_out(coverage, floor)
+    yield from _missing_rights(found)
+    yield from missed(found, floor)
+
+
+def _cut_short(coverage: Coverage) -> Iterator[str]:
+    ids = [one.id for one in coverage.not_judged if one.cause is Cause.CUT_SHORT]
+    if ids:
+        yield f"the run ended before it had judged {listed(ids, MAX_NAMED)}"
+
+
+def _left_out(coverage: Coverage, floor: Floor) -> Iterator[str]:
+    for one in coverage.not_judged:
+        if one.id in floor.required and one.cause in (Cause.SELECTION, Cause.ACCESS, Cause.SNAPSHOT):
+            why = f"it was {one.because}" if one.cause is Cause.SELECTION else one.because
+            yield f"{one.id} has to be judged (required of the policy), and {why}"
+
+
+def _missing_rights(results: Iterable[Result]) -> Iterator[str]:
+    """A refusal is said at any level of the requirement: who runs the suite can get the right."""
+    for result in results:
+        if result.verdict is Verdict.INCONCLUSIVE and result.reason_code == FORBIDDEN:
+            yield f"{result.id} was refused: {result.message}"
+
+
+def floor_of(
+    gate: Gate,
+    *,
+    required: tuple[str, ...] = (),
+    min_judged: int | None = None,
+    max_inconclusive: int | None = None,
+    max_not_applicable: int | None = None,
+) -> Floor:
+    """The floor of a run, or of the later run of a gate. An option that was not given is None; what nobody names is not bounded."""
+    most = []
+    for verdict, flag, option, key, in_policy in (
+        (Verdict.INCONCLUSIVE, "--max-inconclusive", max_inconclusive, "gate.maxInconclusive", gate.max_inconclusive),
+        (Verdict.NOT_APPLICABLE, "--max-not-applicable", max_not_applicable, "gate.maxNotApplicable", gate.max_not_applicable),
+    ):
+        if option is not None:
+            most.append(Most(verdict=verdict, count=option, source=flag))
+        elif in_policy is not None:
+            most.append(Most(verdict=verdict, count=in_policy, source=key))
+    minimum, source = gate.minimum_judged, "gate.minimumJudged"
+    if min_judged is not None:
+        minimum, source = min_judged, "--min-judged"
+    return Floor(
+        minimum=minimum,
+        areas=gate.areas,
+        source=source,
+        most=tuple(most),
+        required=required,
+        not_in_snapshot=gate.max_not_in_snapshot,
+    )
+
+
+def platform_by_name_alone(scope: Scope, judged: Iterable[Requirement]) -> Iterator[str]:
+    """A sentence that names those that run pods with devices or on accelerator nodes, or all of them where pods or nodes were not read.
+
+    None where no requirement that was judged tells tenants from the platform.
+    """
+    if any(one.tells_tenants for one in judged) and (found := sorted(_skipped(scope))):
+        only = "only the default list tenants.infrastructure says it is the platform's. Confirm it in the policy."
+        yield f"Tenant rules were skipped in {listed(found)}: {only}"
+
+
+def _skipped(scope: Scope) -> set[str]:
+    nodes, pods, platform = scope.snapshot.listing("nodes"), scope.snapshot.listing("pods"), scope.platform
+    if nodes.trouble or pods.trouble or not (nodes.collected and pods.collected):
+        names = [item.name for item in scope.snapshot.listing("namespaces").items]
+        return {name for name in names if platform.of(name).unread or (platform.of(name).free and not scope.is_tenant(name))}
+    accelerators = {node.name for node in scope.accelerator_nodes}
+    running = [pod for pod in pods.items if not pod.finished and platform.of(pod.namespace).unread]
+    return {pod.namespace for pod in running if pod.spec.node_name in accelerators or scope.device_demand_of(pod).devices}

@@ -14,7 +14,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.dra.slices import CLAIMS, DriverKind, SliceDevice
-from fixtures.text.ages import ask_again, duration
+from fixtures.text.sentences import ask_again, duration
 from fixtures.verdict.subjects import Subject
 
 IN_MOTION_SECONDS = 300.0

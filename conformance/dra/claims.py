@@ -17,8 +17,7 @@ from fixtures.model.dra.claims import Holder, results_of
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice
 from fixtures.model.dra.slices import CLAIMS, SLICES, DriverKind, lack_of
 from fixtures.model.placement.fitting import ended_at
-from fixtures.text.ages import duration
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import Subject
 

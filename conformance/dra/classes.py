@@ -23,8 +23,7 @@ from fixtures.model.placement.claimable import units_of
 from fixtures.model.platform.kubelet_plugins import kubelet_plugins
 from fixtures.model.platform.kubernetes_version import least_server_minor
 from fixtures.probes.workspace import Workspace
-from fixtures.text.ages import ask_again, duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import ask_again, duration, listed
 from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 

@@ -13,8 +13,7 @@ from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
-from fixtures.text.ages import ask_again, duration, so_far
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import ask_again, duration, in_order, listed, so_far
 from fixtures.verdict.findings import About, Finding, advised, bad
 from fixtures.verdict.subjects import NotApplicable, Subject
 

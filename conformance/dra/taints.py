@@ -19,8 +19,7 @@ from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDev
 from fixtures.model.dra.slices import CLAIMS, IN_USE, TAINT_RULES, DeviceTaint
 from fixtures.model.facts import said
 from fixtures.model.nodes.holds import is_temporary
-from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, advised
 from fixtures.verdict.subjects import Subject
 

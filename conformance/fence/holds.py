@@ -20,9 +20,8 @@ from fixtures.model.nodes.holds import Hold, soft_holds
 from fixtures.model.nodes.pools import pools
 from fixtures.model.nodes.work import age_words, held_nodes, limit_of, own_keys
 from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
-from fixtures.text.ages import duration
 from fixtures.text.globs import matches
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, allowed, not_judged, ok, undecided
 from fixtures.verdict.subjects import Subject
 

@@ -17,8 +17,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS, GangJob, gang_jobs
 from fixtures.model.jobs.marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
-from fixtures.text.ages import duration, so_far
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import duration, in_order, listed, so_far
 from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 

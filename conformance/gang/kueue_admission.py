@@ -8,7 +8,7 @@ from conformance.gang.kueue_order import judge_order
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.queues.kueue import CHECKS, CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, ClusterQueue, KueueObjects, LocalQueue, Workload
-from fixtures.text.ages import duration, so_far
+from fixtures.text.sentences import duration, so_far
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 

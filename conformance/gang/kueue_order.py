@@ -17,8 +17,7 @@ from fixtures.model.placement.affinity import Choice, Tolerated
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.placement.fitting import requests_of
 from fixtures.model.queues.kueue import ClusterQueue, Group, KueueObjects, Place, Workload
-from fixtures.text.ages import duration, so_far
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import duration, in_order, listed, so_far
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 

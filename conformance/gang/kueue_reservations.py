@@ -21,9 +21,8 @@ from fixtures.model.placement.claimable import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.queues.kueue import CHECKS, MULTIKUEUE, CheckState, ClusterQueue, KueueObjects, KueuePods, Place, Workload
 from fixtures.model.queues.kueue_quotas import device_quotas, pods_ready_timeout
-from fixtures.text.ages import duration, so_far
 from fixtures.text.globs import matches
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed, so_far
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 

@@ -12,7 +12,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import volcano_group
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.queues.volcano import VOLCANO_QUEUES, PodGroup, VolcanoQueue, pod_groups, volcano_queues
-from fixtures.text.ages import duration, so_far
+from fixtures.text.sentences import duration, so_far
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 

@@ -19,8 +19,7 @@ from fixtures.model.nodes.work import NodeWork, Obstacle, Why, work_by_node
 from fixtures.model.placement.claimable import free_devices
 from fixtures.model.platform.agents import agents, is_ready
 from fixtures.snapshot.managed_fields import FieldsByNode
-from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.record import DeviceClaim
 
 _KEEPS_PODS_AWAY = (Why.NOT_READY, Why.DELETED, Why.CORDONED, Why.TAINTED, Why.UNEXPLAINED)

@@ -23,8 +23,8 @@ from fixtures.model.nodes.accelerators import type_of
 from fixtures.model.nodes.holds import label, last_write
 from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
-from fixtures.text.ages import ask_again, duration
 from fixtures.text.json_text import NotJson, decode
+from fixtures.text.sentences import ask_again, duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import Subject
 

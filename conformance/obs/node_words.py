@@ -12,8 +12,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.health import Health, Word, of, words_by_node
 from fixtures.model.nodes.work import again, age_words, held_nodes, is_young, limit_of
 from fixtures.snapshot.managed_fields import FieldsByNode
-from fixtures.text.ages import ask_again, duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import ask_again, duration, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable
 

@@ -29,8 +29,7 @@ from fixtures.model.platform.operators import (
     without_work,
 )
 from fixtures.model.queues.kueue_objects import conditions_of
-from fixtures.text.ages import ask_again, duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import ask_again, duration, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged
 from fixtures.verdict.subjects import NotApplicable, Subject
 

@@ -17,9 +17,8 @@ from fixtures.model.nodes.holds import Hold, is_cordoned, label, last_write
 from fixtures.model.nodes.work import again, age_words, held_nodes, is_young, limit_of
 from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
-from fixtures.text.ages import duration
 from fixtures.text.globs import matches
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad
 from fixtures.verdict.subjects import NotApplicable, Subject
 

@@ -16,9 +16,8 @@ from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.agents import agents
 from fixtures.model.platform.containers import Crash, crashes
-from fixtures.text.ages import ask_again, duration
 from fixtures.text.globs import matches
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import ask_again, duration, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, About, Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable, Subject
 

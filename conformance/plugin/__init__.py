@@ -1,7 +1,5 @@
 """The pytest plugin: pytest is the interface of the suite.
 
 Options select target, policy and requirements; fixtures hand a requirement what it judges; the
-record of the run becomes reports and an exit code. Modules: ``options`` (command line), ``opening``
-(target and snapshot), ``judging`` (fixtures and verdicts), ``progress`` (terminal), ``hooks`` (the
-order of things), ``gate`` (exit code).
+record of the run becomes reports and an exit code. ``hooks`` has the order of things.
 """

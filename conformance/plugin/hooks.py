@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Generator
@@ -17,16 +18,14 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTracebac
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.plugin import progress, selecting, waiting
-from conformance.plugin.baseline import read_baseline
-from conformance.plugin.failures import Failures
+from conformance.plugin.baseline import read_baseline, read_waivers
 from conformance.plugin.opening import OpenTarget, WorkerHandover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, judges, left_out, read_options, refuse_unread
-from conformance.plugin.recording import chaos_record, finish, lost_workers, prepare_folder, write_unopened
-from conformance.plugin.residue import created_keys
+from conformance.plugin.recording import chaos_record, created_keys, finish, lost_workers, prepare_folder, write_unopened
+from conformance.plugin.selecting import Failures
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, RESULT_ATTRIBUTE, SECONDS, STATE, State
-from conformance.plugin.settle import settle
 from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, failure_text, worse_of
-from conformance.plugin.waivers import read_waivers
+from conformance.plugin.waiting import settle
 from conformance.plugin.waves import Waves
 from conformance.requirement import Requirement, needs_of
 from fixtures.cluster import access
@@ -37,7 +36,7 @@ from fixtures.snapshot.collect import collect
 from fixtures.snapshot.simulated_nodes import describe
 from fixtures.snapshot.state import Snapshot
 from fixtures.system import private_files
-from fixtures.system.garbage import collect_rarely
+from fixtures.system.process import collect_rarely
 from fixtures.text import typed
 from fixtures.verdict.findings import AT_THE_END
 from fixtures.verdict.record import Access, Result, Verdict
@@ -176,7 +175,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         file = folder / "snapshot.json"
         state.snapshot.save(file)
         state.opened.handover.snapshot_file = str(file)
-        session.config.add_cleanup(lambda: _remove(folder))
+        session.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def _open(state: State) -> OpenTarget:
@@ -187,12 +186,6 @@ def _open(state: State) -> OpenTarget:
         if state.options.report_dir:
             write_unopened(Path(state.options.report_dir), str(error))
         raise
-
-
-def _remove(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink(missing_ok=True)
-    folder.rmdir()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -266,7 +259,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     for item in items:
         mark = item.get_closest_marker("requirement")
         if mark is None:
-            if _inside_conformance(item):
+            if SUITES[0] in item.path.parents:
                 raise pytest.UsageError(f"{item.nodeid}: a test of the suite must carry @requirement(ID)")
             continue
         try:
@@ -325,10 +318,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     asked = [item.stash[REQUIREMENT] for item in session.items if REQUIREMENT in item.stash]
     state.needs = needs_of(asked, state.options.access)
     session.config.workeroutput[WORKER_KEY] = state.left_out  # type: ignore[attr-defined]
-
-
-def _inside_conformance(item: pytest.Item) -> bool:
-    return SUITES[0] in item.path.parents
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -133,9 +133,7 @@ def _open(options: Options, run_id: str, document: Json) -> OpenTarget:
         return _open_snapshot(options, run_id, document)
     if options.kubeconfig or options.in_cluster:
         return _open_live(options, run_id, document)
-    if options.local:
-        return _open_local(options, run_id, document)
-    return _open_simulated(options, run_id, document)
+    return _open_started(options, run_id, document)
 
 
 def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
@@ -185,53 +183,36 @@ def _open_snapshot(options: Options, run_id: str, document: Json) -> OpenTarget:
     return opened
 
 
-def _open_simulated(options: Options, run_id: str, document: Json) -> OpenTarget:
+def _open_started(options: Options, run_id: str, document: Json) -> OpenTarget:
+    """The embedded simulated cluster, or a local control plane with its nodes."""
     folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
-    embedded = None
+    started: RunningCluster | None = None
     try:
-        embedded = simulator.start(options.simulate, Path(folder.name))
-        cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
-        target = _target(cluster, TargetKind.SIMULATED)
-        target.scenario, target.defects = embedded.scenario, list(embedded.defects)
-        documents = (SIMULATED_PACE, embedded.policy, document)
+        if options.local:
+            bin_dir = Path(options.local_bin) if options.local_bin else None
+            local = localcluster.start(options.local, options.simulate or DEFAULT_SCENARIO, Path(folder.name), bin_dir)
+            started, kind, pace, notes, components = local, TargetKind.LOCAL, LOCAL_PACE, local.warnings, local.components
+        else:
+            started = simulator.start(options.simulate, Path(folder.name))
+            kind, pace, notes, components = TargetKind.SIMULATED, SIMULATED_PACE, [], []
+        cluster = Cluster.from_kubeconfig(started.kubeconfig)
+        target = _target(cluster, kind)
+        target.scenario, target.defects = started.scenario, list(started.defects)
+        target.notes, target.components = list(notes), list(components)
+        documents = (pace, started.policy, document)
         policy = build_policy(*documents)
-        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(embedded.kubeconfig), policy=_document(policy))
+        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(started.kubeconfig), policy=_document(policy))
         opened = OpenTarget(target, cluster, policy, handover, documents)
     except BaseException as error:
-        if embedded is not None:
-            embedded.stop()
-        folder.cleanup()
-        if isinstance(error, StartError):
-            pytest.exit(f"gpu-conformance: {error}", returncode=3)
-        raise
-    opened.embedded, opened.folder = embedded, folder
-    return opened
-
-
-def _open_local(options: Options, run_id: str, document: Json) -> OpenTarget:
-    folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
-    local = None
-    try:
-        bin_dir = Path(options.local_bin) if options.local_bin else None
-        local = localcluster.start(options.local, options.simulate or DEFAULT_SCENARIO, Path(folder.name), bin_dir)
-        cluster = Cluster.from_kubeconfig(local.kubeconfig)
-        target = _target(cluster, TargetKind.LOCAL)
-        target.scenario, target.defects, target.notes = local.scenario, list(local.defects), list(local.warnings)
-        target.components = list(local.components)
-        documents = (LOCAL_PACE, local.policy, document)
-        policy = build_policy(*documents)
-        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(local.kubeconfig), policy=_document(policy))
-        opened = OpenTarget(target, cluster, policy, handover, documents)
-    except BaseException as error:
-        if local is not None:
-            local.stop()
+        if started is not None:
+            started.stop()
         folder.cleanup()
         if isinstance(error, NotStartable):
             raise pytest.UsageError(f"--local: {error}") from None
         if isinstance(error, StartError):
             pytest.exit(f"gpu-conformance: {error}", returncode=3)
         raise
-    opened.embedded, opened.folder = local, folder
+    opened.embedded, opened.folder = started, folder
     return opened
 
 

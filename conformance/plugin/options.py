@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,22 @@ from fixtures.verdict.record import Access, Level
 
 GROUP = "gpu-conformance"
 TARGETS = "--kubeconfig FILE, --in-cluster, --snapshot PATH, --simulate SCENARIO, --local[=MINOR]"
+
+SUITE = Path(__file__).resolve().parents[1]
+OPTIONS = (
+    "--import-mode=importlib",
+    "--strict-markers",
+    *("-p", "no:cacheprovider"),
+    *("-p", "no:allure_pytest"),
+    *("-p", "no:doctest"),
+    *("-p", "no:unittest"),
+    *("-p", "conformance.plugin.session"),
+    *("-p", "conformance.plugin.hooks"),
+    *("-p", "chaos.surface.plugin"),
+    f"--rootdir={SUITE.parent}",
+    *("-c", "/dev/null"),
+)
+"""What the settings of a checkout would say. The tests and the user's words follow."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,49 +167,26 @@ def add_options(parser: OptionParser) -> None:
     group.addoption("--clean-alluredir", action="store_true", help="remove Allure's earlier results from that folder first")
 
 
-NAMES = (
-    "kubeconfig",
-    "context",
-    "snapshot",
-    "simulate",
-    "local",
-    "local_bin",
-    "policy",
-    "platform",
-    "report_dir",
-    "alluredir",
-    "only",
-    "require",
-    "min_judged",
-    "max_inconclusive",
-    "max_not_applicable",
-    "settle",
-    "waivers",
-    "baseline",
-    "accept_not_judged",
-)
-"""Where the options that take free text put their values."""
-
-
 class _Defaults:
-    """A parser that only notes where each option puts its value, and which value that is where the option was not given."""
+    """A parser that only notes the options: which value each has where it was not given, and which take free text."""
 
     def __init__(self) -> None:
         self.found: dict[str, object] = {}
+        self.texts: list[str] = []
+        add_options(self)
 
     def getgroup(self, name: str, description: str = "") -> _Defaults:
         del name, description
         return self
 
     def addoption(self, *names: str, **attributes: Any) -> None:
+        self.texts += [names[-1].removeprefix("--").replace("-", "_")] if "metavar" in attributes else []
         self.found[names[-1]] = attributes.get("default", False if attributes.get("action") == "store_true" else None)
 
 
 def refuse_unread(config: pytest.Config) -> None:
     """Nobody reads the options of a run that judges nothing. Raises :class:`pytest.UsageError` that names the first one given."""
-    defaults = _Defaults()
-    add_options(defaults)
-    for flag, default in defaults.found.items():
+    for flag, default in _Defaults().found.items():
         if getattr(config.option, flag.removeprefix("--").replace("-", "_"), default) != default:
             raise pytest.UsageError(f"{flag} is given, and no argument selects the suite: expected conformance, chaos or a path in them")
 
@@ -210,7 +203,7 @@ def refuse_empty(config: pytest.Config, names: Iterable[str]) -> None:
 def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
     """Decode and check the options. Raises :class:`pytest.UsageError` with one line."""
     option = config.option
-    refuse_empty(config, NAMES)
+    refuse_empty(config, _Defaults().texts)
     _check_target(config)
     access = Access(option.access) if option.access else Access.WORKLOAD
     if option.read_only:
@@ -336,3 +329,12 @@ def _count(flag: str, text: str | None, unit: str = "requirements") -> int | Non
 def _split(texts: Iterable[str]) -> tuple[str, ...]:
     """The names of a repeatable option whose values may hold several, with commas; each once."""
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
+
+
+def as_typed(arguments: Sequence[str]) -> list[str]:
+    """The command that somebody typed, of the arguments that pytest was given."""
+    if tuple(arguments[: len(OPTIONS)]) != OPTIONS:
+        return ["pytest", *arguments]
+    folder, *rest = arguments[len(OPTIONS) :] or [""]
+    words = rest[1:] if rest[:1] == ["--chaos"] else rest
+    return ["gpu-conformance", "run", *rest] if folder == str(SUITE) else ["gpu-conformance", "chaos", "run", *words]

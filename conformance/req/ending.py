@@ -16,8 +16,7 @@ from fixtures.model.demand.amounts import holding_pods
 from fixtures.model.demand.failing_pods import LONGEST_TURN, RESTARTS, Loop, crash_loop
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.pod_makers import Job
-from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, Outcome, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, Subject
 

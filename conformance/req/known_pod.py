@@ -29,8 +29,7 @@ from fixtures.model.nodes.pools import product_of
 from fixtures.model.placement.affinity import too_long
 from fixtures.model.placement.claimable import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity, constraints_not_modelled, requests_of
-from fixtures.text.ages import duration
-from fixtures.text.sentences import in_order, listed
+from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 

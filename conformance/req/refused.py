@@ -17,8 +17,7 @@ from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.failing_pods import Fault, failed_at, failed_creation, fault, had_succeeded, statuses
 from fixtures.model.demand.pod_events import quoted
-from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, Outcome, not_judged, ok, undecided
 from fixtures.verdict.subjects import Subject
 

@@ -18,7 +18,7 @@ from fixtures.model.demand.failing_pods import failed_creation, has_started, run
 from fixtures.model.demand.pod_events import PodEvents, quoted
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
-from fixtures.text.ages import duration
+from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding
 
 _SOURCE = "pod.status, events about the pod"

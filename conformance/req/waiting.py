@@ -39,8 +39,7 @@ from fixtures.model.queues.kueue import KueuePods, Workload
 from fixtures.model.queues.queued_jobs import QueuedJobs, names_quota
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import typed
-from fixtures.text.ages import duration
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, bad
 
 Still = Callable[[Sequence[Pod], Sequence[str]], str]

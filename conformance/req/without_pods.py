@@ -37,9 +37,8 @@ from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.queues.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
 from fixtures.snapshot.bare_templates import is_a_deployments
 from fixtures.snapshot.state import Listing
-from fixtures.text.ages import duration
 from fixtures.text.globs import matches
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive
 

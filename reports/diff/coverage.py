@@ -32,7 +32,7 @@ _CHOSEN = frozenset({"namespace"})
 ENDED_EARLY = {2: "it was interrupted", 3: "it ended in an error of its own", 5: "nothing was selected"}
 """Exit codes of runs that ended before they had judged what was selected, and what each means."""
 
-_WORST_FIRST = (Verdict.FAILED, Verdict.WARNED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WAIVED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
+WORST_FIRST = (Verdict.FAILED, Verdict.WARNED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WAIVED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 
 
 class Lost(msgspec.Struct, kw_only=True, frozen=True):
@@ -184,7 +184,7 @@ def _ranks(result: Result) -> dict[str, int]:
     ranks: dict[str, int] = {}
     for one in result.subjects:
         if one.kind == "Node":
-            ranks[one.name] = min(ranks.get(one.name, len(_WORST_FIRST)), _WORST_FIRST.index(one.verdict))
+            ranks[one.name] = min(ranks.get(one.name, len(WORST_FIRST)), WORST_FIRST.index(one.verdict))
     return ranks
 
 

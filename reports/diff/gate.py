@@ -11,9 +11,8 @@ from enum import IntEnum
 import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.coverage import DECIDED, is_judged
+from fixtures.verdict.coverage import DECIDED, Floor, is_judged, missed
 from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.floor import Floor, missed
 from fixtures.verdict.record import Report, Target, Verdict
 from reports import chaos_phrases, phrases
 from reports.diff import experiments, runs

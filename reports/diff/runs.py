@@ -17,12 +17,11 @@ import msgspec
 from fixtures.text.sentences import listed
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_judged
-from fixtures.verdict.findings import COMPARISON
+from fixtures.verdict.findings import COMPARISON, tallies_of
 from fixtures.verdict.record import ComparedChange, Comparison, Level, Report, Result, Verdict
-from fixtures.verdict.tally import tallies_of
 from reports import chaos_phrases, phrases
 from reports.diff import coverage, experiments
-from reports.diff.coverage import Replaced, other_nodes, renamed, replaced_nodes
+from reports.diff.coverage import WORST_FIRST, Replaced, other_nodes, renamed, replaced_nodes
 from reports.safe_text import NAME_LIMIT, one_line
 from reports.verdicts import WORD
 
@@ -97,7 +96,6 @@ MAX_NODES_NAMED = 5
 
 _BAD = (Verdict.FAILED, Verdict.WARNED)
 _UNSURE = (Verdict.INCONCLUSIVE, Verdict.ERROR)
-_WORST = (Verdict.FAILED, Verdict.WARNED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WAIVED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 
 _State = tuple[Verdict, str]  # verdict and one sentence
 
@@ -302,7 +300,7 @@ def _states(result: Result) -> dict[str, _State]:
     states: dict[str, _State] = {}
     for subject in result.subjects:
         key = subject.path
-        if key not in states or _WORST.index(subject.verdict) < _WORST.index(states[key][0]):
+        if key not in states or WORST_FIRST.index(subject.verdict) < WORST_FIRST.index(states[key][0]):
             states[key] = (subject.verdict, phrases.subject_detail(subject))
     explained = {
         Verdict.FAILED: _BAD,

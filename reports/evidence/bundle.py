@@ -186,7 +186,7 @@ class _Bundle:
         subjects: list[Json] = []
         objects: set[str] = set()
         not_kept = 0
-        for subject in phrases.ordered_subjects(result):
+        for subject in phrases.by_urgency(result.subjects):
             path = self._object(subject, sources) if len(objects) < MAX_OBJECTS else None
             if path:
                 objects.add(path)

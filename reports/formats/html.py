@@ -121,10 +121,11 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         max_named=MAX_NAMED,
         max_not_judged=MAX_NOT_JUDGED_SHOWN,
         chaos=chaos,
+        chaotic=chaotic,
         experiments=held,
         chaos_attention=needing_attention(held),
         only_chaos=chaotic.only_chaos(report, chaos),
-        chaos_counts=chaotic.counts(chaos.experiments if chaos else []),
+        chaos_counts=phrases.tally(chaos.experiments if chaos else []),
     )
 
 
@@ -139,12 +140,13 @@ def _source(name: str) -> str:
 
 def _policy(style: str, script: str) -> str:
     return (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'; frame-src 'none'; object-src 'none'"
     )
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """An inline source as a Content-Security-Policy names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

@@ -27,45 +27,24 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
     counts = phrases.counts(report)
     moment = phrases.started(report)
     end = moment.timestamp() + report.run.duration_seconds if moment else 0.0
+    run = {
+        "target": target,
+        "scenario": report.target.scenario,
+        "simulated": str(report.target.simulated).lower(),
+        "kubernetes_version": report.target.kubernetes_version,
+        "suite_version": report.suite.version,
+        "verdict": report.verdict.value,
+    }
+    known = [{"id": r.id, "area": r.area, "level": r.level.value, "verdict": r.verdict.value, "target": target} for r in report.results]
+    held = [(r, {"id": r.id, "target": target}) for r in report.results]
     families: list[_Family] = [
-        (
-            "run_info",
-            "What was judged; target says whether it was a real cluster.",
-            [
-                (
-                    {
-                        "target": target,
-                        "scenario": report.target.scenario,
-                        "simulated": str(report.target.simulated).lower(),
-                        "kubernetes_version": report.target.kubernetes_version,
-                        "suite_version": report.suite.version,
-                        "verdict": report.verdict.value,
-                    },
-                    1,
-                )
-            ],
-        ),
+        ("run_info", "What was judged; target says whether it was a real cluster.", [(run, 1)]),
         ("exit_code", "Exit code of the run.", [({"target": target}, report.exit_code)]),
-        (
-            "requirement",
-            "Verdict of each requirement; the value is always 1.",
-            [
-                ({"id": r.id, "area": r.area, "level": r.level.value, "verdict": r.verdict.value, "target": target}, 1)
-                for r in report.results
-            ],
-        ),
-        (
-            "requirements",
-            "Number of requirements by verdict.",
-            [({"verdict": v.value, "target": target}, counts[v]) for v in Verdict],
-        ),
-        ("subjects_judged", "Subjects with a yes or a no.", [({"id": r.id, "target": target}, r.judged) for r in report.results]),
-        ("subjects_seen", "Subjects the requirement saw.", [({"id": r.id, "target": target}, r.total) for r in report.results]),
-        (
-            "requirement_duration_seconds",
-            "Time the requirement took.",
-            [({"id": r.id, "target": target}, r.duration_seconds) for r in report.results],
-        ),
+        ("requirement", "Verdict of each requirement; the value is always 1.", [(labels, 1) for labels in known]),
+        ("requirements", "Number of requirements by verdict.", [({"verdict": v.value, "target": target}, counts[v]) for v in Verdict]),
+        ("subjects_judged", "Subjects with a yes or a no.", [(labels, r.judged) for r, labels in held]),
+        ("subjects_seen", "Subjects the requirement saw.", [(labels, r.total) for r, labels in held]),
+        ("requirement_duration_seconds", "Time the requirement took.", [(labels, r.duration_seconds) for r, labels in held]),
         ("regressions", "What is worse than in the baseline.", [({"target": target}, len(report.regressions))]),
         (
             "waivers",
@@ -123,7 +102,7 @@ def _chaos(chaos: ChaosReport) -> list[_Family]:
     detected = [(labels, span.seconds) for r, labels in held if (span := chaos_phrases.detection(r)) is not None]
     bounds = [(labels, bound) for r, labels in held if (bound := chaos_phrases.finite(r.bound_seconds)) is not None]
     gaps = [(labels, gap) for r, labels in held if (gap := chaos_phrases.finite(r.sampler_gap_seconds)) is not None]
-    counted, target = chaos_phrases.counts(chaos.experiments), chaos.target.kind.value
+    counted, target = phrases.tally(chaos.experiments), chaos.target.kind.value
     states = [(labels | {"verdict": v.value}, float(r.verdict is v)) for r, labels in held for v in Verdict]
     return [
         ("chaos_experiments", "Number of experiments by verdict.", [({"verdict": v.value, "target": target}, counted[v]) for v in Verdict]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, Verdict
 from reports.folder import ReportError, load, load_chaos, write_atomically
+from reports.formats.html import digest
 from reports.formats.markdown import escape as markdown_escape
 from reports.merge import views
 from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet, Named, by_cluster
@@ -88,7 +87,6 @@ def to_html(fleet: Fleet) -> str:
     environment.filters["name"] = lambda text: escape(one_line(text, NAME_LIMIT))
     environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
     style = (TEMPLATES / "fleet.css").read_text(encoding="utf-8").strip()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template("fleet.html.j2").render(
         fleet=fleet,
         failing=fleet.failing[:MAX_FAILING],
@@ -98,7 +96,7 @@ def to_html(fleet: Fleet) -> str:
         ],
         sentence=sentence(fleet),
         style=Markup(style),  # our own file, not text from a cluster
-        csp=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        csp=f"default-src 'none'; style-src '{digest(style)}'; base-uri 'none'; form-action 'none'",
         cells=cells,
         signs=signs,
         letter={verdict: shown.letter for verdict, shown in DISPLAY.items()},

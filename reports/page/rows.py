@@ -255,46 +255,20 @@ class ExperimentRow:
     timeline: timelines.Timeline | None
     findings: list[ChaosFinding]
 
-    @property
-    def detection(self) -> chaotic.Span | None:
-        """From the fault to its detection."""
-        return chaotic.detection(self.result)
-
-    @property
-    def recovery(self) -> str:
-        """The time to recovery, for a table."""
-        return chaotic.recovery_cell(self.result)
-
-    @property
-    def recovered(self) -> str:
-        """The time to recovery in a sentence."""
-        return chaotic.recovery_words(self.result)
-
-    @property
-    def fidelity(self) -> str:
-        """How real the fault was."""
-        return chaotic.fidelity(self.result)
-
-    @property
-    def targets(self) -> str:
-        """What it touched."""
-        return chaotic.targets(self.result)
-
 
 def experiments(chaos: ChaosReport | None) -> list[ExperimentRow]:
     """Experiments, those that need attention first; so their findings."""
     if chaos is None:
         return []
     anchors: set[str] = set()
-    rank = {verdict: index for index, verdict in enumerate(phrases.SUBJECT_ORDER)}
     return [
         ExperimentRow(
             anchor=anchor(f"chaos-{result.id}", anchors),
             result=result,
             timeline=timelines.timeline(result),
-            findings=sorted(result.findings, key=lambda one: rank[one.verdict])[:MAX_FINDINGS_SHOWN],
+            findings=phrases.by_urgency(result.findings)[:MAX_FINDINGS_SHOWN],
         )
-        for result in sorted(chaos.experiments, key=lambda one: rank[one.verdict])
+        for result in phrases.by_urgency(chaos.experiments)
     ]
 
 

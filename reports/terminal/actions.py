@@ -7,6 +7,7 @@ Pipelines any that holds ``##vso[``, and TeamCity's ``##teamcity[`` (docs/facts/
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from fixtures.verdict.chaos_record import ChaosReport
@@ -39,21 +40,17 @@ def annotate(report: Report, chaos: ChaosReport | None = None) -> Iterator[str]:
 
     Requirements and experiments are in the order of the summary.
     """
-    told: dict[str, int] = {}
-    for title, sentence in _of_the_run(report):
-        told["error"] = told.get("error", 0) + 1
-        if told["error"] <= MAX_ANNOTATIONS:
-            yield command("error", one_line(sentence, 600), title=title)
-    rows = [(_ids(one.requirements), one.title, one.verdict, next(iter(one.sentences(400)), "")) for one in found_causes(report)]
+    rows = [("error", one_line(sentence, 600), title) for title, sentence in _of_the_run(report)]
+    found = [(_ids(one.requirements), one.title, one.verdict, next(iter(one.sentences(400)), "")) for one in found_causes(report)]
     if chaos is not None:
-        rows += [(one.id, one.title, one.verdict, one.message) for one in chaos_phrases.attention(chaos.experiments)]
-    for id_, title, verdict, message in rows:
-        level = DISPLAY[verdict].annotation
-        if not level:
-            continue
-        told[level] = told.get(level, 0) + 1
-        if told[level] <= MAX_ANNOTATIONS:
-            yield command(level, one_line(f"{title}: {message}" if message else title), title=one_line(f"{id_} {verdict}", 80))
+        found += [(one.id, one.title, one.verdict, one.message) for one in chaos_phrases.attention(chaos.experiments)]
+    for id_, title, verdict, message in found:
+        rows.append((DISPLAY[verdict].annotation, one_line(f"{title}: {message}" if message else title), one_line(f"{id_} {verdict}", 80)))
+    shown: Counter[str] = Counter()
+    for level, text, title in rows:
+        shown[level] += 1
+        if level and shown[level] <= MAX_ANNOTATIONS:
+            yield command(level, text, title=title)
 
 
 def _of_the_run(report: Report) -> Iterator[tuple[str, str]]:

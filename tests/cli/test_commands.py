@@ -12,8 +12,8 @@ import pytest
 from conformance.catalogue import load_catalogue
 from conformance.cli.arguments import Parser, narrow
 from conformance.cli.commands import COMMANDS, command_parser
-from conformance.cli.doctor.diagnosis import Diagnosis, diagnose
-from conformance.cli.doctor.text import render
+from conformance.cli.diagnosis import Diagnosis, diagnose
+from conformance.cli.doctor import render
 from conformance.cli.main import main
 from conformance.inv.rights import Review, Right
 from conformance.requirement import needs_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.commands import COMMANDS
-from conformance.cli.completion import SHELLS, script
 from conformance.cli.main import main
+from conformance.cli.pages import SHELLS, script
 
 pytestmark = pytest.mark.test_all
 

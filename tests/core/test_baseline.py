@@ -4,9 +4,8 @@ import html as markup
 from datetime import date
 from xml.etree import ElementTree as ET
 
-from conformance.plugin.baseline import compare_with, difference_from, judge_comparison
+from conformance.plugin.baseline import account_for_waivers, compare_with, difference_from, judge_comparison
 from conformance.plugin.session import Baseline
-from conformance.plugin.waivers import account_for_waivers
 from fixtures.policy.waivers import Waiver, WaiverFile
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, Verdict, WaiverState

@@ -2,11 +2,12 @@
 
 import pytest
 
-from conformance.coverage.floor import floor_of
-from conformance.coverage.shortfalls import shortfalls
+from conformance.coverage.run import floor_of, shortfalls
 from fixtures.policy.model import Gate
 from fixtures.verdict.coverage import (
     Asked,
+    Floor,
+    Most,
     beyond_access,
     groups,
     is_cut_down,
@@ -15,7 +16,6 @@ from fixtures.verdict.coverage import (
     within_access,
     within_snapshot,
 )
-from fixtures.verdict.floor import Floor, Most
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 

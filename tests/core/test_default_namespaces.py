@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.coverage.default_namespaces import notes
+from conformance.coverage.run import platform_by_name_alone
 from conformance.fence.checks import check_agents_reach, check_blanket_tolerations, check_intruders
 from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
@@ -132,7 +132,7 @@ def test_every_product_has_a_mark_except_this_suite() -> None:
 
 def noted(*pods: Pod, policy: Policy | None = None, only: str = "FENCE-02", **more: Any) -> list[str]:
     scope = a_scope(policy, **{"nodes": NODES, "pods": pods, **more})
-    return list(notes(scope, [load_catalogue().by_id[only]]))
+    return list(platform_by_name_alone(scope, [load_catalogue().by_id[only]]))
 
 
 def test_where_the_proof_of_a_product_was_not_read_the_run_names_what_it_believed() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.matrix.forked_runs import Finished, run_pytest
+from conformance.matrix.detection import Finished, run_pytest
 
 TEST = """
 import atexit, os, pathlib, sys, time

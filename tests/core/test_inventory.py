@@ -7,7 +7,7 @@ import msgspec
 from conformance.known.inventory import inventory
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
-from fixtures.verdict.record import DeviceClaim, PublishedSlice, decode_report, encode_report
+from fixtures.verdict.record import DeviceClaim, PublishedSlice, decode_report, encode
 from reports import phrases
 from tests.builders import a_cpu_node, a_pod, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
@@ -64,7 +64,7 @@ def test_an_earlier_pod_of_that_name_is_no_owner() -> None:
 def test_the_report_keeps_them_and_says_them_in_a_line() -> None:
     devices = [a_device("gpu-0"), a_device("gpu-1", taints=[TAINT])]
     rows = inventory(scope_of(a_slice("gpu-0", devices=devices), resourceclaims=[used("claim", "gpu-0", "train-0")]))
-    report = decode_report(encode_report(msgspec.structs.replace(sample_report(), inventory=rows)))
+    report = decode_report(encode(msgspec.structs.replace(sample_report(), inventory=rows)))
     assert report.inventory == rows
     assert phrases.published_devices(report) == "Devices by DRA: 2 in 1 slice of gpu.nvidia.com; 1 held by claims, 1 tainted"
     assert phrases.published_devices(msgspec.structs.replace(sample_report(), inventory=[])) == ""

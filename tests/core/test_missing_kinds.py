@@ -21,7 +21,7 @@ from fixtures.simulator.config.scenario import defect_names, load_defect, load_s
 from fixtures.simulator.simulated_cluster import with_defects
 from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Listing, Object, Snapshot
-from fixtures.verdict.floor import Floor
+from fixtures.verdict.coverage import Floor
 from fixtures.verdict.record import Access, Result, Verdict
 from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge

@@ -86,7 +86,7 @@ def test_whoever_makes_values_of_a_text_is_known(folder: str) -> None:
 
 TRANSPORTS = ("urllib3", "http.client", "urllib.request", "kubernetes", "requests", "aiohttp", "websockets")
 SPEAKS = {
-    "conformance/delivery/upload.py": "sends an archive to an object store",
+    "conformance/delivery/files.py": "sends an archive to an object store",
     "conformance/probes/running.py": "names an error of urllib3",
 }
 """Files beside fixtures/cluster that may import a transport, and why."""

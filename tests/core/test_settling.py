@@ -13,7 +13,7 @@ from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import subject
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import max_unavailable, replaces_by_itself
-from fixtures.text.ages import duration
+from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding, Outcome, advised, bad, ok
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row

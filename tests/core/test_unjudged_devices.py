@@ -9,8 +9,7 @@ from conformance.coverage import unjudged_devices, unmatched_patterns
 from conformance.coverage.run import coverage_of_run
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy
-from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.floor import Floor
+from fixtures.verdict.coverage import Asked, Floor, measure
 from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict
 from tests.builders import a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_slice

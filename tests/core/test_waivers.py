@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.catalogue import load_catalogue
+from conformance.plugin.baseline import account_for_waivers, read_waivers
 from conformance.plugin.options import Options
-from conformance.plugin.waivers import account_for_waivers, read_waivers
 from fixtures.policy.waivers import RequirementWaivers, Waiver, WaiverError, WaiverFile, read_waiver_file
 from fixtures.verdict.findings import Evidence, Finding, Outcome, bad, missed, ok, undecided
 from fixtures.verdict.record import Access, Cause, Coverage, Level, NotJudged, Report, Result, Verdict, WaiverState

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.delivery import config_map, files, upload
-from conformance.delivery.bundle import DeliveryError, archive
+from conformance.delivery import destinations, files
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
-from conformance.delivery.outcome import Outcome, line, outcome_of
+from conformance.delivery.outcome import DeliveryError, Outcome, archive, line, outcome_of
 from fixtures.cluster.client import Cluster
 from fixtures.verdict.record import TargetKind
 from reports.folder import write_all
@@ -91,7 +90,7 @@ def test_sonobuoy_names_its_folder_itself(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_config_map_is_made_and_then_replaced(folder: Path, tmp_path: Path) -> None:
     with served(tmp_path, [NAMESPACE]) as (cluster, _):
-        assert config_map.write(cluster, PLACE, folder, an_outcome()) == f"ConfigMap {PLACE}"
+        assert destinations.write_config_map(cluster, PLACE, folder, an_outcome()) == f"ConfigMap {PLACE}"
         first = cluster.get("configmaps", "result", "gpu-conformance").json()
         assert json.loads(first["data"]["summary.json"])["gpuConformance"]["runId"] == RUN
         record = gzip.decompress(base64.b64decode(first["binaryData"]["report.json.gz"]))
@@ -99,7 +98,7 @@ def test_a_config_map_is_made_and_then_replaced(folder: Path, tmp_path: Path) ->
         assert "SIMULATED CLUSTER" in first["data"]["report.md"]
         (folder / "report.md").unlink()
         (folder / "report.json").unlink()
-        config_map.write(cluster, PLACE, folder, outcome_of(None, 3))
+        destinations.write_config_map(cluster, PLACE, folder, outcome_of(None, 3))
         second = cluster.get("configmaps", "result", "gpu-conformance").json()
     assert list(second["data"]) == ["summary.json"]  # nothing of an earlier run is left beside it
     assert not second.get("binaryData")
@@ -117,15 +116,15 @@ def test_results_that_the_cluster_does_not_show_are_not_delivered(folder: Path, 
     """Last week's verdict would be read as this one's."""
     fault = Fault(name="not done", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
     with served(tmp_path, [NAMESPACE]) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
-        config_map.write(cluster, PLACE, folder, outcome_of(None, 1))
+        destinations.write_config_map(cluster, PLACE, folder, outcome_of(None, 1))
         with pytest.raises(DeliveryError, match="does not show it"):
-            config_map.write(Cluster.from_kubeconfig(tmp_path / "proxied"), PLACE, folder, outcome_of(None, 0))
+            destinations.write_config_map(Cluster.from_kubeconfig(tmp_path / "proxied"), PLACE, folder, outcome_of(None, 0))
 
 
 def test_a_record_that_is_too_large_is_left_out_and_said(folder: Path, tmp_path: Path) -> None:
-    (folder / "report.json").write_bytes(os.urandom(config_map.MAX_BINARY + 1))
+    (folder / "report.json").write_bytes(os.urandom(destinations.MAX_BINARY + 1))
     with served(tmp_path, [NAMESPACE]) as (cluster, _):
-        assert config_map.write(cluster, PLACE, folder, an_outcome()).endswith("without report.json.gz: too large")
+        assert destinations.write_config_map(cluster, PLACE, folder, an_outcome()).endswith("without report.json.gz: too large")
         assert not cluster.get("configmaps", "result", "gpu-conformance").json().get("binaryData")
 
 
@@ -255,7 +254,7 @@ def url_file(tmp_path: Path, text: str) -> Path:
 
 def test_a_presigned_url_gets_the_archive(folder: Path, tmp_path: Path, store: Store) -> None:
     url = f"http://127.0.0.1:{store.server_port}/bucket/key.tar.gz?X-Amz-Signature=secret&X-Amz-Expires=60"
-    assert upload.put(folder, url_file(tmp_path, url + "\n")) == "object store 127.0.0.1"
+    assert files.put(folder, url_file(tmp_path, url + "\n")) == "object store 127.0.0.1"
     ((path, body),) = store.taken
     assert path == "/bucket/key.tar.gz?X-Amz-Signature=secret&X-Amz-Expires=60"
     assert body == archive(folder)
@@ -268,7 +267,7 @@ def test_a_refusal_is_said_without_the_url_and_redirects_are_not_followed(
     store.status, store.location = status, location
     file = url_file(tmp_path, f"http://127.0.0.1:{store.server_port}/b?X-Amz-Signature=secret")
     with pytest.raises(DeliveryError, match=f"127.0.0.1 refused the results: {status}") as refused:
-        upload.put(folder, file)
+        files.put(folder, file)
     assert "secret" not in str(refused.value)
     assert len(store.taken) == 1
 
@@ -279,13 +278,13 @@ def test_a_refusal_is_said_without_the_url_and_redirects_are_not_followed(
 )
 def test_what_is_no_safe_url_is_refused_and_never_shown(folder: Path, tmp_path: Path, text: str) -> None:
     with pytest.raises(DeliveryError) as refused:
-        upload.put(folder, url_file(tmp_path, text))
+        files.put(folder, url_file(tmp_path, text))
     assert "secret" not in str(refused.value)
 
 
 def test_nobody_there_is_said_without_the_url(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DeliveryError, match=r"cannot send to 127.0.0.1: \w+$"):
-        upload.put(folder, url_file(tmp_path, "http://127.0.0.1:1/b?X-Amz-Signature=secret"))
+        files.put(folder, url_file(tmp_path, "http://127.0.0.1:1/b?X-Amz-Signature=secret"))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
@@ -302,8 +301,8 @@ def test_only_a_store_whose_certificate_is_trusted_gets_anything(
     file = url_file(tmp_path, f"https://127.0.0.1:{store.server_port}/b?X-Amz-Signature=secret")
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with pytest.raises(DeliveryError, match=r"cannot send to 127.0.0.1: \w+$"):
-        upload.put(folder, file)
+        files.put(folder, file)
     assert store.taken == []
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert upload.put(folder, file) == "object store 127.0.0.1"
+    assert files.put(folder, file) == "object store 127.0.0.1"
     assert len(store.taken) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.cli import publish
+from conformance.cli import job
 from conformance.delivery.node_labels import (
     LABEL,
     MAX_HOURS,
@@ -39,7 +39,7 @@ from fixtures.verdict.record import (
     Target,
     TargetKind,
     Verdict,
-    encode_report,
+    encode,
 )
 from tests.endtoend.runs import run_for_record
 from tests.hostile.faults import effects
@@ -234,11 +234,11 @@ def test_a_node_that_was_made_anew_or_fell_sick_after_the_run_is_not_labelled_as
     every = result("FENCE-01", Verdict.PASSED, [on(row.node) for row in rows])
     made = msgspec.structs.replace(a_report(every, target=target), inventory=rows)
     made.run.started_at = datetime.now(UTC).isoformat()
-    (tmp_path / "report.json").write_bytes(encode_report(made))
+    (tmp_path / "report.json").write_bytes(encode(made))
     again = {**a_node("gpu-1"), "metadata": {**a_node("gpu-1")["metadata"], "uid": "made-anew"}}
     sick = {**a_node("gpu-2"), "status": {"conditions": [{"type": "XidCriticalError", "status": "True"}]}}
     with served(tmp_path, [kube_system, a_node("gpu-0"), again, sick]) as (cluster, _):
-        assert publish.main(["publish", str(tmp_path / "report.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]) == 0
+        assert job.main(["publish", str(tmp_path / "report.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]) == 0
         labels = {node["metadata"]["name"]: node["metadata"]["labels"].get(LABEL) for node in read_nodes(cluster)}
     assert labels == {"gpu-0": "passed", "gpu-1": None, "gpu-2": "unknown"}
     said = capsys.readouterr().out
@@ -306,7 +306,7 @@ def test_a_label_is_gone_when_the_cluster_shows_it(tmp_path: Path, lie: Effect, 
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1", "labels": {LABEL: "passed", UNTIL: "1"}}}
     fault = Fault(name="not done", verb="patch", resource="nodes", effect=lie, times=ALWAYS)
     with served(tmp_path, [node]) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
-        assert publish.main(["publish", "--kubeconfig", str(tmp_path / "proxied"), "--remove"]) == 11
+        assert job.main(["publish", "--kubeconfig", str(tmp_path / "proxied"), "--remove"]) == 11
         assert "node gpu-1: " in capsys.readouterr().err
-        assert publish.main(["publish", "--kubeconfig", str(tmp_path / "kubeconfig"), "--remove"]) == 0
+        assert job.main(["publish", "--kubeconfig", str(tmp_path / "kubeconfig"), "--remove"]) == 0
         assert [item["metadata"].get("labels") or {} for item in cluster.each("nodes")] == [{}]

@@ -10,8 +10,8 @@ import chaos.surface.local_runs as chaos_pages
 from chaos.catalogue import load_all
 from conformance.catalogue import load_catalogue
 from conformance.cli import pages
+from conformance.cli.pages import with_generated_parts
 from conformance.cli.probe import schema_text as node_probe_schema
-from conformance.cli.readme import with_generated_parts
 from deploy import chaos_rights, licences, packages
 from reports import schema
 from tests.incidents import table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.matrix.forked_runs import run_pytest
+from conformance.matrix.detection import run_pytest
 from fixtures.verdict.record import Coverage, Report, Result, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]

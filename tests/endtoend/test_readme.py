@@ -13,7 +13,7 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.commands import COMMANDS
-from conformance.cli.snapshot_command import snapshot_keys
+from conformance.cli.explain import snapshot_keys
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS, kubectl_name

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conformance.plugin.settle import settle
+from conformance.plugin.waiting import settle
 from fixtures.cluster.client import Cluster
 from fixtures.policy.model import Policy
 from fixtures.simulator.process.child import EmbeddedCluster

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
+from conformance.cli.explain import snapshot_command, snapshot_keys
 from conformance.cli.main import main
-from conformance.cli.snapshot_command import snapshot_command, snapshot_keys
 from fixtures.cluster.kinds import KINDS
 from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.snapshot.files import load_files

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.main import main
-from conformance.matrix.forked_runs import Finished, run_pytest
+from conformance.matrix.detection import Finished, run_pytest
 from tests.endtoend.runs import ROOT, environment, run_suite
 from tests.served import kubeconfig
 from tests.tables import table

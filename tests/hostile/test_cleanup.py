@@ -12,7 +12,7 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.safety.lease import Holder
 from conformance.cli import cleanup
-from conformance.cli.confirming import Consent, NotConfirmed, add_options, confirm, consent_of
+from conformance.cli.target import Consent, NotConfirmed, add_consent_options, confirm, consent_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
@@ -343,7 +343,7 @@ def test_a_cluster_that_does_not_say_which_it_is_is_not_touched(tmp_path: Path) 
 
 def options(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_options(parser)
+    add_consent_options(parser)
     return parser.parse_args(words)
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from conformance.catalogue import load_catalogue
 from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
-from conformance.plugin.residue import sweep
+from conformance.plugin.recording import sweep
 from conformance.plugin.session import State
 from conformance.requirement import Needs
 from fixtures.cluster.client import Cluster

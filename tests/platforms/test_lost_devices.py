@@ -9,7 +9,7 @@ from conformance.coverage.run import coverage_of_run
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy
-from fixtures.verdict.floor import Floor
+from fixtures.verdict.coverage import Floor
 from fixtures.verdict.record import Access, Result, Verdict
 from tests.judging import judge
 from tests.platforms.clusters import CLUSTERS

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from conformance.cli.main import main
-from conformance.cli.policy_draft import draft
+from conformance.cli.policy_command import draft
 from fixtures.policy.platforms import chosen_by_marks
 from fixtures.policy.policy_file import build_policy, check
 from fixtures.snapshot.state import Snapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.plugin.starting import OPTIONS, SUITE, as_typed
+from conformance.plugin.options import OPTIONS, SUITE, as_typed
 
 
 @pytest.mark.parametrize(

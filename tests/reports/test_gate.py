@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli import reports as cli
-from fixtures.verdict.floor import Floor, Most
+from fixtures.verdict.coverage import Floor, Most
 from fixtures.verdict.record import Cause, Coverage, InventoryRow, Level, NotJudged, Report, TargetKind, Verdict
 from reports.diff import gate, runs
 from reports.diff.gate import GateCode

@@ -10,7 +10,7 @@ import pytest
 from allure_commons import model2
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Coverage, Report, Verdict, encode_report
+from fixtures.verdict.record import Coverage, Report, Verdict, encode
 from reports.cases import RUN_NAME, run_case
 from reports.formats import allure, ctrf, junit, openmetrics
 from reports.schema import SCHEMA_FILE
@@ -24,7 +24,7 @@ REPORTS = pytest.mark.parametrize("made", [sample_report(), hostile_report(), re
 def test_a_real_report_satisfies_the_schema_and_a_wrong_one_does_not() -> None:
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    document = json.loads(encode_report(sample_report()))
+    document = json.loads(encode(sample_report()))
     jsonschema.validate(document, schema)
     for path, value in (("exitCode", "one"), ("verdict", "great"), ("results", {}), ("summary", None)):
         with pytest.raises(jsonschema.ValidationError):

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from conformance.cli.main import main
-from fixtures.verdict.chaos_record import encode_chaos
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Level, Report, Run, Target, TargetKind, Verdict, encode_report
+from fixtures.verdict.record import Level, Report, Run, Target, TargetKind, Verdict, encode
 from reports.merge.fleet import MAX_AREAS, Fleet, Named, code, merge
 from reports.merge.views import MAX_MARKDOWN_SCOPES, sentence, to_html, to_json, to_markdown
 from tests.reports.chaos_samples import chaos, experiment
@@ -164,8 +163,8 @@ def test_a_run_of_experiments_alone_never_says_conformant() -> None:
 def test_the_words_for_experiments_come_from_the_record_beside_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = experiments_alone("a")
     assert one.chaos is not None
-    (tmp_path / "report.json").write_bytes(encode_report(one.report))
-    (tmp_path / "chaos.json").write_bytes(encode_chaos(one.chaos))
+    (tmp_path / "report.json").write_bytes(encode(one.report))
+    (tmp_path / "chaos.json").write_bytes(encode(one.chaos))
     for argument in (tmp_path, tmp_path / "report.json"):
         assert main(["merge", str(argument), "--into", str(tmp_path / "fleet"), "--gate"]) == 10
         assert json.loads((tmp_path / "fleet" / "fleet.json").read_text())["clusters"][0]["headline"] == "Experiments passed"
@@ -236,7 +235,7 @@ def test_two_hundred_reports_make_one_page(tmp_path: Path, capsys: pytest.Captur
             made.results, made.exit_code, made.verdict = [one for one in made.results if one.verdict is Verdict.PASSED], 0, Verdict.PASSED
         made.scope = measure(asked(*(one.id for one in made.results)), made.results, {})
         (tmp_path / f"{at}").mkdir()
-        (tmp_path / f"{at}" / "report.json").write_bytes(encode_report(made))
+        (tmp_path / f"{at}" / "report.json").write_bytes(encode(made))
     assert main(["merge", *(str(tmp_path / f"{at}") for at in range(200)), "--into", str(tmp_path / "fleet")]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "150 clusters: 50 passed, 100 not conformant, 0 others; 50 simulated, not counted"
     fleet = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
@@ -248,7 +247,7 @@ def test_two_hundred_reports_make_one_page(tmp_path: Path, capsys: pytest.Captur
 
 def test_one_broken_report_costs_nobody_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, broken = tmp_path / "a=b.json", tmp_path / "broken.json"
-    good.write_bytes(encode_report(a_run("a", Verdict.PASSED)))
+    good.write_bytes(encode(a_run("a", Verdict.PASSED)))
     broken.write_text("[" * 100_000)
     arguments = ["merge", str(good), f"east={good}", str(broken), str(tmp_path / "gone"), "--into", str(tmp_path / "fleet")]
     assert main(arguments) == 0

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Level, Report, Target, TargetKind, Verdict, decode_report, encode_report
+from fixtures.verdict.record import Level, Report, Target, TargetKind, Verdict, decode_report, encode
 from reports import phrases
 from reports.formats import ctrf, html, junit, markdown, openmetrics
 from reports.page.matrix import matrix
@@ -67,10 +67,10 @@ def test_the_last_line_of_the_terminal() -> None:
 
 
 def test_the_record_keeps_it() -> None:
-    scope = decode_report(encode_report(selected())).scope
+    scope = decode_report(encode(selected())).scope
     assert scope is not None
     assert (scope.sentence, scope.judged, scope.requirements) == (WITHIN, 3, 4)
-    assert json.loads(encode_report(selected()))["scope"]["notJudged"] == [
+    assert json.loads(encode(selected()))["scope"]["notJudged"] == [
         {"id": "A-04", "title": "Title 4", "area": "A", "level": "MUST", "cause": "selection", "because": "left out by -k mig"}
     ]
 
@@ -125,7 +125,7 @@ def test_metrics_count_it_by_cause() -> None:
 
 
 def test_a_record_of_schema_1_0_tells_of_its_results_alone() -> None:
-    document = json.loads(encode_report(sample_report()))
+    document = json.loads(encode(sample_report()))
     del document["scope"]
     read = decode_report(json.dumps(document | {"schemaVersion": "1.0"}).encode())
     assert "10 of the 14 requirements in this record judged" in last_line(read)

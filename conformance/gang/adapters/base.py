@@ -16,7 +16,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.platform.deployments import Deployment, deployments
 from fixtures.model.platform.namespaces import UNPROVEN, Workload, workload_names
 from fixtures.probes.workspace import Workspace
-from fixtures.text.ages import so_far
+from fixtures.text.sentences import so_far
 from fixtures.verdict.subjects import Inconclusive
 
 RELEASE_SECONDS = 60.0

@@ -8,8 +8,8 @@ import pytest
 from chaos.model.experiment import Experiment
 from chaos.surface import local_runs
 from chaos.surface.local_runs import LocalRun, document_digest, experiments_table, outcome_words, outcomes_in, read_local_runs, runs_summary
-from fixtures.verdict.chaos_record import ChaosResult, encode_chaos
-from fixtures.verdict.record import TargetKind, Verdict
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.record import TargetKind, Verdict, encode
 from tests.chaos.shipped import EXPERIMENTS
 from tests.reports.chaos_samples import chaos, experiment
 
@@ -29,7 +29,7 @@ def run_of(experiment: Experiment, verdict: Verdict = Verdict.PASSED, document: 
 def report(folder: Path, kind: TargetKind, *results: ChaosResult) -> Path:
     whole = chaos(*results, kind=kind)
     whole.target.kubernetes_version, whole.run.started_at = "v1.36.3", "2026-11-22T01:02:03Z"
-    (folder / "chaos.json").write_bytes(encode_chaos(whole))
+    (folder / "chaos.json").write_bytes(encode(whole))
     return folder
 
 

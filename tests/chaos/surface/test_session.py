@@ -18,7 +18,7 @@ import yaml
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.surface import chaos_run
 from chaos.surface.options import ChaosOptions
-from conformance.matrix.forked_runs import Finished, run_pytest
+from conformance.matrix.detection import Finished, run_pytest
 from fixtures.cluster.watch import Observation
 from fixtures.policy.allowlist import cluster_uid
 from reports.schema import CHAOS_SCHEMA_FILE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.matrix.forked_runs import run_pytest
+from conformance.matrix.detection import run_pytest
 from fixtures.localcluster.nodes.attach import parse
 from fixtures.simulator.config.scenario import ScenarioError, defect_names, load_scenario, scenario_names
 from fixtures.verdict.record import Report, Result, Verdict, decode_report

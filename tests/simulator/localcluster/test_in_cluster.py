@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.delivery import config_map
-from conformance.delivery.bundle import DeliveryError
+from conformance.delivery import destinations
 from conformance.delivery.node_labels import LABEL, UNTIL, NodeVerdict, apply, changes, expired, read_nodes
-from conformance.delivery.outcome import Outcome
+from conformance.delivery.outcome import DeliveryError, Outcome
 from deploy import workload
 from deploy.templates import resolved
 from fixtures.cluster.client import Cluster
@@ -117,13 +116,13 @@ def test_a_pod_with_a_privilege_more_is_refused(admin: Cluster) -> None:
 def test_its_account_writes_its_own_results_and_no_other_config_map(admin: Cluster, suite: Cluster, tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{}")
     for code in (1, 0):  # created, and then replaced
-        config_map.write(suite, "gpu-conformance/gpu-conformance-result", tmp_path, Outcome(exit_code=code))
+        destinations.write_config_map(suite, "gpu-conformance/gpu-conformance-result", tmp_path, Outcome(exit_code=code))
         held = admin.get("configmaps", "gpu-conformance-result", "gpu-conformance").json()
         assert json.loads(held["data"]["summary.json"])["gpuConformance"]["exitCode"] == code
     with pytest.raises(DeliveryError, match="403 Forbidden"):
-        config_map.write(suite, "gpu-conformance/gpu-conformance-policy", tmp_path, Outcome(exit_code=0))
+        destinations.write_config_map(suite, "gpu-conformance/gpu-conformance-policy", tmp_path, Outcome(exit_code=0))
     with pytest.raises(DeliveryError, match="403 Forbidden"):
-        config_map.write(suite, "default/gpu-conformance-result", tmp_path, Outcome(exit_code=0))
+        destinations.write_config_map(suite, "default/gpu-conformance-result", tmp_path, Outcome(exit_code=0))
 
 
 def test_its_account_labels_nodes_and_takes_the_labels_away(admin: Cluster, suite: Cluster) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.matrix.forked_runs import Finished
+from conformance.matrix.detection import Finished
 from fixtures.localcluster.install.release import Binaries
 from fixtures.simulator.config.scenario import defect_names, load_defect
-from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode_report
+from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode
 from tests.reports.sample_report import report
 from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN
 from tests.simulator.localcluster.matrix import line, plan
@@ -108,7 +108,7 @@ def test_a_run_that_ended_early_is_not_compared(monkeypatch: pytest.MonkeyPatch,
     def run(command: list[str], **_: object) -> Finished:
         judged = [] if code == 10 and not complete else [a_result("INV-01", Verdict.PASSED)]
         (tmp_path / "report").mkdir()
-        (tmp_path / "report" / "report.json").write_bytes(encode_report(report(judged, exit_code=code)))
+        (tmp_path / "report" / "report.json").write_bytes(encode(report(judged, exit_code=code)))
         return Finished(code=code, output="1 error in 0.29s\n")
 
     monkeypatch.setattr("tests.simulator.localcluster.rows.run_pytest", run)

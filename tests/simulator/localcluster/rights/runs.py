@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from conformance.matrix.forked_runs import run_pytest
+from conformance.matrix.detection import run_pytest
 from fixtures.verdict.record import Report, Verdict, decode_report
 from tests.endtoend.runs import ROOT, environment
 from tests.simulator.localcluster.rights.targets import Target

@@ -1,1 +1,0 @@
-"""``gpu-conformance doctor``: whether a run could judge a cluster, before it is started."""
