@@ -112,56 +112,29 @@ def test_paths_of_the_platforms_guide_are_its_own(paths: list[str], devices: int
     assert finding.outcome is outcome
 
 
-def taking(*sources: Any, **more: Any) -> Any:
-    return a_pod(containers=[a_container("c", envFrom=list(sources), **more)])
+KINDS = {"persistentvolumes": ("pv-1", PersistentVolume), "persistentvolumeclaims": ("data", PersistentVolumeClaim)}
 
 
-def a_config(name: str, namespace: str = "team-a", **data: str) -> ConfigMap:
-    return ConfigMap(metadata=Meta(name=name, namespace=namespace), data=data)
+def objects(kind: str, rows: list[dict[str, Any]]) -> list[Any]:
+    """Objects of a kind: a ConfigMap's row is its name and data, a volume's or a claim's is its spec."""
+    if kind == "configmaps":
+        return [ConfigMap(metadata=Meta(name=row["name"], namespace=row.get("namespace", "team-a")), data=row["data"]) for row in rows]
+    if kind not in KINDS:
+        return rows
+    name, form = KINDS[kind]
+    metas = [{"name": row.get("name", name), "namespace": row.get("namespace", "team-a"), "labels": {"disk": "a"}} for row in rows]
+    return [msgspec.convert({"metadata": meta, "spec": row}, form) for meta, row in zip(metas, rows, strict=True)]
 
 
-ALL = {"configMapRef": {"name": "gpu-env"}}
-
-
-def test_a_variable_of_a_config_map_is_found() -> None:
-    configs = [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all", OTHER="x")]
-    finding = judged(taking(ALL), configmaps=configs)
-    assert finding.outcome is Outcome.BAD
-    assert finding.observed == "container c takes NVIDIA_VISIBLE_DEVICES=all from ConfigMap gpu-env"
-    prefixed = judged(taking({**ALL, "prefix": "NVIDIA_"}), configmaps=[a_config("gpu-env", VISIBLE_DEVICES="0")])
-    assert prefixed.outcome is Outcome.BAD
-
-
-@pytest.mark.parametrize(
-    ("pod", "configs"),
-    [
-        (taking(ALL), [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="void", LOG="1")]),
-        (taking(ALL), [a_config("gpu-env", "team-b", NVIDIA_VISIBLE_DEVICES="all")]),
-        (taking(ALL), []),
-        (taking({**ALL, "prefix": "MY_"}), [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")]),
-        (taking(ALL, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]), [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")]),
-        (
-            taking(ALL, {"configMapRef": {"name": "last"}}),
-            [a_config("last", NVIDIA_VISIBLE_DEVICES="none"), a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")],
-        ),
-        (taking({"configMapRef": None}, {"configMapRef": {"name": 7}}, {}), [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")]),
-    ],
-    ids=["void", "another namespace", "no such one", "another prefix", "env wins", "the last wins", "no references"],
-)
-def test_what_a_container_takes_otherwise_is_no_bypass(pod: Any, configs: list[ConfigMap]) -> None:
-    assert judged(pod, configmaps=configs).outcome is Outcome.OK
-
-
-def test_without_config_maps_a_pod_that_takes_one_is_not_judged() -> None:
-    saved = {"offline": True, "runtimeclasses": []}
-    assert judged(taking(ALL), **saved).outcome is Outcome.NOT_JUDGED
-    assert judged(taking(ALL, securityContext={"privileged": True}), **saved).outcome is Outcome.BAD
-
-
-def test_a_class_with_nvidias_handler_counts_under_any_name() -> None:
-    classes = [{"metadata": {"name": "fast"}, "handler": "nvidia-cdi"}]
-    assert judged(a_pod(runtimeClassName="fast"), runtimeclasses=classes).outcome is Outcome.BAD
-    assert judged(a_pod(runtimeClassName="fast")).outcome is Outcome.OK
+@each_row
+def test_what_a_pod_refers_to_opens_devices_or_not(pod: dict[str, Any], world: dict[str, Any], outcome: Outcome, words: str) -> None:
+    own = {name: value for name, value in pod.items() if name != "container"}
+    containers = {"containers": [a_container("c", **pod["container"])]} if "container" in pod else {}
+    nodes = {"nodes": [a_node()]} if world.get("with_node") else {}
+    lists = {kind: objects(kind, rows) if isinstance(rows, list) else rows for kind, rows in world.items() if kind != "with_node"}
+    finding = judged(a_pod(**own, **containers), **lists, **nodes)
+    assert finding.outcome is outcome
+    assert words in f"{finding.observed} {finding.message}"
 
 
 def test_several_bypasses_are_one_finding_that_lists_all() -> None:
@@ -199,131 +172,16 @@ def test_annotations_of_a_template_are_judged_and_those_of_its_workload_are_not(
     assert found == {"inside": Outcome.BAD, "outside": Outcome.OK}
 
 
-# -- persistent volumes
-
-
-CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-
-
-def a_volume(path: str, source: str = "hostPath", claim: tuple[str, str] = ("", "")) -> PersistentVolume:
-    reference = {"namespace": claim[0], "name": claim[1]} if claim[1] else None
-    spec = {source: {"path": path}, "claimRef": reference}
-    return msgspec.convert({"metadata": {"name": "pv-1"}, "spec": spec}, PersistentVolume)
-
-
-def a_claim(name: str = "data", namespace: str = "team-a", volume: str = "pv-1") -> PersistentVolumeClaim:
-    return msgspec.convert({"metadata": {"name": name, "namespace": namespace}, "spec": {"volumeName": volume}}, PersistentVolumeClaim)
-
-
-@pytest.mark.parametrize("source", ["hostPath", "local"])
-@pytest.mark.parametrize("claim", [("", ""), ("team-a", "data")], ids=["the claim names it", "it names the claim"])
-def test_a_path_of_the_host_behind_a_claim_is_found(source: str, claim: tuple[str, str]) -> None:
-    claims = [] if claim[1] else [a_claim()]
-    finding = judged(a_pod(volumes=[CLAIM]), persistentvolumes=[a_volume("/dev", source, claim)], persistentvolumeclaims=claims)
-    assert finding.outcome is Outcome.BAD
-    assert "mounts /dev of the host through PersistentVolume pv-1: all device files of the node" in finding.message
-
-
-def free(name: str, path: str, storage: str = "10Gi", **spec: Any) -> PersistentVolume:
-    whole = {"storageClassName": "manual", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": storage}, "hostPath": {"path": path}}
-    return msgspec.convert({"metadata": {"name": name, "labels": {"disk": "a"}}, "spec": {**whole, **spec}}, PersistentVolume)
-
-
-def wanting(**spec: Any) -> PersistentVolumeClaim:
-    whole = {"storageClassName": "manual", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}, **spec}
-    return msgspec.convert({"metadata": {"name": "data", "namespace": "team-a"}, "spec": whole}, PersistentVolumeClaim)
-
-
-def test_a_claim_without_a_volume_is_followed_to_the_one_that_it_will_get() -> None:
-    finding = judged(a_pod(volumes=[CLAIM]), persistentvolumes=[free("pv-1", "/dev")], persistentvolumeclaims=[wanting()])
-    assert finding.outcome is Outcome.BAD
-    assert "PersistentVolume pv-1, which its claim will get: all device files" in finding.message
-
-
-@pytest.mark.parametrize(
-    ("volumes", "claim"),
-    [
-        ([free("pv-1", "/dev", storageClassName="other")], wanting()),
-        ([free("pv-1", "/dev", storage="1Gi")], wanting()),
-        ([free("pv-1", "/dev", accessModes=["ReadOnlyMany"])], wanting()),
-        ([free("pv-1", "/dev", claimRef={"namespace": "team-b", "name": "data"})], wanting()),
-        ([free("pv-1", "/dev")], wanting(selector={"matchLabels": {"disk": "b"}})),
-        ([free("pv-1", "/dev"), free("pv-2", "/srv/data", storage="6Gi")], wanting()),
-        ([free("pv-1", "/dev", storage="lots")], wanting()),
-    ],
-    ids=["class", "too small", "access", "another's", "labels", "a smaller one fits", "no amount"],
-)
-def test_a_volume_that_a_claim_will_not_get_opens_nothing(volumes: list[PersistentVolume], claim: PersistentVolumeClaim) -> None:
-    assert judged(a_pod(volumes=[CLAIM]), persistentvolumes=volumes, persistentvolumeclaims=[claim]).outcome is Outcome.OK
-
-
-def test_where_no_accelerator_node_is_known_every_pod_may_meet_devices() -> None:
-    assert judged(taking(SECRET)).outcome is Outcome.UNDECIDED
-
-
-def test_a_claim_made_for_a_pod_s_own_volume_is_followed() -> None:
-    own = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
-    known = {"persistentvolumes": [a_volume("/")], "persistentvolumeclaims": [a_claim("train-0-scratch")]}
-    assert judged(a_pod(volumes=[own]), **known).outcome is Outcome.BAD
-
-
-@pytest.mark.parametrize(
-    "known",
-    [
-        {"persistentvolumes": [a_volume("/opt/local-path-provisioner/pvc-1")], "persistentvolumeclaims": [a_claim()]},
-        {"persistentvolumes": [a_volume("/dev")], "persistentvolumeclaims": [a_claim(namespace="team-b")]},
-        {"persistentvolumes": [], "persistentvolumeclaims": [a_claim(volume="pv-gone")]},
-    ],
-    ids=["a harmless folder", "another tenant's", "volume gone"],
-)
-def test_other_claims_are_no_bypass(known: dict[str, Any]) -> None:
-    assert judged(a_pod(volumes=[CLAIM]), **known).outcome is Outcome.OK
-
-
-def test_volumes_that_were_not_read_leave_who_claims_one_undecided() -> None:
-    refused = {"trouble": {"persistentvolumes": "Forbidden"}}
-    assert judged(a_pod(volumes=[CLAIM]), **refused).outcome is Outcome.UNDECIDED
-    assert judged(a_pod(), **refused).outcome is Outcome.OK
-    assert judged(a_pod(volumes=[CLAIM]), offline=True, configmaps=[]).outcome is Outcome.NOT_JUDGED
-
-
 # -- secrets
-
-SECRET = {"secretRef": {"name": "settings"}}
 
 
 def placed(source: dict[str, Any], **pod: Any) -> Any:
     return a_pod(containers=[a_container("c", envFrom=[source])], **pod)
 
 
-def test_all_keys_of_a_secret_leave_a_pod_undecided() -> None:
-    finding = judged(placed(SECRET, node="gpu-0"), nodes=[a_node()])
-    assert finding.outcome is Outcome.UNDECIDED
-    assert "takes every key of Secret settings (envFrom), which is never read" in finding.message
-    assert judged(taking(SECRET, securityContext={"privileged": True})).outcome is Outcome.BAD
-
-
 @each_row
 def test_a_secret_matters_where_its_pod_may_meet_devices(pod: dict[str, Any], outcome: Outcome) -> None:
     assert judged(placed(**pod), nodes=[a_node(), a_cpu_node()]).outcome is outcome
-
-
-def test_a_pod_that_asks_for_a_device_may_be_given_the_toleration() -> None:
-    asking = a_container(devices=1, envFrom=[SECRET])
-    assert judged(a_pod(containers=[asking]), nodes=[a_node()]).outcome is Outcome.UNDECIDED
-
-
-def test_what_env_or_a_later_config_map_states_no_secret_changes() -> None:
-    names = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
-    void = a_config("gpu-env", **dict.fromkeys(names, "void"))
-
-    def outcome(*sources: Any, **more: Any) -> Outcome:
-        pod = a_pod(node="gpu-0", containers=[a_container("c", envFrom=list(sources), **more)])
-        return judged(pod, nodes=[a_node()], configmaps=[void]).outcome
-
-    assert outcome(SECRET, env=[{"name": name, "value": "void"} for name in names]) is Outcome.OK
-    assert outcome(SECRET, ALL) is Outcome.OK
-    assert outcome(ALL, SECRET) is Outcome.UNDECIDED
 
 
 # -- annotations of a scheduler

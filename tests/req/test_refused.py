@@ -62,35 +62,27 @@ def a_start_error(message: str, name: str = "train-0", namespace: str = "team-a"
     return a_refused_pod(name, namespace=namespace, reason="", message="", status={"containerStatuses": statuses}, **more)
 
 
+def the_pod(row: dict[str, Any]) -> Pod:
+    """The pod of a row: ``fine``, with an ``error`` of its runtime, or refused; ``ended``: how its container ended before."""
+    if "fine" in row:
+        return a_pod(row["fine"], devices=1, node="gpu-0")
+    if "error" in row:
+        return a_start_error(row.pop("error"), **row)
+    if ended := row.pop("ended", None):
+        row["status"] = {"containerStatuses": [{"name": "main", "state": {"terminated": {"startedAt": ago(HOUR), **ended}}}]}
+    return a_refused_pod(**row)
+
+
+@each_row
+def test_which_pods_convict_their_node(pods: list[dict[str, Any]], expected: dict[str, Outcome], says: str) -> None:
+    findings = judged(*(the_pod(dict(row)) for row in pods))
+    assert by_name(findings) == expected
+    assert says in messages(findings)
+
+
 @each_row
 def test_every_reason_of_a_refusal_is_seen_by_word_or_by_shape(reason: str, message: str) -> None:
     assert by_name(judged(a_refused_pod(reason=reason, message=message))) == {f"gpu-0 {reason}": Outcome.BAD}
-
-
-@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "NodeLost"])
-def test_a_pod_that_somebody_ended_was_not_refused(reason: str) -> None:
-    ended = a_refused_pod(reason=reason, message="The node was low on resource: memory.")
-    shut = a_refused_pod("b", reason="NodeShutdown", message="Pod was rejected as the node is shutting down.")
-    assert by_name(judged(ended, shut)) == {"gpu-0": Outcome.OK}
-
-
-def test_a_pod_that_failed_by_itself_was_not_refused() -> None:
-    statuses = [{"name": "main", "state": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": ago(HOUR)}}}]
-    assert by_name(judged(a_refused_pod(reason="", message="", status={"containerStatuses": statuses}))) == {"gpu-0": Outcome.OK}
-
-
-def test_a_pod_that_had_done_its_work_before_the_kubelet_started_anew_is_no_loss() -> None:
-    """kubernetes#117955: a restarted kubelet refused completed pods."""
-    statuses = [{"name": "main", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": ago(HOUR)}}}]
-    assert by_name(judged(a_refused_pod(status={"containerStatuses": statuses}))) == {"gpu-0": Outcome.OK}
-
-
-def test_ghosts_that_their_deployment_replaced_yesterday_do_not_count() -> None:
-    """k3s#11530: after a reboot the refused pod stays beside its replacement."""
-    ghost = a_refused_pod("infer-old", age=3 * DAY, owner="ReplicaSet/infer")
-    assert by_name(judged(ghost, a_pod("infer-new", devices=1, node="gpu-0"))) == {"gpu-0": Outcome.OK}
-    recent = judged(a_refused_pod("infer-old", age=3 * HOUR, owner="ReplicaSet/infer"))
-    assert by_name(recent) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
 
 
 def test_a_pile_counts_however_old() -> None:
@@ -113,16 +105,6 @@ def test_the_policy_says_how_far_back() -> None:
     assert by_name(judged_in(a_scope(shorter, nodes=[a_node()], pods=[a_refused_pod()]))) == {"gpu-0": Outcome.OK}
 
 
-def test_a_lone_race_for_a_processor_on_a_busy_node_only_warns() -> None:
-    """kubernetes#106884, camunda#55384: the scheduler counts an ended pod as gone before the kubelet does."""
-    race = a_refused_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu")
-    assert by_name(judged(race)) == {"gpu-0 OutOfcpu": Outcome.ADVISED}
-    again = a_refused_pod("train-1", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu")
-    assert by_name(judged(race, again)) == {"gpu-0 OutOfcpu": Outcome.BAD}
-    lost = a_refused_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu", owner="")
-    assert by_name(judged(lost, race, again)) == {"gpu-0 OutOfcpu": Outcome.BAD}
-
-
 def test_a_node_that_joined_a_minute_ago_is_asked_again() -> None:
     """karpenter-provider-aws#1476: pods are bound to a new node before its device plugin has registered."""
     young = created_node("gpu-0", 60)
@@ -131,29 +113,6 @@ def test_a_node_that_joined_a_minute_ago_is_asked_again() -> None:
     assert by_name(found) == {"gpu-0 UnexpectedAdmissionError": Outcome.UNDECIDED}
 
 
-def test_a_pod_whose_claim_cannot_be_followed_is_undecided() -> None:
-    entry = [{"name": "gpu", "resourceClaimName": "gone"}]
-    findings = judged(a_refused_pod(devices=0, resourceClaims=entry, reason="NodeAffinity", message="Pod was rejected: no"))
-    assert [finding.outcome for finding in findings] == [Outcome.UNDECIDED]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "maximum request size for shared resources is 1; found 2",
-        "[invalid request for sharing GPU, at most 1 nvidia.com/gpu can be requested]",
-    ],
-)
-def test_a_request_that_the_plugin_is_set_to_refuse_is_the_pods_own(words: str) -> None:
-    text = f"Pod was rejected: Allocate failed: {words}, which is unexpected"
-    findings = judged(a_refused_pod(devices={"nvidia.com/gpu.shared": "2"}, message=text))
-    assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-
-
-CHDIR = 'error during container init: chdir to cwd ("/workspace/nvidia-examples") set in config.json failed: no such file or directory'
-OWN_VOLUME = (
-    'error mounting "/var/lib/kubelet/pods/0a1b/volume-subpaths/nvidia-conf/main/0" to rootfs at "/etc/nvidia/app.conf": not a directory'
-)
 OF_THE_POD: dict[str, Any] = {
     "volumeMounts": [{"name": "data", "mountPath": "/opt/nvidia"}],
     "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-mine"}],
@@ -177,20 +136,6 @@ def test_a_hostile_message_is_searched_in_a_moment() -> None:
     for text in ('\\"' * 2048, "\\" * 4096, '"' * 4096, "`" * 4095, "/dev/kfd mount " + "/m" * 2000, "running " * 512, "exec: " * 700):
         fault(text, pod)
     assert time.monotonic() - started < 2
-
-
-@pytest.mark.parametrize("message", [CHDIR, 'exec: "nvidia-smi-report": executable file not found in $PATH', OWN_VOLUME])
-def test_a_mistake_of_a_tenant_convicts_no_node_whatever_it_is_called(message: str) -> None:
-    assert by_name(judged(a_start_error(message))) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-    both = judged(a_start_error(message), a_start_error(message, "b", "team-b"))
-    assert by_name(both) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-
-
-def test_what_nobody_can_attribute_is_the_nodes_where_several_tenants_suffer() -> None:
-    message = "failed to write cgroup: no space left on device"
-    assert by_name(judged(a_start_error(message), a_start_error(message, "b")))["gpu-0 StartError"] is Outcome.NOT_JUDGED
-    findings = judged(a_start_error(message), a_start_error(message, "b", "team-b"))
-    assert by_name(findings) == {"gpu-0 StartError": Outcome.BAD}
 
 
 def a_forged_event(namespace: str = "team-a", **more: Any) -> Event:
@@ -236,32 +181,6 @@ def test_an_old_event_tells_nothing_of_today() -> None:
 FULL = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: {}, used: {}, capacity: 8"
 
 
-@pytest.mark.parametrize("owner", ["", "Job/train"])
-@pytest.mark.parametrize(
-    ("reason", "message"),
-    [
-        ("OutOfnvidia.com/gpu", FULL.format(9, 0)),
-        ("UnexpectedAdmissionError", "requested number of devices unavailable for nvidia.com/gpu. Requested: 9, Available: 8"),
-        ("TopologyAffinityError", "Pod was rejected: Resources cannot be allocated with Topology locality"),
-    ],
-)
-def test_a_pod_that_asks_for_more_than_its_node_has_is_refused_for_its_own_request(reason: str, message: str, owner: str) -> None:
-    findings = judged(a_refused_pod(devices=9, reason=reason, message=message, owner=owner))
-    assert by_name(findings) == {f"gpu-0 {reason}": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-    assert "it asks for 9 nvidia.com/gpu, more than gpu-0 has" in messages(findings)
-
-
-@pytest.mark.parametrize(("reason", "message"), [("SysctlForbidden", "forbidden sysctl: kernel.msgmax"), ("SMTAlignmentError", "3 cpus")])
-def test_what_a_kubelet_is_set_to_refuse_is_the_pods_own(reason: str, message: str) -> None:
-    findings = judged(a_refused_pod(reason=reason, message=f"Pod was rejected: {message}"))
-    assert by_name(findings) == {f"gpu-0 {reason}": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
-
-
-def test_more_processors_than_the_node_has_are_the_pods_own() -> None:
-    text = "Pod was rejected: Node didn't have enough resource: cpu, requested: 900000, used: 0, capacity: 64000"
-    assert by_name(judged(a_refused_pod(reason="OutOfcpu", message=text)))["gpu-0 OutOfcpu"] is Outcome.NOT_JUDGED
-
-
 NAMED = {"*": written(manager="kubectl-create", node_name=True)}
 """Records of pods that were made with their node's name."""
 
@@ -284,19 +203,6 @@ def test_what_a_healthy_node_says_to_a_pod_that_names_it_is_undecided(more: dict
     assert "spec.nodeName" in messages(findings)
     old = created(a_refused_pod(**whole, status={"startTime": ago(9 * DAY)}), 9 * DAY)
     assert by_name(judged(old, fields=NAMED)) == {"gpu-0": Outcome.OK}
-
-
-@pytest.mark.parametrize(
-    "message", ["no healthy devices present", "GetPreferredAllocation rpc failed: GPU is lost", "rpc error: code = Unavailable"]
-)
-def test_a_sick_device_or_plugin_is_the_nodes_fault_whoever_bound_the_pod(message: str) -> None:
-    assert by_name(judged(a_refused_pod(message=message, owner="", tolerations=()))) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
-
-
-def test_a_pod_that_ran_before_the_kubelet_started_anew_was_refused_by_its_node() -> None:
-    status = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 137, "startedAt": ago(DAY)}}}]}
-    pod = a_refused_pod(reason="OutOfnvidia.com/gpu", message=FULL.format(1, 8), owner="", status=status)
-    assert by_name(judged(pod)) == {"gpu-0 OutOfnvidia.com/gpu": Outcome.BAD}
 
 
 @each_row
