@@ -12,9 +12,6 @@ from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
 from tests.tables import each_row
 
-SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-
-
 # -- FENCE-01
 
 
@@ -176,32 +173,7 @@ def test_agents_that_the_policy_names_must_be_there_and_everywhere() -> None:
 # -- FENCE-08
 
 
-def affinity(*terms: Json) -> Json:
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
-
-
-IN_POOL = {"matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "Exists"}]}
-
-
-@pytest.mark.parametrize(
-    ("spec", "outcome"),
-    [
-        ({"nodeSelector": SELECTOR}, Outcome.OK),
-        ({"affinity": affinity(IN_POOL)}, Outcome.OK),
-        ({"affinity": affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-0"]}]})}, Outcome.OK),
-        ({}, Outcome.BAD),
-        ({"nodeSelector": {"kubernetes.io/arch": "amd64"}}, Outcome.BAD),
-        ({"nodeSelector": {"nvidia.com/gpu.product": "none-such"}}, Outcome.BAD),
-        ({"affinity": affinity(IN_POOL, {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "Exists"}]})}, Outcome.BAD),
-        ({"affinity": affinity({})}, Outcome.BAD),
-        (
-            {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": IN_POOL}]}}},
-            Outcome.BAD,
-        ),
-        ({"affinity": {"nodeAffinity": "nonsense"}}, Outcome.BAD),
-        ({"affinity": affinity({"matchExpressions": ["x", {"operator": "Gt"}]})}, Outcome.BAD),
-    ],
-)
+@each_row
 def test_device_pods_select_accelerator_nodes_only(spec: Json, outcome: Outcome) -> None:
     pods = [a_pod("train", devices=1, node="gpu-0", **spec), a_pod("web"), a_pod("validator", "gpu-operator", devices=1)]
     assert by_name(check_aimed(a_scope(nodes=[a_node(), a_cpu_node()], pods=pods))) == {"train": outcome}

@@ -10,6 +10,7 @@ from fixtures.compute.document import Device, Document, Library, Status, Step, T
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Subject
 from tests.samples import sample
+from tests.tables import each_row
 
 GPU = "GPU-11111111-2222-3333-4444-55555555555{}"
 FILES = "full\nnull\nnvidia-uvm\nnvidia0\nnvidiactl"
@@ -125,17 +126,7 @@ def test_a_device_that_is_listed_and_does_not_compute_is_not_enough_elsewhere() 
     assert judge_holder(ran(library(device())), 1, "nvidia.com/gpu").outcome is OK
 
 
-@pytest.mark.parametrize(
-    ("log", "outcome", "cause"),
-    [
-        ("[Vector addition of 50000 elements]\nTest PASSED\nDone", OK, ""),
-        ("Failed to allocate device vector A (error code system not yet initialized)!", BAD, "FabricNotReady"),
-        ("Failed to allocate device vector A (error code unknown error)!", BAD, "DeviceDoesNotCompute"),
-        ("[Vector addition of 50000 elements]\nResult verification failed at element 3!", BAD, "DeviceComputesWrong"),
-        ("[Vector addition of 50000 elements]\n", UNDECIDED, "ProbeDidNotRun"),
-        ("exec format error", UNDECIDED, "ProbeDidNotRun"),
-    ],
-)
+@each_row
 def test_the_log_of_the_sample_decides(log: str, outcome: Outcome, cause: str) -> None:
     finding = judge_sample(ProbeResult(subject=Subject("Pod", "p"), logs={"probe": log}), "nvidia.com/gpu")
     assert (finding.outcome, finding.cause if outcome is not OK else "") == (outcome, cause)

@@ -12,6 +12,7 @@ from fixtures.nodeprobe.document import Device, Driver, Way
 from fixtures.verdict.findings import undecided
 from tests.hw.documents import a_document, of_driver
 from tests.nodeprobe.tables import Table
+from tests.tables import each_row
 
 USED = "1.memory.used"
 
@@ -20,22 +21,7 @@ def shared(one: NodeDocument) -> NodeDocument:
     return msgspec.structs.replace(one, places=tuple(msgspec.structs.replace(place, shared=True) for place in one.places))
 
 
-@pytest.mark.parametrize(
-    ("machine", "before", "after", "outcome", "words"),
-    [
-        ("h100", {}, {}, "ok", "512 MiB"),
-        ("h100", {}, {USED: 700 * MIB}, "ok", ""),  # a monitor's context came
-        ("h100", {}, {USED: 20 << 30}, "bad", "512 MiB in use before, 20480 MiB after"),  # VisEdit#5
-        ("h100", {USED: 20 << 30}, {USED: 20 << 30}, "bad", "20480 MiB in use before"),  # it was there before: nobody holds it
-        ("h100", {USED: 20 << 30}, {}, "ok", ""),
-        ("l40s", {USED: 4 * MIB}, {USED: 352 * MIB}, "bad", "352 MiB after"),  # k8s-device-plugin#12
-        ("h100", {}, {"1.nvmlDeviceGetMemoryInfo": 999}, "undecided", ""),
-        ("h100", {}, {"1.uuid": "GPU-ffffffff-1111-2222-3333-444444444444"}, "ok", "7 devices"),
-        ("h100", {"nvmlInitWithFlags": 18}, {}, "undecided", ""),
-        ("gb200", {}, {USED: 20 << 30}, "not_judged", ""),
-        ("a100-mig", {}, {USED: 20 << 30}, "not_judged", ""),
-    ],
-)
+@each_row
 def test_memory_is_compared_where_it_is_the_devices_alone(machine: str, before: Table, after: Table, outcome: str, words: str) -> None:
     found = list(compared(a_document(machine, before), a_document(machine, after), computed=True))
     assert {str(finding.outcome) for finding in found} == {outcome}
@@ -60,17 +46,7 @@ def test_amds_devices_are_judged_where_the_pod_holds_all_that_the_kernel_shows(c
     assert {str(finding.outcome) for finding in compared(document(283), document(after), computed=False)} == {outcome}
 
 
-@pytest.mark.parametrize(
-    ("trouble", "cause"),
-    [
-        ("Failed; UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable", "DeviceNotFreed"),
-        ("Failed; OutOfnvidia.com/gpu: Node didn't have enough resource", "DeviceNotFreed"),
-        ("Pending; Unschedulable: 0/5 nodes are available: 5 Insufficient nvidia.com/gpu.", ""),  # another pod may have them
-        ("Failed; OutOfcpu: Node didn't have enough resource: cpu", ""),
-        ("Failed; UnexpectedAdmissionError: Allocate failed due to no healthy devices present", ""),  # HW-03 and ADV-02 say why
-        ("Pending; ImagePullBackOff", ""),
-    ],
-)
+@each_row
 def test_a_kubelet_that_keeps_a_device_is_told_from_a_pod_that_took_it(trouble: str, cause: str) -> None:
     places = a_document().places
     found = not_freed(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))

@@ -82,18 +82,7 @@ def _is_lost(found: dict[str, Result]) -> None:
     assert all("lost-0" in one.message for one in found.values())
 
 
-@pytest.mark.parametrize("label", GRAPHICS)
-@pytest.mark.parametrize(
-    ("own", "card"),
-    [
-        ({}, {"amd.com/gpu.vram": "192G", "gpu.intel.com/product": "Max_1550"}),  # a labeller saw cards there
-        ({}, {"feature.node.kubernetes.io/amd-gpu": "true", "gpu.intel.com/device-id.0380-56c0.present": "true"}),
-        ({TYPE: "small"}, {TYPE: "big"}),
-        ({TYPE: "k3s"}, {TYPE: "k3s", f"{PCI}1200_1002.present": "true", f"{PCI}0380_8086_56c0.present": "true"}),
-        ({"node-role.kubernetes.io/control-plane": ""}, {}),
-        ({}, {"kubernetes.io/arch": "arm64"}),
-    ],
-)
+@each_row
 def test_graphics_of_a_cpu_make_no_accelerator_node_beside_cards(label: dict[str, str], own: dict[str, str], card: dict[str, str]) -> None:
     """Ryzen as a control plane beside nodes with cards of AMD: before, INV-01 said that its devices are lost."""
     found = judged(node("ryzen-0", None, own | label), card_of(label, **(label | card)))
@@ -150,18 +139,6 @@ def test_a_resource_that_nobody_listed_and_that_fell_to_0_is_a_shortfall() -> No
     assert shortfalls(node("npu-0", {"huawei.com/Ascend910": 0})) == [said]
 
 
-@pytest.mark.parametrize(
-    "devices",
-    [
-        {"vpc.amazonaws.com/efa": 0},
-        {"example.com/disk": 0},
-        {"nvidia.com/gpu": 8, "volcano.sh/vgpu-number": 0},  # the owner went back to NVIDIA's plugin
-        {"example.com/gpu-license": 0},
-        {"intel.com/gpu-monitoring": 0},
-        {"squat.ai/gpu": 0},
-        {"xilinx.com/fpga-u250": 0},
-        {"koordinator.sh/gpu": 0},
-    ],
-)
+@each_row
 def test_what_stays_at_0_beside_devices_or_is_none_is_no_shortfall(devices: dict[str, int]) -> None:
     assert shortfalls(node("other-0", devices)) == []

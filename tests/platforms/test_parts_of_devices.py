@@ -10,6 +10,7 @@ from conformance.psa.bypass import check_bypass
 from fixtures.kubernetes.models import Condition, ConfigMap, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_scope
+from tests.tables import each_row
 
 GROUP = {"runai-gpu-group": "g1"}
 GIVEN = {"run.ai/reserve_for_gpu_index": "GPU-1"}
@@ -121,20 +122,7 @@ def beside(*asked: Mapping[str, str], labels: Mapping[str, str] = MEMORY) -> tup
     return outcome(check_intruders(scope), "half"), outcome(check_bypass(scope), "half")
 
 
-@pytest.mark.parametrize("labels", [MEMORY, {}, {"nvidia.com/gpu.memory": "85520809984"}, {"nvidia.com/gpu.memory": "much"}])
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        (["0.5"], Outcome.OK),
-        (["0.4", "0.1"], Outcome.OK),
-        (["5e-1"], Outcome.OK),
-        (["0.25", "2.5E-1"], Outcome.OK),
-        (["0.5", "0.1"], Outcome.UNDECIDED),
-        (["0.5", "0.01"], Outcome.UNDECIDED),
-        (["0.5", "0.000001"], Outcome.UNDECIDED),
-        (["6e-1"], Outcome.UNDECIDED),
-    ],
-)
+@each_row
 def test_more_parts_than_a_device_has_leave_open_who_was_given_one(parts: list[str], expected: Outcome, labels: Mapping[str, str]) -> None:
     assert beside(*({"gpu-fraction": part} for part in parts), labels=labels) == (expected, expected)
 

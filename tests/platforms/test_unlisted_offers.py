@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import pytest
-
 from fixtures.kubernetes.models import Json
 from fixtures.policy.model import Policy
 from fixtures.verdict.record import Result, Verdict
@@ -12,11 +10,11 @@ from tests.platforms.clusters import H100, NFD, PRESENT, gfd
 from tests.platforms.judged import snapshot_as_served
 from tests.platforms.objects import base, node
 from tests.requirements_offline import policy_over
+from tests.tables import each_row
 
 FENCE = ["nvidia.com/gpu:NoSchedule"]
 DEVICES = ("INV-01", "INV-02", "ADV-01", "ADV-03")
 VOLCANO = {"volcano.sh/vgpu-number": 20, "volcano.sh/vgpu-memory": 163118, "volcano.sh/vgpu-cores": 200}
-CGPU = {"aliyun.com/gpu-mem": 15, "aliyun.com/gpu-count": 1}
 
 
 def judged(*nodes: Json, policy: Mapping[str, object] | None = None) -> dict[str, Result]:
@@ -24,21 +22,7 @@ def judged(*nodes: Json, policy: Mapping[str, object] | None = None) -> dict[str
     return judge(snapshot, policy_over(snapshot, dict(policy)) if policy is not None else Policy(), DEVICES)
 
 
-@pytest.mark.parametrize(
-    ("devices", "labels"),
-    [
-        (VOLCANO, gfd(H100, 2)),
-        (CGPU, {NFD: "true"}),
-        ({"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 60}, {NFD: "true"}),
-        ({"tke.cloud.tencent.com/qgpu-core": 100, "tke.cloud.tencent.com/qgpu-memory": 48}, {NFD: "true"}),
-        ({"koordinator.sh/gpu": 800}, gfd(H100, 8)),
-        ({"metax-tech.com/sgpu": 16}, {"kubernetes.azure.com/accelerator": "other"}),
-        ({"acme.example.com/npu": 8}, {NFD: "true"}),
-        ({"microsoft.com/directx": 1}, {"kubernetes.azure.com/accelerator": "nvidia"}),
-        ({"microsoft.com.directx/gpu": 1}, {"kubernetes.azure.com/accelerator": "nvidia"}),
-        ({"directx.microsoft.com/display": 1}, {NFD: "true"}),
-    ],
-)
+@each_row
 def test_accelerators_under_a_name_that_the_policy_lacks_are_undecided(devices: dict[str, int], labels: dict[str, str]) -> None:
     found = judged(node("gpu-0", devices, labels, FENCE))
     name = next(iter(devices))
@@ -59,18 +43,7 @@ def test_it_passes_where_the_policy_lists_them() -> None:
     assert {id_: found[id_].verdict for id_ in DEVICES[:3]} == dict.fromkeys(DEVICES[:3], Verdict.PASSED)
 
 
-@pytest.mark.parametrize(
-    "devices",
-    [
-        {"nvidia.com/gpu": 0, "koordinator.sh/gpu": 800},  # the kubelet knew the plugin that went
-        {"xilinx.com/fpga-u250": 2},  # a card beside the GPUs
-        {"huawei.com/Ascend910": 8},
-        {"koordinator.sh/gpu": 0},
-        {"vpc.amazonaws.com/efa": 32},
-        {"acme.example.com/gpu-nic": 8},
-        {"example.com/gpu-license": 8},
-    ],
-)
+@each_row
 def test_what_is_certainly_no_device_of_the_node_excuses_nothing(devices: dict[str, int]) -> None:
     found = judged(node("gpu-0", devices, gfd(H100, 8), FENCE))
     assert {id_: found[id_].verdict for id_ in ("INV-01", "ADV-01", "ADV-03")} == dict.fromkeys(
@@ -85,14 +58,7 @@ def test_the_vendor_s_own_labels_tell_whose_devices_a_node_has() -> None:
     assert {found[id_].verdict for id_ in ("INV-01", "ADV-01")} == {Verdict.FAILED}
 
 
-@pytest.mark.parametrize(
-    ("taint", "verdict"),
-    [
-        ("acme.example.com/npu:NoSchedule", Verdict.INCONCLUSIVE),
-        ("node.kubernetes.io/unschedulable:NoSchedule", Verdict.FAILED),
-        ("node.kubernetes.io/not-ready:NoExecute", Verdict.FAILED),
-    ],
-)
+@each_row
 def test_a_taint_that_goes_with_the_state_of_the_node_is_no_fence(taint: str, verdict: Verdict) -> None:
     snapshot = snapshot_as_served([*base(), node("npu-0", {"acme.example.com/npu": 8}, {NFD: "true"}, [taint])])
     assert judge(snapshot, Policy(), ("FENCE-01",))["FENCE-01"].verdict is verdict

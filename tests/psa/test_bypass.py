@@ -208,7 +208,6 @@ def test_a_pod_that_asks_by_a_claim_has_no_record_of_its_own() -> None:
 # -- PSA-05: claims with admin access, which get devices that others hold
 
 
-WAY = {"name": "whole", "deviceClassName": "gpu.nvidia.com", "count": 1}
 PODS_CLAIM = [{"name": "gpu", "resourceClaimName": "adm"}]
 
 
@@ -218,19 +217,7 @@ def admin(**more: Any) -> dict[str, Any]:
     return claim
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        admin(),
-        admin(device="gpu-0", adminAccess=True),
-        {**a_dra_claim("adm"), "spec": {"devices": {"requests": [{**WAY, "adminAccess": True}]}}},
-        {
-            **a_dra_claim("adm"),
-            "spec": {"devices": {"requests": [{"name": "g", "firstAvailable": [WAY, {**WAY, "adminAccess": True}]}]}},
-        },
-    ],
-    ids=["asked for", "given", "v1beta1", "the last way"],
-)
+@each_row
 def test_a_claim_with_admin_access_reaches_devices_of_others(claim: Any) -> None:
     finding = judged(a_pod(resourceClaims=PODS_CLAIM), resourceclaims=[claim], deviceclasses=[a_class()])
     assert finding.outcome is Outcome.BAD

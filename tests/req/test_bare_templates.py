@@ -23,6 +23,7 @@ from tests.builders import a_container, a_policy, a_scope
 from tests.core.test_custom_kinds import a_definition
 from tests.core.test_missing_kinds import saved
 from tests.served import served
+from tests.tables import each_row
 
 MORE = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}
 OPEN: Json = {
@@ -32,7 +33,6 @@ OPEN: Json = {
     }
 }
 DECENT: Json = {"spec": {"containers": [a_container()]}}
-ROLLOUT: Json = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "9"}
 POD: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team-b"}, "spec": {}, "status": {"phase": "Failed"}}
 CHECKS = (check_whole_devices, check_blanket_tolerations, check_standards, check_bypass)
 
@@ -71,19 +71,7 @@ def test_decent_ones_pass() -> None:
     assert outcomes(scope) == [[], [Outcome.OK] * 2, [], [Outcome.OK] * 2]
 
 
-@pytest.mark.parametrize(
-    ("owner", "judged"),
-    [
-        (owned_by("apps/v1", "Deployment"), False),
-        (owned_by("argoproj.io/v1alpha1", "Rollout"), False),
-        (owned_by("argoproj.io/v1alpha1", "Rollout", controller=False), True),
-        (owned_by("argoproj.io/v1alpha1", "Nothing"), True),
-        (owned_by("nobody.example.com/v1", "Rollout"), True),
-        (owned_by("apps/v1", "DaemonSet"), True),
-        (owned_by("v1", "ConfigMap"), True),
-        ({"controller": True}, True),
-    ],
-)
+@each_row
 def test_what_a_controller_made_is_judged_at_its_owner(owner: Json, judged: bool) -> None:
     definitions = [a_definition("rollouts", "argoproj.io", "Rollout")]
     assert bool(list(templates(a_scope(replicasets=[a_set(owner=owner)], customresourcedefinitions=definitions)))) is judged
@@ -111,16 +99,7 @@ def test_a_snapshot_without_them_is_judged_and_says_so() -> None:
         assert "the snapshot holds no" not in full[id_].message
 
 
-@pytest.mark.parametrize(
-    ("content", "path"),
-    [
-        ({"template": OPEN}, "template.spec"),
-        ({"workers": {"a": {"template": OPEN}}, "spec": {"size": 1}}, "workers.a.template.spec"),
-        (OPEN["spec"], ""),
-        ({"spec": OPEN["spec"]}, "spec"),
-    ],
-    ids=["template", "workers", "the object itself", "spec"],
-)
+@each_row
 def test_a_custom_resource_is_searched_beside_its_spec(tmp_path: Path, content: Json, path: str) -> None:
     item = {"apiVersion": "example.com/v1", "kind": "Job", "metadata": {"name": "x", "namespace": "team-a"}, **content}
     item["status"] = {"template": OPEN}

@@ -14,11 +14,8 @@ from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
-from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
+from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 from tests.tables import each_row
-
-EITHER = "true || device.attributes['gpu.nvidia.com'].type == 'gpu' && device.driver == 'x'"
-"""Chooses every device: && binds before ||."""
 
 
 def scope_of(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> Scope:
@@ -32,33 +29,7 @@ def pending(entry: Json, **items: Any) -> tuple[str, str]:
     return (str(found[0].outcome), found[0].message) if found else ("none", "")
 
 
-@pytest.mark.parametrize(
-    ("template", "outcome", "word"),
-    [
-        (a_template("t"), "ok", ""),
-        (a_template("t", count=2), "ok", ""),
-        (a_template("t", count=3), "bad", "claims 3 of gpu.nvidia.com and the largest node has 2"),
-        (a_template("t", "gone"), "bad", "DeviceClass gone, which does not exist"),
-        (a_template("other"), "undecided", "ResourceClaimTemplate t does not exist"),
-        (
-            {**a_template("t"), "spec": {"spec": claim_spec(count=1, selectors=[{"cel": {"expression": "device.driver == 'x'"}}])}},
-            "bad",
-            "none",
-        ),
-        ({**a_template("t"), "spec": {"spec": claim_spec(selectors=[{"cel": {"expression": EITHER}}])}}, "ok", ""),
-        ({**a_template("t"), "spec": {"spec": claim_spec(count=1, allocationMode="All")}}, "ok", ""),
-        ({**a_template("t"), "spec": {"spec": claim_spec(adminAccess=True, allocationMode="All")}}, "ok", ""),
-        ({**a_template("t"), "spec": {"spec": claim_spec(tolerations=[{"operator": "Exists"}])}}, "ok", ""),
-        ({**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"memory": "79Gi"}})}}, "ok", ""),
-        (
-            {**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"gpu.nvidia.com/memory": "80Gi"}})}},
-            "bad",
-            "claims 1 of gpu.nvidia.com with 80Gi gpu.nvidia.com/memory each and the largest node has none",
-        ),
-        ({**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"shares": "1"}})}}, "bad", "none"),
-        ({**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"memory": "a lot"}})}}, "ok", ""),
-    ],
-)
+@each_row
 def test_a_pending_claim_can_be_met(template: Json, outcome: str, word: str) -> None:
     found = pending({"resourceClaimTemplateName": "t"}, resourceclaimtemplates=[template])
     assert found[0] == outcome
@@ -93,13 +64,7 @@ def test_slices_that_were_not_read_may_have_more() -> None:
     assert [finding.outcome for finding in mixed(8, **unread)] == [Outcome.OK]
 
 
-@pytest.mark.parametrize(("created", "classes", "outcome"), [
-    (1_000, [a_class()], "bad"),
-    (10, [a_class()], "undecided"),  # whoever makes it may be on the way
-    (1_000, [a_class(), a_class("net", "dra.net")], "undecided"),  # it may be one of network cards
-    (1_000, [a_class(), a_class("any", expression="true")], "undecided"),
-    (1_000, [], "undecided"),
-])  # fmt: skip
+@each_row
 def test_a_template_that_stays_away_is_a_fault_where_all_claims_are_for_devices(created: int, classes: list[Json], outcome: str) -> None:
     pod = a_pod("waits", resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
     pod.metadata.creation_timestamp = datetime.fromtimestamp(1_790_000_000 - created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -112,15 +77,7 @@ def asks(name: str, **more: Any) -> Json:
     return {"name": name, "exactly": {"deviceClassName": "gpu.nvidia.com", **more}}
 
 
-@pytest.mark.parametrize(("second", "outcome"), [
-    (asks("b", count=1), "ok"),
-    (asks("b", count=2), "bad"),  # three devices, and the node has two
-    (asks("b", count=2, adminAccess=True), "ok"),  # it takes nothing from the first
-    (asks("b", allocationMode="All"), "ok"),
-    ({"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "gpu.nvidia.com", "count": 2}]}, "bad"),
-    ({"name": "b", "deviceClassName": "gpu.nvidia.com", "count": 2}, "bad"),  # v1beta1
-    (asks("b", count=2, deviceClassName="net"), "ok"),
-])  # fmt: skip
+@each_row
 def test_requests_of_one_claim_are_met_by_one_node(second: Json, outcome: str) -> None:
     claim = {**a_claim("c"), "spec": {"devices": {"requests": [asks("a", count=1), second]}}}
     found = pending({"resourceClaimName": "c"}, claims=[claim], deviceclasses=[a_class(), a_class("net", "dra.net")])

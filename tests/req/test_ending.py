@@ -151,11 +151,7 @@ def test_a_job_that_starts_all_its_pods_anew_for_hours_is_named(key: str, job: d
     assert "anew 90 times within 10 h and holds 8 devices each time (80 device-hours lost)" in messages(findings)
 
 
-@pytest.mark.parametrize(
-    ("status", "more"),
-    [({"restarts": 3}, {}), ({"restarts": 20}, {"age": 30 * DAY}), ({"restarts": 9}, {"age": 10 * MINUTE})],
-    ids=["a few", "in a long life", "young"],
-)
+@each_row
 def test_restarts_that_happen_to_anybody_are_no_loop(status: Json, more: dict[str, Any]) -> None:
     assert by_name(check_restarted_jobs(scope(a_member(), jobsets=[a_job(status=status, **more)]), NOW)) == {"llm": Outcome.OK}
 

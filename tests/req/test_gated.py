@@ -49,24 +49,7 @@ def test_a_gate_that_no_object_of_its_owner_excuses_is_bad_after_the_age(gate: s
     assert outcome(unknown) is Outcome.UNDECIDED
 
 
-@pytest.mark.parametrize(
-    ("workloads", "expected"),
-    [
-        ([], Outcome.BAD),
-        ([workload()], Outcome.NOT_JUDGED),
-        ([workload("QuotaReserved")], Outcome.NOT_JUDGED),
-        ([workload(active=False)], Outcome.NOT_JUDGED),
-        ([workload("QuotaReserved", "Admitted")], Outcome.BAD),
-        ([workload("QuotaReserved", "Admitted", age=MINUTE)], Outcome.NOT_JUDGED),
-        ([workload("QuotaReserved", "Admitted", clusterName="worker-1")], Outcome.NOT_JUDGED),
-        (
-            [workload("QuotaReserved", "Admitted"), {**workload(), "metadata": {**workload()["metadata"], "name": "new"}}],
-            Outcome.NOT_JUDGED,
-        ),
-        ([workload("Finished")], Outcome.BAD),
-        ([workload(owner="uid-of-another")], Outcome.BAD),
-    ],
-)
+@each_row
 def test_a_gate_of_kueue_is_excused_by_a_workload_that_waits(workloads: list[Json], expected: Outcome) -> None:
     assert outcome(gated(), **of_kueue(*workloads)) is expected
 

@@ -11,6 +11,7 @@ from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_namespace, a_pod, a_scope
 from tests.dra import DRIVER, a_claim, a_class, a_slice
+from tests.tables import each_row
 
 KEY = "requests.nvidia.com/gpu"
 
@@ -40,23 +41,7 @@ def test_a_key_that_counts_nothing_is_no_quota(key: str) -> None:
     assert f"names {key}, which counts nothing; the key is {KEY}" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("spec", "priority", "outcome"),
-    [
-        (of_class("training"), "training", Outcome.OK),
-        (of_class("training"), "", Outcome.BAD),
-        (of_class("training", operator="NotIn"), "", Outcome.OK),
-        (of_class(operator="Exists"), "", Outcome.BAD),
-        (of_class(operator="DoesNotExist"), "", Outcome.OK),
-        (of_class(operator="Like"), "training", Outcome.UNDECIDED),
-        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": 7}]}}, "", Outcome.UNDECIDED),
-        ({"scopes": ["NotTerminating"]}, "", Outcome.OK),
-        ({"scopes": ["Terminating"]}, "", Outcome.BAD),
-        ({"scopes": ["NotTerminating"], **of_class("training")}, "", Outcome.BAD),
-        ({"scopes": ["ByMoonPhase"]}, "", Outcome.UNDECIDED),
-        ({"scopeSelector": {"matchExpressions": "all"}}, "", Outcome.UNDECIDED),
-    ],
-)
+@each_row
 def test_a_quota_with_scopes_counts_the_pods_that_they_select(spec: Json, priority: str, outcome: Outcome) -> None:
     """GPU quotas per PriorityClass are common. A pod of another class is counted by none of them."""
     (finding,) = judged([train(priorityClassName=priority)], a_quota(KEY, **spec))

@@ -185,16 +185,7 @@ NAMED = {"*": written(manager="kubectl-create", node_name=True)}
 """Records of pods that were made with their node's name."""
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"owner": ""},
-        {"tolerations": ()},
-        {"nodeSelector": {"kubernetes.io/hostname": "gpu-1"}, "reason": "NodeAffinity"},
-        {"devices": {"nvidia.com/mig-1g.10gb": 1}, "message": "no healthy devices present"},
-    ],
-    ids=["bare", "no toleration of the fence", "another node's name", "a resource that the node does not have"],
-)
+@each_row
 def test_what_a_healthy_node_says_to_a_pod_that_names_it_is_undecided(more: dict[str, Any]) -> None:
     """A pod with spec.nodeName passes no scheduler, and a refused pod does not say who bound it."""
     whole = {"reason": "OutOfnvidia.com/gpu", "message": FULL.format(1, 8), **more}

@@ -146,27 +146,11 @@ def only(findings: Any) -> Finding:
     return finding  # type: ignore[no-any-return]
 
 
-TFJOB = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "tensorflow", "resources": MORE}]}}}}}
-NOTEBOOK = {"template": {"spec": {"containers": [{"name": "n", "image": "jupyter", "resources": MORE}]}}}
 WORKFLOW = {"entrypoint": "t", "templates": [{"name": "t", "container": {"image": "train", "command": ["x"], "resources": MORE}}]}
-SCRIPT = {"templates": [{"name": "t", "script": {"image": "python", "source": "1", "resources": MORE}}]}
 NIM = {"image": {"repository": "nim", "tag": "1"}, "replicas": 1, "resources": MORE}
-STEPS = {"steps": [{"name": "s", "image": "x", "computeResources": MORE}]}
 
 
-@pytest.mark.parametrize(
-    ("spec", "path"),
-    [
-        (TFJOB, "spec.tfReplicaSpecs.Worker.template.spec"),
-        (NOTEBOOK, ""),
-        (WORKFLOW, "spec.templates[t].container"),
-        (SCRIPT, "spec.templates[t].script"),
-        (STEPS, "spec.steps[s]"),
-        ({**NIM, "tolerations": [a_toleration("nvidia.com/gpu:NoSchedule")]}, "spec"),
-        ({"worker": {"image": "x", "resourcesPerNode": MORE}}, "spec.worker"),
-    ],
-    ids=["TFJob", "Notebook", "Workflow", "script", "Task", "NIMService", "another field"],
-)
+@each_row
 def test_request_and_limit_that_differ_are_found_in_any_kind(spec: Json, path: str) -> None:
     finding = only(check_whole_devices(having(spec)))
     assert finding.outcome is Outcome.BAD
@@ -203,17 +187,7 @@ def test_blanket_tolerations_are_found_beside_an_image_that_is_no_text() -> None
     assert list(check_blanket_tolerations(having({"tolerations": [a_toleration("*")]}, namespace="gpu-operator"))) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"template": {"spec": a_spec(volumes=[{"name": "v", "hostPath": {"path": "/dev"}}])}}, "all device files"),
-        ({"volumes": [{"name": "v", "hostPath": {"path": "/dev/nvidia0"}}]}, "device files of accelerators"),
-        ({"templates": [{"container": {"image": "x", "securityContext": {"privileged": True}}}]}, "privileged"),
-        ({"steps": [{"image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]}, "NVIDIA_VISIBLE_DEVICES=all"),
-        ({"hostIPC": True}, "hostIPC"),
-        ({"image": {"repository": "x"}, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}, "NVIDIA_VISIBLE_DEVICES=all"),
-    ],
-)
+@each_row
 def test_bypasses_are_found_in_any_kind(spec: Json, words: str) -> None:
     finding = only(check_bypass(having(spec)))
     assert finding.outcome is Outcome.BAD
