@@ -129,8 +129,8 @@ def objects(kind: str, rows: list[dict[str, Any]]) -> list[Any]:
 @each_row
 def test_what_a_pod_refers_to_opens_devices_or_not(pod: dict[str, Any], world: dict[str, Any], outcome: Outcome, words: str) -> None:
     own = {name: value for name, value in pod.items() if name != "container"}
-    containers = {"containers": [a_container("c", **pod["container"])]} if "container" in pod else {}
-    nodes = {"nodes": [a_node()]} if world.get("with_node") else {}
+    containers: dict[str, Any] = {"containers": [a_container("c", **pod["container"])]} if "container" in pod else {}
+    nodes: dict[str, Any] = {"nodes": [a_node()]} if world.get("with_node") else {}
     lists = {kind: objects(kind, rows) if isinstance(rows, list) else rows for kind, rows in world.items() if kind != "with_node"}
     finding = judged(a_pod(**own, **containers), **lists, **nodes)
     assert finding.outcome is outcome

@@ -15,52 +15,12 @@ from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_toleration, a_workload
-from tests.tables import each_row
+from tests.tables import each_row, table
 
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": a_spec(devices=1)}
 
-SHAPES: dict[str, tuple[Json, list[str]]] = {
-    "apps/deployments": ({"template": TEMPLATE}, ["spec.template.spec"]),
-    "batch/cronjobs": ({"jobTemplate": {"spec": {"template": TEMPLATE}}}, ["spec.jobTemplate.spec.template.spec"]),
-    "jobset.x-k8s.io/jobsets": (
-        {"replicatedJobs": [{"name": "workers", "template": {"spec": {"template": TEMPLATE}}}]},
-        ["spec.replicatedJobs[workers].template.spec.template.spec"],
-    ),
-    "leaderworkerset.x-k8s.io/leaderworkersets": (
-        {"leaderWorkerTemplate": {"leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE}},
-        ["spec.leaderWorkerTemplate.leaderTemplate.spec", "spec.leaderWorkerTemplate.workerTemplate.spec"],
-    ),
-    "kubeflow.org/mpijobs": (
-        {"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}},
-        ["spec.mpiReplicaSpecs.Launcher.template.spec", "spec.mpiReplicaSpecs.Worker.template.spec"],
-    ),
-    "kubeflow.org/pytorchjobs": (
-        {"pytorchReplicaSpecs": {"Master": {"template": TEMPLATE}}},
-        ["spec.pytorchReplicaSpecs.Master.template.spec"],
-    ),
-    "kubeflow.org/jaxjobs": ({"jaxReplicaSpecs": {"Worker": {"template": TEMPLATE}}}, ["spec.jaxReplicaSpecs.Worker.template.spec"]),
-    "grove.io/podcliques": ({"roleName": "decode", "podSpec": TEMPLATE["spec"]}, ["spec.podSpec"]),
-    "trainer.kubeflow.org/trainjobs": ({"trainer": {"resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}}}}, ["spec.trainer"]),
-    "ray.io/rayclusters": (
-        {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": [{"groupName": "gpu", "template": TEMPLATE}]},
-        ["spec.headGroupSpec.template.spec", "spec.workerGroupSpecs[gpu].template.spec"],
-    ),
-    "ray.io/rayservices": (
-        {"rayClusterConfig": {"headGroupSpec": {"template": TEMPLATE}}},
-        ["spec.rayClusterConfig.headGroupSpec.template.spec"],
-    ),
-    "batch.volcano.sh/jobs": ({"tasks": [{"name": "main", "template": TEMPLATE}]}, ["spec.tasks[main].template.spec"]),
-    "serving.kserve.io/inferenceservices": (
-        {
-            "predictor": {
-                "tolerations": [{"key": "a", "operator": "Exists"}],
-                "model": {"modelFormat": {"name": "vllm"}, "resources": {"limits": {"nvidia.com/gpu": "1"}}},
-                "workerSpec": {"containers": [a_container()]},
-            }
-        },
-        ["spec.predictor", "spec.predictor.workerSpec"],
-    ),
-}
+TABLE = table(__file__)
+SHAPES: dict[str, tuple[Json, list[str]]] = TABLE["SHAPES"]
 
 
 @pytest.mark.parametrize("key", SHAPES)
