@@ -24,7 +24,7 @@ from fixtures.simulator.admission.chain import chain
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.client.program import Surroundings
 from fixtures.simulator.client.watches import Watches
-from fixtures.simulator.scheduling.cluster_state import ClusterState
+from fixtures.simulator.scheduling.fit import ClusterState
 from fixtures.simulator.scheduling.scheduler import DefaultScheduler
 from tests.served import served
 from tests.simulator.fidelity.comparing import View

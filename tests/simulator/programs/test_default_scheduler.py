@@ -10,7 +10,7 @@ from fixtures.simulator.client.program import Surroundings
 from fixtures.simulator.client.watches import NODES, Watches
 from fixtures.simulator.client.watches import PODS as ALL_PODS
 from fixtures.simulator.config.behaviour import Behaviour
-from fixtures.simulator.scheduling.cluster_state import ClusterState
+from fixtures.simulator.scheduling.fit import ClusterState
 from fixtures.simulator.scheduling.scheduler import DefaultScheduler
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, node, pod
 from tests.watching import PATIENCE
