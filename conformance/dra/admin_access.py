@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from fixtures.cluster.client import Answer
-from fixtures.kubernetes.untyped import mapping, sequence
+from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.dra.claims import api_version, claim_of, template_of
+from fixtures.model.dra.claims import api_version, claim_of, requests_of, template_of
 from fixtures.model.dra.slices import CLAIMS, TEMPLATES
 from fixtures.model.placement.claimable import commonest_class
 from fixtures.probes.workspace import Workspace
@@ -134,10 +134,7 @@ def granted(answer: Answer, key: str) -> bool:
     """Whether an accepted claim or template still asks for admin access in the server's answer."""
     if not answer.ok:
         return False
-    spec = mapping(answer.json().get("spec"))
-    inner = mapping(spec.get("spec")) if key == TEMPLATES else spec
-    requests = [mapping(item) for item in sequence(mapping(inner.get("devices")).get("requests"))]
-    return any(mapping(item.get("exactly", item)).get("adminAccess") is True for item in requests)
+    return any(way.admin for ways in requests_of(answer.json(), template=key == TEMPLATES) for way in ways)
 
 
 def check_labelled_tenants(scope: Scope) -> Iterator[Finding]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import msgspec
 
-from conformance.dra.claim_objects import published
 from conformance.probes.claim_pods import claims_by_pod, uid_of
 from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
@@ -20,13 +20,13 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.held_claims import HeldClaim, held_claim, published
 from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.dra.slices import BY_CLASS, CLAIMS, SliceDevice
 from fixtures.model.placement.free_devices import Place, usable_places, why_unlistable
 from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, Outcome, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 
 RENDER_SCRIPT = f'echo "## dri"; ls -1 /dev/dri 2>&1; echo "## drm"; ls -l /sys/class/drm 2>&1; echo "{END_MARKER}"; sleep 3600'
@@ -91,7 +91,7 @@ class ClaimLife(msgspec.Struct, frozen=True, kw_only=True):
 
     ran: ProbeResult
     pod_uid: str
-    claim: Json | None
+    claim: HeldClaim | None
     unlistable: str = ""
     unprepared: str = ""
     kept: bool = False
@@ -132,16 +132,16 @@ def _live(scope: Scope, workspace: Workspace, batch: list[tuple[int, Place]]) ->
     ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
     namespace, cluster = workspace.namespace(), workspace.cluster
     uids = {name: uid_of(workspace, name) for name in places}
-    claims = claims_by_pod(workspace)
+    claims = {pod: held_claim(item) for pod, item in claims_by_pod(workspace).items()}
     unprepared = {name: _unprepared(workspace, uids[name]) if ran[name].trouble else "" for name in places}
     for name, uid in uids.items():
         if uid:
             owned.ask_deletion(cluster, "pods", name, namespace, uid)
     seconds = min(RELEASE_SECONDS, scope.policy.probes.start_seconds)
-    kept = _kept(workspace, {text_of(mapping(item, "metadata").get("uid")) for item in claims.values()}, seconds)
+    kept = _kept(workspace, {claim.uid for claim in claims.values()}, seconds)
     for name, place in places.items():
         claim = claims.get(uids[name])
-        still = claim is not None and text_of(mapping(claim, "metadata").get("uid")) in kept
+        still = claim is not None and claim.uid in kept
         there = mapping(cluster.find("pods", name, namespace), "metadata").get("uid") if still else None
         yield (
             place,
@@ -172,7 +172,7 @@ def _kept(workspace: Workspace, uids: set[str], seconds: float) -> set[str]:
 
     def allocated(claims: Mapping[str, Json]) -> str:
         nonlocal left
-        left = {text_of(mapping(item, "metadata").get("uid")) for item in claims.values() if results_of(item)} & uids
+        left = {claim.uid for claim in map(held_claim, claims.values()) if claim.given} & uids
         return " ".join(left)
 
     selector = f"{owned.RUN_LABEL}={workspace.run_id}"
@@ -184,84 +184,63 @@ def _kept(workspace: Workspace, uids: set[str], seconds: float) -> set[str]:
 def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Finding:
     """What is wrong first, then what nobody could tell."""
     place, why = life.ran.subject, life.ran.trouble
-    results = results_of(life.claim or {})
-    names = [(text_of(item.get("driver")), text_of(item.get("pool")), text_of(item.get("device"))) for item in results]
-    observed = f"{', '.join('/'.join(name) for name in names) or 'no device'} on node {life.ran.node or 'none'}"
-
-    def wrong(message: str) -> Finding:
-        return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="ClaimNotCarriedOut")
-
+    names = [device.id for device in life.claim.given] if life.claim is not None else []
+    about = About(place, _SOURCE, _EXPECTED, f"{', '.join(map('/'.join, names)) or 'no device'} on node {life.ran.node or 'none'}")
+    wrong = partial(about.bad, cause="ClaimNotCarriedOut")
     if not life.pod_uid:
-        return undecided(place, message="another program deleted the pod while it was watched", source=_SOURCE, cause="ProbeDisturbed")
+        return about.undecided("another program deleted the pod while it was watched", cause="ProbeDisturbed")
     if life.claim is None:
         return wrong(f"no claim was made of the pod's template: is the resource claim controller running? ({why})")
-    if not results:
-        return undecided(
-            place,
-            message=f"its claim got no device, which another pod may have taken meanwhile: {why}",
-            source=_SOURCE,
-            cause="ProbeDisturbed",
-        )
+    if not names:
+        return about.undecided(f"its claim got no device, which another pod may have taken meanwhile: {why}", cause="ProbeDisturbed")
     if life.unprepared:
         return wrong(f"the device was allocated, and the kubelet could not prepare it: {life.unprepared}")
-    users = [text_of(item.get("uid")) for item in mappings(mapping(life.claim, "status").get("reservedFor"))]
+    users = [user.uid for user in life.claim.consumers]
     if life.pod_uid not in users:
         return wrong(f"the claim is reserved for {', '.join(users) or 'no pod'}, not for its pod {life.pod_uid}")
     if why:
-        return undecided(place, message=f"the device was allocated, and the pod did not run: {why}", source=_SOURCE, cause="ProbeDidNotRun")
+        return about.undecided(f"the device was allocated, and the pod did not run: {why}", cause="ProbeDidNotRun")
     seen = _compared(life, names, devices)
     if isinstance(seen, Finding) and (seen.outcome is Outcome.BAD or not life.kept):
         return seen
     if life.kept and not life.lingers:
         return wrong(f"its pod is gone, and the claim still holds the device after {life.waited:g} s: no other pod gets it")
     if life.kept:
-        return undecided(
-            place,
-            message="its pod hangs in its deletion, so that its claim was not seen released",
-            source=_SOURCE,
-            cause="PodHangsInDeletion",
-        )
-    return ok(place, observed=f"{observed}, {seen}, released", expected=_EXPECTED, source=_SOURCE)
+        return about.undecided("its pod hangs in its deletion, so that its claim was not seen released", cause="PodHangsInDeletion")
+    return about.ok(f"{about.observed}, {seen}, released")
 
 
 def _compared(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId, SliceDevice]) -> Finding | str:
     """The UUID that slice and container agree on; else what is wrong, or why nobody can tell."""
-    place = life.ran.subject
     if life.unlistable:
         return _compared_by_address(life, names, devices)
-    sight = visible_to(life.ran)
+    about, sight = About(life.ran.subject, _SOURCE, _EXPECTED), visible_to(life.ran)
     if not isinstance(sight, VisibleDevices):
-        return undecided(place, message=sight, source=_SOURCE, cause="ProbeDidNotRun")
+        return about.undecided(sight, cause="ProbeDidNotRun")
     if missing := [name for name in names if name not in devices or not devices[name].attribute("uuid")]:
-        message = f"the slices that were read have no UUID of {'/'.join(missing[0])}, so nothing can be compared with {sight.text}"
-        return undecided(place, message=message, source=_SOURCE, cause="NotUnderstood")
+        return about.undecided(
+            f"the slices that were read have no UUID of {'/'.join(missing[0])}, so nothing can be compared with {sight.text}"
+        )
     if not sight.uuids and (sight.failures or sight.exit_code):
-        return undecided(place, message=f"nvidia-smi does not work in the pod: {sight.text}", source=_SOURCE, cause="ProbeDidNotRun")
+        return about.undecided(f"nvidia-smi does not work in the pod: {sight.text}", cause="ProbeDidNotRun")
     wanted = {devices[name].attribute("uuid") for name in names}
     if wanted != set(sight.uuids):
         message = f"the claim was allocated {', '.join(sorted(wanted))}, and the container {sight.text}: it uses what others may be given"
-        return bad(place, observed=sight.text, expected=_EXPECTED, source=_SOURCE, message=message, cause="WrongDeviceGiven")
+        return about.bad(message, cause="WrongDeviceGiven", observed=sight.text)
     return f"UUID {', '.join(sorted(wanted))} in slice and container"
 
 
 def _compared_by_address(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId, SliceDevice]) -> Finding | str:
     """The PCI addresses that slice and container agree on; else what is wrong, or why nobody can tell."""
-    place = life.ran.subject
-
-    def unknown(why: str) -> Finding:
-        return undecided(
-            place, message=f"allocated and prepared; what the container got is not known: {why}", source=_SOURCE, cause="ProbeDidNotRun"
-        )
-
+    about, unknown = About(life.ran.subject, _SOURCE, _EXPECTED), "allocated and prepared; what the container got is not known"
     wanted = {pci_address(devices[name]) if name in devices else "" for name in names}
     if "" in wanted:
-        return unknown(f"{life.unlistable}, and its slice has no PCI address of the device")
+        message = f"{unknown}: {life.unlistable}, and its slice has no PCI address of the device"
+        return about.undecided(message, cause="ProbeDidNotRun")
     seen = render_nodes(life.ran.logs.get("probe", ""))
     if not isinstance(seen, RenderNodes):
-        return unknown(f"{life.unlistable}, and {seen}")
+        return about.undecided(f"{unknown}: {life.unlistable}, and {seen}", cause="ProbeDidNotRun")
     if seen.addresses != wanted:
-        message = (
-            f"the claim was allocated {', '.join(sorted(wanted))}, and the container has {seen.text}: it uses what others may be given"
-        )
-        return bad(place, observed=seen.text, expected=_EXPECTED, source=_SOURCE, message=message, cause="WrongDeviceGiven")
+        has = f"the claim was allocated {', '.join(sorted(wanted))}, and the container has {seen.text}"
+        return about.bad(f"{has}: it uses what others may be given", cause="WrongDeviceGiven", observed=seen.text)
     return f"PCI address {', '.join(sorted(wanted))} in slice and container"

@@ -5,20 +5,19 @@ Facts: docs/facts/dra.md#claims, docs/facts/dra.md#release-of-claims, docs/facts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from conformance.dra.claim_objects import allocated, device_of, just_changed, name_of, place_of
 from fixtures.kubernetes import quantity
-from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.times import moment, newest
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.claims import Holder, results_of
+from fixtures.model.dra.claims import Holder
+from fixtures.model.dra.held_claims import Consumer, HeldClaim, claims_of, native_groups, of_accelerators
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice
 from fixtures.model.dra.slices import CLAIMS, SLICES, DriverKind, lack_of
 from fixtures.model.placement.fitting import ended_at
-from fixtures.text.sentences import duration, in_order, listed
-from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.text.sentences import ask_again, duration, in_order, listed
+from fixtures.verdict.findings import About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import Subject
 
 _GIVEN_IN = "ResourceClaims, ResourceSlices"
@@ -90,40 +89,32 @@ def _gone_devices(scope: Scope, now: float) -> Iterator[Finding]:
     newest = scope.slices.newest()
     known = {(*pool, device.name) for pool, slices in newest.items() for entry in slices for device in entry.devices}
     incomplete = {pool for pool, slices in newest.items() if lack_of(slices)}
-    held: dict[DeviceId, list[Json]] = {}
-    for claim in allocated(scope):
-        for result in results_of(claim):
-            held.setdefault(device_of(result), []).append(claim)
+    held: dict[DeviceId, list[HeldClaim]] = {}
+    for claim in of_accelerators(scope):
+        for device in claim.given:
+            held.setdefault(device.id, []).append(claim)
     for identity, claims in sorted(held.items()):
         driver, pool, _ = identity
         if identity in known or scope.kind_of(driver) is not DriverKind.ACCELERATOR:
             continue
-        place, who = Subject("Device", "/".join(identity)), listed([name_of(claim) for claim in claims], 4)
+        who = listed([claim.name for claim in claims], 4)
+        expected, observed = "a device of the pool's newest generation", f"held by {who}, not published"
+        about = About(Subject("Device", "/".join(identity)), _GIVEN_IN, expected, observed)
         if (driver, pool) in incomplete:
-            yield undecided(
-                place,
-                message=f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)",
-                source=SLICES,
-                cause="ChangeUnderWay",
+            yield about.undecided(
+                f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)", cause="ChangeUnderWay", source=SLICES
             )
         elif recent := next((text for claim in claims if (text := just_changed(claim, now))), ""):
-            yield undecided(
-                place, message=f"{who} holds it and its driver publishes no such device; {recent}", source=_GIVEN_IN, cause="ChangeUnderWay"
-            )
+            yield about.undecided(f"{who} holds it and its driver publishes no such device; {recent}", cause="ChangeUnderWay")
         else:
             message = f"{who} holds a device that the driver no longer publishes: its pod computes on nothing or fails at the next restart"
-            yield bad(
-                place,
-                observed=f"held by {who}, not published",
-                expected="a device of the pool's newest generation",
-                source=_GIVEN_IN,
-                message=message,
-                cause="AllocatedDeviceGone",
-            )
+            yield about.bad(message, cause="AllocatedDeviceGone")
 
+
+IN_MOTION_SECONDS = 300.0
+"""How young a change of a claim may be for pods, claims and slices to have been read before it and after it."""
 
 _SOURCE = "status.reservedFor of ResourceClaims, pods"
-GROUPS = "scheduling.k8s.io/podgroups"
 _EXPECTED = "reserved for pods that exist, by UID, and released after"
 
 
@@ -131,87 +122,80 @@ def check_reserved(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per allocated claim of accelerators. Raises where the list of claims or pods could not be read."""
     scope.snapshot.items(CLAIMS)
     pods = {(pod.namespace, pod.name): pod for pod in scope.snapshot.pods}
-    users = {key for pod in pods.values() if not pod.finished for key in _used(pod)}
-    for claim in allocated(scope):
-        yield _reserved(scope, claim, pods, users, now)
+    users = {(pod.namespace, name) for pod in pods.values() if not pod.finished for name in claims_of(pod)}
+    groups = native_groups(scope)
+    for claim in of_accelerators(scope):
+        yield _reserved(scope, claim, pods, users, groups, now)
 
 
-def _used(pod: Pod) -> Iterator[tuple[str, str]]:
-    entries = [*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ())]
-    entries.append(mapping(pod.status.extended_resource_claim_status))
-    yield from ((pod.namespace, name) for entry in entries if (name := text_of(entry.get("resourceClaimName"))))
-
-
-def _reserved(scope: Scope, claim: Json, pods: dict[tuple[str, str], Pod], users: set[tuple[str, str]], now: float) -> Finding:
-    place = place_of(claim)
-    consumers = mappings(mapping(claim.get("status")).get("reservedFor"))
-    groups = _groups(scope, place.namespace)
-    others = [kind for item in consumers if (kind := text_of(item.get("resource"))) != "pods" and (kind != "podgroups" or groups is None)]
-    held = listed([f"{text_of(result.get('pool'))}/{text_of(result.get('device'))}" for result in results_of(claim)], 4)
-    names = listed([text_of(item.get("name")) for item in consumers], 4)
-    problems = [text for item in consumers if text_of(item.get("resource")) == "pods" and (text := _gone(item, pods, place.namespace))]
-    problems += [text for item in consumers if groups is not None and (text := _group_gone(item, groups))]
-    if not consumers and (place.namespace, place.name) not in users:
+def _reserved(
+    scope: Scope,
+    claim: HeldClaim,
+    pods: Mapping[tuple[str, str], Pod],
+    users: Collection[tuple[str, str]],
+    groups: Mapping[tuple[str, str], str] | None,
+    now: float,
+) -> Finding:
+    place, space = claim.place, claim.place.namespace
+    read = {"pods"} if groups is None else {"pods", "podgroups"}
+    others = {one.resource for one in claim.consumers} - read
+    held = listed([f"{pool}/{device}" for _, pool, device in (given.id for given in claim.given)], 4)
+    names = listed([one.name for one in claim.consumers], 4)
+    problems = [text for one in claim.consumers if one.resource == "pods" and (text := _gone(one, pods.get((space, one.name))))]
+    problems += [text for one in claim.consumers if groups is not None and (text := _group_gone(one, groups.get((space, one.name))))]
+    if not claim.consumers and (space, place.name) not in users:
         problems.append("it is reserved for no pod, and no pod names it")
-    if (age := _deleted_for(claim, now)) > scope.policy.requests.end_minutes * 60:
-        problems.append(f"it was deleted {duration(age)} ago and still holds them")
-    observed = f"holds {held}; reserved for {names or 'no pod'}"
-    about = About(place, _SOURCE, _EXPECTED, observed)
+    limit = scope.policy.requests.end_minutes * 60
+    if claim.deleted_at is not None and now - claim.deleted_at > limit:
+        problems.append(f"it was deleted {duration(now - claim.deleted_at)} ago and still holds them")
+    about = About(place, _SOURCE, _EXPECTED, f"holds {held}; reserved for {names or 'no pod'}")
+    if not problems and others:
+        message = f"it is reserved for {names} ({listed(in_order(others))}), and only pods and PodGroups that were read are judged"
+        return about.undecided(message)
     if not problems:
-        if others:
-            message = f"it is reserved for {names} ({listed(in_order(set(others)))}), and only pods and PodGroups that were read are judged"
-            return about.undecided(message, cause="NotUnderstood")
         return about.ok()
-    if (recent := just_changed(claim, now)) and not _ended_long_ago(scope, consumers, pods, place.namespace, now):
+    consumers = [pod for one in claim.consumers if (pod := pods.get((space, one.name))) is not None]
+    if (recent := just_changed(claim, now)) and not _ended_long_ago(consumers, now - limit):
         return about.undecided(f"{listed(problems, 3)}; {recent}", cause="ChangeUnderWay")
-    message = f"{listed(problems, 3)}: {held} of {_drivers(claim)} stay taken and no other claim gets them"
+    message = f"{listed(problems, 3)}: {held} of {', '.join(claim.drivers)} stay taken and no other claim gets them"
     return about.bad(message, cause="ClaimHeldByNothing")
 
 
-def _gone(consumer: Json, pods: dict[tuple[str, str], Pod], namespace: str) -> str:
-    """Why a reservation for a pod is left over, or empty."""
-    name, uid = text_of(consumer.get("name")), text_of(consumer.get("uid"))
-    pod = pods.get((namespace, name))
+def _gone(consumer: Consumer, pod: Pod | None) -> str:
+    """Why a reservation for a pod is left over, or empty. ``pod`` is the one of its name."""
+    name, uid = consumer.name, consumer.uid
     if pod is None:
         return f"it is reserved for pod {name}, which does not exist"
     if uid and pod.metadata.uid and pod.metadata.uid != uid:
         return f"it is reserved for an earlier pod {name} (UID {uid}; the pod of that name now has {pod.metadata.uid})"
-    return f"it is reserved for pod {name}, which is {pod.status.phase}" if pod.finished else ""
+    return f"it is reserved for pod {name}, which is {pod.phase}" if pod.finished else ""
 
 
-def _groups(scope: Scope, namespace: str) -> dict[str, str] | None:
-    """UIDs of a namespace's PodGroups by name; None where they were not read (docs/facts/dra.md#release-of-claims)."""
-    listing = scope.snapshot.listing(GROUPS)
-    if listing.trouble or not (listing.collected and listing.served):
-        return None
-    found = [mapping(item.get("metadata")) for item in listing.objects]
-    return {text_of(meta.get("name")): text_of(meta.get("uid")) for meta in found if text_of(meta.get("namespace")) == namespace}
-
-
-def _group_gone(consumer: Json, groups: dict[str, str]) -> str:
-    """Why a reservation for a PodGroup is left over, or empty."""
-    name, uid = text_of(consumer.get("name")), text_of(consumer.get("uid"))
-    if text_of(consumer.get("resource")) != "podgroups":
+def _group_gone(consumer: Consumer, uid: str | None) -> str:
+    """Why a reservation for a PodGroup is left over, or empty. ``uid`` is that of the group of its name."""
+    if consumer.resource != "podgroups":
         return ""
-    if name not in groups:
-        return f"it is reserved for PodGroup {name}, which does not exist"
-    return f"it is reserved for an earlier PodGroup {name} (UID {uid})" if uid and groups[name] not in ("", uid) else ""
+    if uid is None:
+        return f"it is reserved for PodGroup {consumer.name}, which does not exist"
+    return (
+        f"it is reserved for an earlier PodGroup {consumer.name} (UID {consumer.uid})"
+        if consumer.uid and uid not in ("", consumer.uid)
+        else ""
+    )
 
 
-def _ended_long_ago(scope: Scope, consumers: list[Json], pods: dict[tuple[str, str], Pod], namespace: str, now: float) -> bool:
+def _ended_long_ago(pods: Iterable[Pod], before: float) -> bool:
     """Whether it is reserved for a pod that ended so long ago that no write of today can be its release.
 
     A controller may reserve a claim for a finished pod again and again: such a claim is never old.
     """
-    found = [pods.get((namespace, text_of(item.get("name")))) for item in consumers]
-    ended = [newest(ended_at(pod)) for pod in found if pod is not None and pod.finished]
-    return any(at is not None and now - at > scope.policy.requests.end_minutes * 60 for at in ended)
+    ended = [newest(ended_at(pod)) for pod in pods if pod.finished]
+    return any(at is not None and at < before for at in ended)
 
 
-def _deleted_for(claim: Json, now: float) -> float:
-    at = moment(mapping(claim.get("metadata")).get("deletionTimestamp"))
-    return 0.0 if at is None else now - at
-
-
-def _drivers(claim: Json) -> str:
-    return ", ".join(sorted({text_of(result.get("driver")) for result in results_of(claim)}))
+def just_changed(claim: HeldClaim, now: float) -> str:
+    """That a claim was changed a moment ago, as a clause with the time to ask again; else empty."""
+    if claim.changed is None or now - claim.changed >= IN_MOTION_SECONDS:
+        return ""
+    age = now - claim.changed
+    return f"the claim was changed {duration(age)} ago: {ask_again(age, IN_MOTION_SECONDS)}"

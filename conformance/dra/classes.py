@@ -13,7 +13,6 @@ from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import whole
 from fixtures.model.dra.claims import claim_of, results_of
@@ -126,7 +125,7 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
 def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     wanted = ", ".join(f"{count} {name}" for name, count in sorted(amounts.items()))
     expected = "one claim of the pod that was allocated as many devices"
-    name = text_of(mapping(pod.status.extended_resource_claim_status).get("resourceClaimName"))
+    name = pod.extended_claim
     claim = scope.claims.claim(pod.namespace, name) if name else None
     if name and claim is None and (why := scope.claims.unread(CLAIMS)):
         return undecided(subject(pod), message=f"what its claim {name} holds is not known: {why}", source=CLAIMS, cause="NotUnderstood")

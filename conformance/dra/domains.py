@@ -5,20 +5,18 @@ Facts: docs/facts/dra.md#compute-domains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
-from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.cluster import Scope
+from fixtures.model.dra.compute_domains import DOMAINS, OF_DOMAIN, Domain, Member, domains_of, pods_by_template
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
 from fixtures.text.sentences import ask_again, duration, in_order, listed, so_far
-from fixtures.verdict.findings import About, Finding, advised, bad
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
-DOMAINS = "resource.nvidia.com/computedomains"
-_OF_DOMAIN = "resource.nvidia.com/computeDomain"
 _CLIQUE = "nvidia.com/gpu.clique"
 _SOURCE = "status of the ComputeDomain, node labels, pods of IMEX daemons"
 _Problem = tuple[str, frozenset[str] | None]
@@ -30,8 +28,8 @@ _EXPECTED = "Ready, every member a node of the clique that its label names, with
 
 def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per ComputeDomain, and one per node and per pod of a daemon that a domain has left behind."""
-    domains = scope.snapshot.objects(DOMAINS)
-    left = list(_left_behind(scope, {text_of(mapping(domain.get("metadata")).get("uid")) for domain in domains}, now))
+    domains = domains_of(scope)
+    left = list(_left_behind(scope, {domain.uid for domain in domains}, now))
     if not domains and not left:
         raise NotApplicable("NoComputeDomain", "no ComputeDomain exists")
     yield from left
@@ -39,19 +37,18 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
     for pod in _of_domains(scope):
         owner = pod.controller
         if owner is not None and owner.kind == "DaemonSet":
-            pods.setdefault(pod.metadata.label[_OF_DOMAIN], []).append(pod)
+            pods.setdefault(pod.metadata.label[OF_DOMAIN], []).append(pod)
     labelled: dict[str, dict[str, Node]] = {}
     for node in scope.snapshot.nodes:
-        if uid := node.metadata.label.get(_OF_DOMAIN):
+        if uid := node.metadata.label.get(OF_DOMAIN):
             labelled.setdefault(uid, {})[node.name] = node
-    for domain in sorted(domains, key=lambda item: str(_place(item))):
-        uid = text_of(mapping(domain.get("metadata")).get("uid"))
-        yield _judge(scope, domain, pods.get(uid, []), labelled.get(uid, {}), now)
+    for domain in domains:
+        yield _judge(scope, domain, pods.get(domain.uid, []), labelled.get(domain.uid, {}), now)
 
 
 def _of_domains(scope: Scope) -> list[Pod]:
     """Unfinished pods that carry the UID of a domain, where agents are: the driver's namespace. Anybody may copy the label."""
-    pods = [pod for pod in scope.snapshot.pods if pod.metadata.label.get(_OF_DOMAIN) and not pod.finished]
+    pods = [pod for pod in scope.snapshot.pods if pod.metadata.label.get(OF_DOMAIN) and not pod.finished]
     return [pod for pod in pods if scope.platform.of(pod.namespace).components]
 
 
@@ -60,77 +57,53 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
     if not scope.snapshot.served(DOMAINS):
         return
     for node in scope.snapshot.nodes:
-        uid = node.metadata.label.get(_OF_DOMAIN, "")
+        uid = node.metadata.label.get(OF_DOMAIN, "")
         if uid and uid not in known:
-            message = f"its label {_OF_DOMAIN} names the ComputeDomain {uid}, which does not exist: no other domain can take the node"
-            expected = "no label of a ComputeDomain that is gone"
-            yield advised(
-                Subject("Node", node.name),
-                observed=f"{_OF_DOMAIN}={uid}",
-                expected=expected,
-                source=_SOURCE,
-                message=message,
-                cause="DomainLeftBehind",
-            )
+            message = f"its label {OF_DOMAIN} names the ComputeDomain {uid}, which does not exist: no other domain can take the node"
+            about = About(Subject("Node", node.name), _SOURCE, "no label of a ComputeDomain that is gone", f"{OF_DOMAIN}={uid}")
+            yield about.advised(message, cause="DomainLeftBehind")
     limit = scope.policy.requests.end_minutes * 60
     for pod in _of_domains(scope):
-        uid, at = pod.metadata.label[_OF_DOMAIN], moment(pod.metadata.deletion_timestamp)
+        uid, at = pod.metadata.label[OF_DOMAIN], moment(pod.metadata.deletion_timestamp)
         if uid not in known and at is not None and now - at > limit:
             age = duration(now - at)
             message = (
                 f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago: its claims cannot be given back"
             )
-            place = Subject("Pod", pod.name, pod.namespace)
-            yield bad(
-                place,
-                observed=f"Terminating for {age}",
-                expected="gone with its domain",
-                source=_SOURCE,
-                message=message,
-                cause="DomainLeftBehind",
-            )
+            about = About(Subject("Pod", pod.name, pod.namespace), _SOURCE, "gone with its domain", f"Terminating for {age}")
+            yield about.bad(message, cause="DomainLeftBehind")
 
 
-def _place(domain: Json) -> Subject:
-    meta = mapping(domain.get("metadata"))
-    return Subject("ComputeDomain", text_of(meta.get("name")), text_of(meta.get("namespace")))
-
-
-def _judge(scope: Scope, domain: Json, daemons: list[Pod], labelled: dict[str, Node], now: float) -> Finding:
-    place, meta, status = _place(domain), mapping(domain.get("metadata")), mapping(domain.get("status"))
-    members = {name: item for item in mappings(status.get("nodes")) if (name := text_of(item.get("name")))}
-    state = text_of(status.get("status"))
+def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str, Node], now: float) -> Finding:
+    members, state = domain.members, domain.state
     observed = f"{state or 'no status'}, {len(members)} members" + (f", {len(daemons)} IMEX daemons" if daemons else "")
     limit = scope.policy.requests.start_minutes * 60
-    late = _late_to_go(meta, now, limit)
-    about = About(place, _SOURCE, _EXPECTED, observed)
+    late = _late_to_go(domain, now, limit)
+    about = About(domain.place, _SOURCE, _EXPECTED, observed)
     if not members and not labelled:
         if late:
             message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
             return about.bad(message, cause="DomainStays", expected="gone after its deletion")
         if state != "Ready" and (waiting := _since(domain, daemons, scope)):
             age, nodes = now - min(waiting.values()), listed(in_order(waiting), 3)
-            message = (
-                f"it is {state or 'without a status'}, no node has joined it, and pods on {nodes} have waited for it {so_far(age, limit)}"
-            )
+            words = f"it is {state or 'without a status'}, no node has joined it, and pods on {nodes} have waited for it"
             if age < limit:
-                return about.undecided(message, cause="ChangeUnderWay")
-            return about.bad(message, cause="DomainNotReady")
+                return about.undecided(f"{words} {so_far(age, limit)}", cause="ChangeUnderWay")
+            return about.bad(f"{words} {so_far(age, limit)}", cause="DomainNotReady")
         return about.not_judged("no node has joined it: no pod of it runs, or the hosts run IMEX themselves")
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]
     problems += [(f"{listed(missing)} belongs to it by label and has not joined", frozenset(missing))] if missing else []
-    wanted = mapping(domain.get("spec")).get("numNodes")
-    if isinstance(wanted, int) and len(members) < wanted:
-        problems.append((f"{len(members)} of {wanted} nodes have joined", None))
+    if domain.wanted is not None and len(members) < domain.wanted:
+        problems.append((f"{len(members)} of {domain.wanted} nodes have joined", None))
     problems += [(late, _LASTING)] if late else []
     if state != "Ready":
-        joined = not problems and all(text_of(item.get("status")) in ("Ready", "") for item in members.values())
+        joined = not problems and all(one.status in ("Ready", "") for one in members.values())
         problems.insert(0, (f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""), None))
     if not problems:
         return about.ok()
     said = listed([text for text, _ in problems], 4)
-    begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
+    begun = domain.turned
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
     changing = {name: doing for name in in_order({*members, *labelled}) if (doing := _changes(scope, name, now))}
     young |= dict.fromkeys(changing, now)
@@ -150,30 +123,19 @@ def _changes(scope: Scope, name: str, now: float) -> str:
     return change_under_way(node, scope.policy, now) if node is not None else ""
 
 
-def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:
+def _since(domain: Domain, daemons: list[Pod], scope: Scope) -> dict[str, float]:
     """Since when each node has had what makes it join: its IMEX daemon, or before that a pod that asks for a channel.
 
     A domain may be old and without a pod for weeks. A daemon that is stuck does not get younger by the next pod of the node.
     """
     found: dict[str, float] = {}
-    template = text_of(mapping(domain.get("spec"), "channel", "resourceClaimTemplate").get("name"))
-    asking = scope.cached(_by_template).get((text_of(mapping(domain.get("metadata")).get("namespace")), template), [])
+    asking = scope.cached(pods_by_template).get((domain.place.namespace, domain.template), [])
     for pods, begun in ((daemons, _created), (asking, _bound)):
         first: dict[str, float] = {}
         for pod in pods:
             if pod.node_name and not pod.metadata.deletion_timestamp and (at := begun(pod)) is not None:
                 first[pod.node_name] = min(at, first.get(pod.node_name, at))
         found = first | found
-    return found
-
-
-def _by_template(scope: Scope) -> dict[tuple[str, str], list[Pod]]:
-    """Unfinished pods by namespace and each template that they claim by."""
-    found: dict[tuple[str, str], list[Pod]] = {}
-    for pod in scope.snapshot.pods:
-        for name in {text_of(entry.get("resourceClaimTemplateName")) for entry in pod.spec.resource_claims or ()} - {""}:
-            if not pod.finished:
-                found.setdefault((pod.namespace, name), []).append(pod)
     return found
 
 
@@ -186,32 +148,28 @@ def _bound(pod: Pod) -> float | None:
     return moment(condition.last_transition_time if condition is not None else None) or _created(pod)
 
 
-def _late_to_go(meta: Json, now: float, limit: float) -> str:
+def _late_to_go(domain: Domain, now: float, limit: float) -> str:
     """Since when a domain is deleted and still there, as a clause; empty where it is not, or may take a while yet."""
-    deleted = moment(meta.get("deletionTimestamp"))
+    deleted = domain.deleted_at
     if deleted is None or now - deleted <= limit:
         return ""
-    keep = listed([text_of(name) for name in sequence(meta.get("finalizers"))], 3)
+    keep = listed(domain.finalizers, 3)
     return f"it was deleted {duration(now - deleted)} ago and is kept by {keep or 'nobody that it names'}"
 
 
-def _times(status: Json) -> Iterator[object]:
-    yield from (item.get("lastTransitionTime") for item in mappings(status.get("conditions")))
-
-
-def _members(scope: Scope, members: dict[str, Json], labelled: dict[str, Node]) -> Iterator[_Problem]:
-    for name, item in sorted(members.items()):
+def _members(scope: Scope, members: Mapping[str, Member], labelled: dict[str, Node]) -> Iterator[_Problem]:
+    for name, member in sorted(members.items()):
         node = scope.snapshot.node_by_name.get(name)
         if node is None:
             yield f"its member {name} is no node of the cluster", _LASTING
             continue
-        label, clique = node.metadata.label.get(_CLIQUE, ""), text_of(item.get("cliqueID"))
-        if (label and "cliqueID" in item and clique != label) or (clique and not label):
+        label, clique = node.metadata.label.get(_CLIQUE, ""), member.clique or ""
+        if (label and member.clique is not None and clique != label) or (clique and not label):
             yield f"its member {name} says clique {clique or 'none'}, and the node's label {_CLIQUE} says {label or 'nothing'}", _LASTING
-        if text_of(item.get("status")) not in ("Ready", ""):
-            yield f"its member {name} is {text_of(item.get('status'))}", frozenset({name})
+        if member.status not in ("Ready", ""):
+            yield f"its member {name} is {member.status}", frozenset({name})
         if name not in labelled:
-            yield f"its member {name} has no label {_OF_DOMAIN} of it", _LASTING
+            yield f"its member {name} has no label {OF_DOMAIN} of it", _LASTING
 
 
 def _daemons(daemons: list[Pod], labelled: dict[str, Node]) -> Iterator[_Problem]:

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.dra.claim_objects import device_of, published
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, await_allocated, selecting_pod, uid_of
 from conformance.probes.computing import HOLD_SCRIPT
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import absence_seconds, await_running, judge_pending, watch_pending
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.held_claims import held_claim, published
 from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.dra.slices import SliceDevice
 from fixtures.model.placement.free_devices import Place, usable_places
@@ -99,11 +98,10 @@ def _ask(
 def _judge(workspace: Workspace, pair: Sequence[tuple[str, Json | None]], devices: Mapping[DeviceId, SliceDevice]) -> Iterator[Finding]:
     given = []
     for name, claim in pair:
-        results = results_of(claim or {})
-        shares = any(result.get("shareID") or result.get("consumedCapacity") for result in results)
-        trouble = "" if results else await_running(workspace, [name], 0.0)[name].trouble
-        subject = Subject("Pod", name, workspace.namespace())
-        given.append(Given(pod=subject, devices=tuple(map(device_of, results)), shares=shares, trouble=trouble))
+        found = held_claim(claim or {}).given
+        trouble = "" if found else await_running(workspace, [name], 0.0)[name].trouble
+        devices_, shares = tuple(one.id for one in found), any(one.share for one in found)
+        given.append(Given(pod=Subject("Pod", name, workspace.namespace()), devices=devices_, shares=shares, trouble=trouble))
     yield from judge_pair(given, devices)
 
 

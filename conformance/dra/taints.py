@@ -5,22 +5,20 @@ Facts: docs/facts/dra.md#device-taints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from conformance.dra.claim_objects import allocated_at, device_of, name_of
-from fixtures.kubernetes.models import Json, Pod, Taint, Toleration
+from fixtures.kubernetes.models import Pod, Taint
 from fixtures.kubernetes.times import moment
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.held_claims import Consumer, GivenDevice, HeldClaim, held_claims
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice, TaintRule
-from fixtures.model.dra.slices import CLAIMS, IN_USE, TAINT_RULES, DeviceTaint
+from fixtures.model.dra.slices import IN_USE, TAINT_RULES, DeviceTaint
 from fixtures.model.facts import said
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.text.sentences import duration, listed
-from fixtures.verdict.findings import About, Finding, advised
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
 _SKEW_SECONDS = 60.0
@@ -28,8 +26,8 @@ _SKEW_SECONDS = 60.0
 
 _SOURCE = "taints of devices in ResourceSlices, DeviceTaintRules, ResourceClaims"
 
-_Given = dict[DeviceId, list[tuple[Json, Json]]]
-"""Claims by the device that they were given, each with the result that says so."""
+_Given = dict[DeviceId, list[tuple[HeldClaim, GivenDevice]]]
+"""Claims by the device that they were given."""
 
 
 class HeldTaint(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,42 +46,31 @@ class HeldTaint(msgspec.Struct, frozen=True, kw_only=True):
 def check_taints(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per node and DRA driver, and one per DeviceTaintRule that says no devices, or all there are."""
     given: _Given = {}
-    for claim in scope.snapshot.listing(CLAIMS).objects:
-        for result in results_of(claim):
-            given.setdefault(device_of(result), []).append((claim, result))
+    for claim in held_claims(scope):
+        for device in claim.given:
+            given.setdefault(device.id, []).append((claim, device))
     for node, drivers in sorted(scope.dra_inventory.items()):
         for item in drivers:
             yield _judge(scope, Subject("Node", f"{node} {item.driver}"), item, given, now)
     yield from (_for_all(rule) for rule in scope.slices.rules if rule.covers_all)
-    for rule in scope.snapshot.listing(TAINT_RULES).objects:
-        if "deviceSelector" not in mapping(rule.get("spec")) and mapping(rule.get("spec"), "taint").get("effect") != "None":
-            yield _without_selector(rule)
+    yield from map(_without_selector, scope.slices.rules_without_selector)
 
 
-def _without_selector(rule: Json) -> Finding:
+def _without_selector(name: str) -> Finding:
     message = (
         "it has no deviceSelector: by its documentation it taints nothing, and schedulers of Kubernetes 1.37.0 keep every device of the "
         "cluster from new claims"
     )
-    name = text_of(mapping(rule.get("metadata")).get("name"))
-    expected = "a deviceSelector"
-    return advised(
-        Subject("DeviceTaintRule", name),
-        observed="no deviceSelector",
-        expected=expected,
-        source=TAINT_RULES,
-        message=message,
-        cause="TaintRuleTooWide",
-    )
+    about = About(Subject("DeviceTaintRule", name), TAINT_RULES, "a deviceSelector", "no deviceSelector")
+    return about.advised(message, cause="TaintRuleTooWide")
 
 
 def _for_all(rule: TaintRule) -> Finding:
     what = "every pod that uses a device of any driver is evicted" if rule.taint.effect == "NoExecute" else "no claim gets a device"
     message = f"its deviceSelector names no driver, pool or device, so {what}, in all namespaces: was one device meant?"
-    place, expected = Subject("DeviceTaintRule", rule.name), "a deviceSelector that names a driver, a pool or a device"
-    return advised(
-        place, observed=f"{rule.taint} on every device", expected=expected, source=TAINT_RULES, message=message, cause="TaintRuleTooWide"
-    )
+    expected = "a deviceSelector that names a driver, a pool or a device"
+    about = About(Subject("DeviceTaintRule", rule.name), TAINT_RULES, expected, f"{rule.taint} on every device")
+    return about.advised(message, cause="TaintRuleTooWide")
 
 
 def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, now: float) -> Finding:
@@ -129,57 +116,39 @@ def _aged(one: HeldTaint, now: float) -> str:
     return f"{one} {duration(now - one.since)} ago" if one.since is not None else str(one)
 
 
-def _given_after(one: HeldTaint, holders: list[tuple[Json, Json]] | tuple[()]) -> Iterator[str]:
+def _given_after(one: HeldTaint, holders: Sequence[tuple[HeldClaim, GivenDevice]]) -> Iterator[str]:
     """Claims that were given a device after it was tainted, and do not tolerate it."""
-    for claim, result in holders:
-        at, _ = allocated_at(claim)
-        if at is None or one.since is None or at <= one.since + _SKEW_SECONDS or _tolerates(claim, result, one.taint):
+    for claim, given in holders:
+        at = claim.allocated_at
+        if at is None or one.since is None or at <= one.since + _SKEW_SECONDS or _tolerates(given, one.taint):
             continue
         late = duration(at - one.since)
-        yield f"claim {name_of(claim)} was given {one.device.id[2]} {late} after it got the taint {said(str(one.taint), 120)}"
+        yield f"claim {claim.name} was given {one.device.id[2]} {late} after it got the taint {said(str(one.taint), 120)}"
 
 
-def _not_evicted(scope: Scope, one: HeldTaint, holders: list[tuple[Json, Json]] | tuple[()], now: float) -> Iterator[str]:
+def _not_evicted(scope: Scope, one: HeldTaint, holders: Sequence[tuple[HeldClaim, GivenDevice]], now: float) -> Iterator[str]:
     """Pods that go on using a device which has had a NoExecute taint for longer than pods may take to end."""
     limit = scope.policy.requests.end_minutes * 60
     if one.taint.effect != "NoExecute" or one.since is None or now - one.since < limit:
         return
     pods = {(pod.namespace, pod.name): pod for pod in scope.snapshot.listing("pods").items}
-    for claim, result in holders:
-        namespace = text_of(mapping(claim.get("metadata")).get("namespace"))
-        if _tolerates(claim, result, one.taint):
+    for claim, given in holders:
+        if _tolerates(given, one.taint):
             continue
-        for consumer in mappings(mapping(claim.get("status")).get("reservedFor")):
-            pod = pods.get((namespace, text_of(consumer.get("name"))))
+        for consumer in claim.consumers:
+            pod = pods.get((claim.place.namespace, consumer.name))
             if pod is not None and _goes_on(pod, consumer, now - limit):
-                who, age = f"pod {namespace}/{pod.name}", duration(now - one.since)
+                who, age = f"pod {pod.namespace}/{pod.name}", duration(now - one.since)
                 yield f"{who} goes on using {one.device.id[2]} {age} after it got the taint {said(str(one.taint), 120)}"
 
 
-def _goes_on(pod: Pod, consumer: Json, before: float) -> bool:
+def _goes_on(pod: Pod, consumer: Consumer, before: float) -> bool:
     """Whether the pod of a reservation has run since some moment, and nobody ends it."""
-    begun = moment(pod.status.start_time)
-    same = not pod.metadata.uid or text_of(consumer.get("uid")) in ("", pod.metadata.uid)
+    begun = moment(pod.start_time)
+    same = not pod.metadata.uid or consumer.uid in ("", pod.metadata.uid)
     return same and not pod.finished and not pod.metadata.deletion_timestamp and begun is not None and begun < before
 
 
-def _tolerates(claim: Json, result: Json, taint: DeviceTaint) -> bool:
+def _tolerates(given: GivenDevice, taint: DeviceTaint) -> bool:
     as_node = Taint(key=taint.key, value=taint.value, effect=taint.effect)
-    for item in (*mappings(result.get("tolerations")), *_asked(claim, result)):
-        key, operator, value, effect = (text_of(item.get(name)) for name in ("key", "operator", "value", "effect"))
-        toleration = Toleration(key=key, operator=operator, value=value, effect=effect)
-        if toleration.tolerates(as_node):
-            return True
-    return False
-
-
-def _asked(claim: Json, result: Json) -> Iterator[Json]:
-    """Tolerations of the request behind a result: schedulers before 1.35 do not copy them (docs/facts/dra.md#device-taints)."""
-    name, _, alternative = text_of(result.get("request")).partition("/")
-    for request in mappings(mapping(claim.get("spec"), "devices").get("requests")):
-        if text_of(request.get("name")) == name:
-            ways = mappings(request.get("firstAvailable"))
-            chosen = (
-                [way for way in ways if text_of(way.get("name")) == alternative] if ways else [request, mapping(request.get("exactly"))]
-            )
-            yield from (toleration for way in chosen for toleration in mappings(way.get("tolerations")))
+    return any(toleration.tolerates(as_node) for toleration in given.tolerated)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from conformance.common_findings import overdue
 from conformance.gang.kueue_order import judge_order
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.queues.kueue import CHECKS, CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, ClusterQueue, KueueObjects, LocalQueue, Workload
-from fixtures.text.sentences import duration, so_far
+from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
@@ -104,11 +105,10 @@ def _stopped(
     limit = scope.policy.requests.pending_minutes * 60
     stopped = unix(queue.turned("Active")) if queue is not None and queue.state("Active") == "False" else None
     created = [one.since for one in waiting if one.since is not None]
-    if not created:
-        return about.undecided(f"{trouble}, and nothing says how long its work waits", cause="QueueAdmitsNothing")
-    age = now - max(min(created), stopped or 0.0)
-    if age <= limit:
-        return about.undecided(f"{trouble}, {so_far(age, limit)}", cause="ChangeUnderWay")
+    since, unknown = max(min(created), stopped or 0.0) if created else None, f"{trouble}, and nothing says how long its work waits"
+    age = overdue(about, since, now, limit, f"{trouble},", cause="QueueAdmitsNothing", unknown=unknown)
+    if isinstance(age, Finding):
+        return age
     first = f"{waiting[0].namespace}/{waiting[0].name}"
     message = f"{trouble}: {len(waiting)} workloads that ask for devices wait for {duration(age)} ({first} first), and none can be admitted"
     return about.bad(message, cause="QueueAdmitsNothing")
@@ -123,19 +123,17 @@ def _lost_workers(scope: Scope, queues: list[str], work: list[Workload], now: fl
     for cluster in kueue.workers:
         if not asked and cluster.name not in running:
             continue
-        about, since, why = (
-            About(Subject("MultiKueueCluster", cluster.name), source, "Active"),
-            unix(cluster.turned("Active")),
-            cluster.words("Active"),
-        )
+        about, why = About(Subject("MultiKueueCluster", cluster.name), source, "Active"), cluster.words("Active")
         if cluster.holds("Active"):
             yield about.ok("Active")
-        elif cluster.state("Active") != "False" or since is None:
-            yield about.undecided("nothing says whether, or since when, the manager reaches it", cause="WorkerClusterLost")
-        elif now - since <= limit:
-            yield about.undecided(f"not Active: {why}, {so_far(now - since, limit)}", cause="ChangeUnderWay")
+            continue
+        since = unix(cluster.turned("Active")) if cluster.state("Active") == "False" else None
+        unknown = "nothing says whether, or since when, the manager reaches it"
+        age = overdue(about, since, now, limit, f"not Active: {why},", cause="WorkerClusterLost", unknown=unknown)
+        if isinstance(age, Finding):
+            yield age
         else:
-            message = f"not Active for {duration(now - since)}: {why}: it gets no work, and what runs there is not known"
+            message = f"not Active for {duration(age)}: {why}: it gets no work, and what runs there is not known"
             yield about.bad(message, cause="WorkerClusterLost", observed=why)
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope
@@ -17,7 +18,7 @@ from fixtures.model.placement.affinity import Choice, Tolerated
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.placement.fitting import requests_of
 from fixtures.model.queues.kueue import ClusterQueue, Group, KueueObjects, Place, Workload
-from fixtures.text.sentences import duration, in_order, listed, so_far
+from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
@@ -69,11 +70,10 @@ def judge_order(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, 
         f"its order is StrictFIFO, and its head {head.name} waits for {_short(short)}, while {first.name} waits for {wants}, which are free"
     )
     known = [max(one.since, head.since) for one, _ in blocked if one.since is not None and head.since is not None]
-    if not known:
-        return about.undecided(f"{words}, and nothing says since when", cause="HeadBlocksOtherFlavor")
-    age, limit = now - min(known), scope.policy.requests.pending_minutes * 60
-    if age <= limit:
-        return about.undecided(f"{words}: {so_far(age, limit)}", cause="ChangeUnderWay")
+    limit = scope.policy.requests.pending_minutes * 60
+    age = overdue(about, min(known, default=None), now, limit, f"{words}:", cause="HeadBlocksOtherFlavor")
+    if isinstance(age, Finding):
+        return age
     why = head.workload.words("QuotaReserved")
     message = (
         f"{words} for {duration(age)}: {len(blocked)} workloads are kept from idle devices{f'; of the head, Kueue says: {why}' * bool(why)}"

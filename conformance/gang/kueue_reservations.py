@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest, unix
 from fixtures.model.cluster import Scope
@@ -17,12 +18,12 @@ from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import KUEUE_GATES, placed
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.placement.affinity import Choice, Tolerated, too_long
-from fixtures.model.placement.claimable import claimed_devices_of
+from fixtures.model.placement.claimable import claimed_devices_of_pod
 from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.queues.kueue import CHECKS, MULTIKUEUE, CheckState, ClusterQueue, KueueObjects, KueuePods, Place, Workload
 from fixtures.model.queues.kueue_quotas import device_quotas, pods_ready_timeout
 from fixtures.text.globs import matches
-from fixtures.text.sentences import duration, listed, so_far
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
@@ -41,12 +42,11 @@ def judge_unplaced(rooms: FreeCapacity, place: Subject, pods: Sequence[Pod], adm
     words = f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
     since = newest([admitted, *(one.metadata.creation_timestamp for one in asking)])
     about = About(place, _PLACEMENT)
-    if since is None:
-        return about.undecided(f"{words}, and nothing says since when", cause="AdmittedNeverPlaced")
-    age, limit = now - since, max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0)
-    if age <= limit:
-        return about.undecided(f"{words} {so_far(age, limit)}", cause="ChangeUnderWay")
-    asked = [(pod, claimed_devices_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)) for pod in asking]
+    limit = max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0) if since is not None else 0.0
+    age = overdue(about, since, now, limit, words, cause="AdmittedNeverPlaced")
+    if isinstance(age, Finding):
+        return age
+    asked = [(pod, claimed_devices_of_pod(scope, pod)) for pod in asking]
     if unclear := next(filter(None, (claimed.not_modelled or too_long(pod.spec) for pod, claimed in asked)), ""):
         return about.undecided(f"{words} for {duration(age)}: {unclear}", cause="OnlySchedulerCanWeigh")
     alone = next(((pod, claimed) for pod, claimed in asked if not rooms.fit([(pod.spec, claimed)])), None)
@@ -67,7 +67,7 @@ def judge_unplaced(rooms: FreeCapacity, place: Subject, pods: Sequence[Pod], adm
 
 
 def _allowed(scope: Scope, pod: Pod) -> list[Node]:
-    choice, tolerated = Choice(pod.spec), Tolerated(pod.spec.tolerations)
+    choice, tolerated = Choice(pod.spec), Tolerated(pod.tolerations)
     return [node for node in scope.accelerator_nodes if choice.admits(node) and tolerated.lets_onto(node)]
 
 
@@ -195,12 +195,12 @@ def _checked(scope: Scope, held: _Held, waiting: list[CheckState], now: float) -
     if scope.snapshot.lacks(CHECKS) or any(known.get(one.name) in _PATIENT for one in waiting):
         return about.not_judged(words)
     since = newest([held.workload.turned("QuotaReserved"), *(one.changed for one in waiting)])
-    if since is None or now - since <= limit:
-        so_long = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
-        return about.undecided(f"{words}{so_long}", cause="ChangeUnderWay")
+    age = overdue(about, since, now, limit, words, cause="ChangeUnderWay")
+    if isinstance(age, Finding):
+        return age
     missing = [one.name for one in waiting if one.name not in known]
     why = f"there is no AdmissionCheck {missing[0]}" if missing else "its controller has not answered"
-    return about.bad(f"{words} for {duration(now - since)}: {why}; {held.lost}", cause="AdmissionCheckSilent")
+    return about.bad(f"{words} for {duration(age)}: {why}; {held.lost}", cause="AdmissionCheckSilent")
 
 
 def _usage(queue: ClusterQueue, workloads: list[Workload], devices: frozenset[str], now: float) -> Iterator[Finding]:

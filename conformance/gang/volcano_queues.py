@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from conformance.common_findings import overdue
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import volcano_group
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.queues.volcano import VOLCANO_QUEUES, PodGroup, VolcanoQueue, pod_groups, volcano_queues
-from fixtures.text.sentences import duration, so_far
+from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
@@ -48,11 +49,10 @@ def _judge_open(scope: Scope, name: str, queue: VolcanoQueue | None, groups: lis
         return about.not_judged(f"{trouble}, and no PodGroup with devices waits in it")
     created = [group.since for group in waiting if group.since is not None]
     limit = scope.policy.requests.pending_minutes * 60
-    if not created:
-        return about.undecided(f"{trouble}, and nothing says how long its PodGroups wait", cause="QueueAdmitsNothing")
-    age = now - min(created)
-    if age <= limit:
-        return about.undecided(f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", cause="ChangeUnderWay")
+    young, unknown = f"{trouble}; its first PodGroup has waited", f"{trouble}, and nothing says how long its PodGroups wait"
+    age = overdue(about, min(created, default=None), now, limit, young, cause="QueueAdmitsNothing", unknown=unknown)
+    if isinstance(age, Finding):
+        return age
     first = f"{waiting[0].namespace}/{waiting[0].name}"
     message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {duration(age)} ({first} first), and none is let in"
     return about.bad(message, cause="QueueAdmitsNothing", observed=state or "missing")
@@ -68,14 +68,13 @@ def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
             continue
         place, pods = Subject("PodGroup", group.name, group.namespace), members[group.namespace, group.name]
         about = About(place, "podgroup.status.phase, its pods", f"pods, or gone after {duration(limit)}")
-        since = group.changed
+        age = overdue(about, group.changed, now, limit, f"{group.phase} without a pod", cause="ChangeUnderWay")
         if pods:
             yield about.ok(f"{group.phase}, {pods} pods")
-        elif since is None or now - since <= limit:
-            age = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
-            yield about.undecided(f"{group.phase} without a pod{age}", cause="ChangeUnderWay")
+        elif isinstance(age, Finding):
+            yield age
         else:
-            message = f"it is {group.phase} for {duration(now - since)} and has no pod: {amounts} of queue {group.queue} stay taken for it"
+            message = f"it is {group.phase} for {duration(age)} and has no pod: {amounts} of queue {group.queue} stay taken for it"
             yield about.bad(message, cause="QuotaHeldByNothing", observed=f"{group.phase}, no pod")
 
 

@@ -12,42 +12,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from conformance.gang.adapters.base import Gang
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.kubernetes.untyped import mappings
+from fixtures.model.dra.held_claims import HeldClaim, claims_of, held_claim
 from fixtures.model.dra.slices import CLAIMS
+from fixtures.probes.watched_pods import decode_pod
 from fixtures.probes.workspace import Workspace
 
 
-def claims_there(workspace: Workspace) -> dict[str, Json]:
+def claims_there(workspace: Workspace) -> dict[str, HeldClaim]:
     """ResourceClaims of the run's namespace, by name. Raises :class:`ApiTrouble`."""
     answer = workspace.cluster.request("GET", workspace.cluster.path(CLAIMS, workspace.namespace()))
     if not answer.ok:
         raise ApiTrouble(answer.reason, f"ResourceClaims of this run could not be listed: {answer.status} {answer.message}")
-    return {text_of(mapping(item.get("metadata")).get("name")): item for item in mappings(answer.json().get("items"))}
+    return {claim.place.name: claim for claim in map(held_claim, mappings(answer.json().get("items")))}
 
 
-def without_devices(pods: Iterable[Json], claims: Mapping[str, Json]) -> list[str]:
+def without_devices(pods: Iterable[Json], claims: Mapping[str, HeldClaim]) -> list[str]:
     """Names of bound pods that lack a claim which is allocated and reserved for them."""
-    return sorted(text_of(mapping(pod.get("metadata")).get("name")) for pod in pods if not _served(pod, claims))
+    return sorted(pod.name for pod in map(decode_pod, pods) if not _served(pod, claims))
 
 
-def _served(pod: Json, claims: Mapping[str, Json]) -> bool:
-    names = _claims_of(pod)
-    uid = mapping(pod.get("metadata")).get("uid")
-    return bool(names) and all(_holds(mapping(claims.get(name)), uid) for name in names)
+def _served(pod: Pod, claims: Mapping[str, HeldClaim]) -> bool:
+    names = claims_of(pod)
+    return bool(names) and all(name in claims and _holds(claims[name], pod) for name in names)
 
 
-def _claims_of(pod: Json) -> Sequence[str]:
-    """Names of the claims that were made for a pod of its templates and of its extended resources."""
-    status = mapping(pod.get("status"))
-    made = [*mappings(status.get("resourceClaimStatuses")), mapping(status.get("extendedResourceClaimStatus"))]
-    return [name for item in made if (name := text_of(item.get("resourceClaimName")))]
-
-
-def _holds(claim: Json, uid: object) -> bool:
-    status = mapping(claim.get("status"))
-    return bool(status.get("allocation")) and any(one.get("uid") == uid for one in mappings(status.get("reservedFor")))
+def _holds(claim: HeldClaim, pod: Pod) -> bool:
+    return claim.allocated and any(one.uid == pod.metadata.uid for one in claim.consumers)
 
 
 Counts = tuple[int, ...]
@@ -103,12 +96,10 @@ class BoundWatch:
 
 def is_bound(pod: Json) -> bool:
     """Whether a pod of a watch has its node."""
-    return bool((pod.get("spec") or {}).get("nodeName"))
+    return bool(decode_pod(pod).node_name)
 
 
 def scheduled_at(pod: Json) -> float | None:
     """When PodScheduled became True, Unix seconds."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            return unix(condition.get("lastTransitionTime"))
-    return None
+    condition = decode_pod(pod).condition("PodScheduled")
+    return unix(condition.last_transition_time) if condition is not None and condition.status == "True" else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.mig.layouts import Request, Requested, Requests
 from conformance.mig.managers import CHANGING
-from conformance.mig.mig_nodes import CONFIG, MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices import mig_geometry
 from fixtures.model.devices.counts import TIMES
+from fixtures.model.devices.mig_layouts import Request, Requested, Requests
+from fixtures.model.devices.mig_nodes import CONFIG, MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
 from fixtures.model.devices.node_labels import GPU, capacity_inconsistencies
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.mig.mig_nodes import CONFIG, STATE
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units, model_of, physical_counts
+from fixtures.model.devices.mig_nodes import CONFIG, STATE
 from fixtures.model.devices.node_labels import view_of
 from fixtures.model.facts import said
 from fixtures.model.nodes.accelerators import type_of

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.mig.mig_nodes import MigNode, mig_nodes
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
@@ -17,6 +16,7 @@ from conformance.probes.running import FACTOR, ProbeResult, hold_pods, judge_pen
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices import mig_geometry
+from fixtures.model.devices.mig_nodes import MigNode, mig_nodes
 from fixtures.model.dra.inventory import InventoryDevice
 from fixtures.model.placement.free_devices import NVIDIA_DRIVER, Place, places_of
 from fixtures.nodeprobe.smi_xml import Listing

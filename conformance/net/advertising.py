@@ -1,4 +1,4 @@
-"""Fabric resources: nodes advertise what they should (NET-02, NET-03), and jobs that span nodes ask for them (NET-10)."""
+"""Fabric resources: what installs them is ready (NET-01), nodes advertise them (NET-02, NET-03), and jobs ask for them (NET-10)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,71 @@ from functools import partial
 import msgspec
 
 from conformance.common_findings import reconciling
-from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
-from conformance.net.reading import name_of, text
-from fixtures.kubernetes.models import Json, Node, Pod, PodSpec
+from fixtures.kubernetes.models import Node, Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import whole
+from fixtures.model.devices.fabric import (
+    SINGLETON,
+    NicPolicy,
+    Promises,
+    State,
+    allocatable,
+    asks_fabric,
+    fabric_resources,
+    kind_of,
+    nic_policies,
+    offering_nodes,
+    promised,
+    text,
+    the_policy,
+)
 from fixtures.model.jobs.gang_jobs import GangJob, gang_jobs
 from fixtures.model.nodes.accelerators import adapter_labels
 from fixtures.model.placement.affinity import admits, terms
 from fixtures.text.sentences import natural
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 SOURCE = "pod.spec.containers[].resources"
+
+
+GOOD_STATES = ("ready", "ignore")
+"""``ignore``: the state is not asked for in the spec."""
+
+
+def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
+    """NET-01: the policy that counts is ready, and so is every state it applied."""
+    for policy in nic_policies(scope):
+        place, state = Subject("NicClusterPolicy", policy.state.name), policy.state.state
+        if place.name != SINGLETON:
+            message = f"the operator ignores every NicClusterPolicy but {SINGLETON} (state {state or 'not reported'})"
+            yield not_judged(place, message=message, source="metadata.name")
+            continue
+        findings = [_policy_state(place, policy.state), *(_applied_state(place, applied) for applied in policy.applied)]
+        doing = reconciling(scope, policy.body)
+        for one in findings:
+            waits = doing and one.outcome is Outcome.BAD
+            yield undecided(one.subject, cause=CHANGE_UNDER_WAY, message=f"{one.message}; {doing}", source=one.source) if waits else one
+
+
+def _policy_state(place: Subject, one: State) -> Finding:
+    about = About(place, "status.state", "ready", one.state or "no state")
+    if one.state == "ready":
+        return about.ok()
+    why = f" ({one.reason})" if one.reason else ""
+    message = f"the operator reports {about.observed}{why}, so what it installs for the fabric cannot be relied on"
+    return about.bad(message, cause="OperatorObjectNotReady")
+
+
+def _applied_state(policy: Subject, one: State) -> Finding:
+    place, expected = Subject("applied state", f"{policy.name}/{one.name or '?'}"), " or ".join(GOOD_STATES)
+    about = About(place, "status.appliedStates[].state", expected, one.state or "no state")
+    if one.state in GOOD_STATES:
+        return about.ok()
+    why = f" ({one.reason})" if one.reason else ""
+    message = f"{one.name or 'a state'} is {one.state or 'not reported'}{why}: its agents do not work"
+    return about.bad(message, cause="OperatorObjectNotReady")
 
 
 def check_jobs(scope: Scope) -> Iterator[Finding]:
@@ -76,9 +127,9 @@ def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str])
     if placed and not placed & offering:
         return about.not_judged(f"{spans}, none of which offers an RDMA resource", source="pod.spec.nodeName")
     without = [pod for pod in members if not asks_fabric(pod, names)]
-    if without and all(pod.spec.host_network for pod in without):
+    if without and all(pod.host_network for pod in without):
         return about.not_judged(f"{spans} in the hosts' network: they need no resource to reach the fabric", source="pod.spec.hostNetwork")
-    if without and all(pod.spec.resource_claims for pod in without):
+    if without and all(pod.claims for pod in without):
         return about.not_judged(f"{spans} with resource claims, which may bring fabric devices", source="pod.spec.resourceClaims")
     observed = f"{len(members) - len(without)} of {len(members)} pods ask for it"
     expected = f"every pod asks for one of {', '.join(names)}"
@@ -90,18 +141,6 @@ def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str])
     return about.ok(f"{observed}; {spans}", expected=expected)
 
 
-def asks_fabric(pod: Pod, names: tuple[str, ...]) -> bool:
-    """Whether some container of a pod asks for a fabric resource."""
-    return any(
-        whole({**(container.resources.limits or {}), **(container.resources.requests or {})}.get(name)) > 0
-        for container in pod.spec.every_container()
-        for name in names
-    )
-
-
-MACHINE_TYPE = "node.kubernetes.io/instance-type"
-KIND_LABELS = (MACHINE_TYPE, "nvidia.com/gpu.product", "amd.com/gpu.product-name")
-"""Labels that tell kinds of machines apart."""
 NAD_KEY = "k8s.cni.cncf.io/network-attachment-definitions"
 NAD_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
@@ -116,33 +155,11 @@ class FabricNode(msgspec.Struct, frozen=True, kw_only=True):
     left_out: str = ""
 
 
-def allocatable(node: Node, resource: str) -> int:
-    """Units of a resource that pods can get on a node."""
-    return whole(node.allocatable.get(resource))
-
-
-def fabric_resources(scope: Scope) -> tuple[str, ...]:
-    """Names of fabric resources: those the NicClusterPolicy configures, and those of nodes that the suite's policy calls RDMA."""
-    names = dict.fromkeys(promises(the_policy(scope)).names)
-    for node in scope.snapshot.nodes:
-        names.update(dict.fromkeys(sorted(name for name in node.capacity if scope.is_rdma(name) and not scope.is_device(name))))
-    return tuple(names)
-
-
-def offering_nodes(scope: Scope) -> list[Node]:
-    """Nodes on which pods can get some fabric resource, by name."""
-    names = fabric_resources(scope)
-    return [
-        node for node in sorted(scope.snapshot.nodes, key=lambda n: natural(n.name)) if any(allocatable(node, name) > 0 for name in names)
-    ]
-
-
 def fabric_nodes(scope: Scope) -> list[FabricNode]:
     """Nodes that have fabric devices by NFD, by what they advertise, or by the NicClusterPolicy's explicit choice."""
     policy = the_policy(scope)
-    names, promised = fabric_resources(scope), promises(policy).names
-    affinity = mapping(policy, "spec", "nodeAffinity")
-    chooser = PodSpec(affinity={"nodeAffinity": affinity}) if affinity else PodSpec()
+    names, named = fabric_resources(scope), promised(scope).names
+    chooser = policy.chooser if policy is not None else PodSpec()
     found = []
     for node in sorted(scope.snapshot.nodes, key=lambda n: natural(n.name)):
         reasons = [f"label {label}" for label in adapter_labels(node)]
@@ -154,7 +171,7 @@ def fabric_nodes(scope: Scope) -> list[FabricNode]:
         if not reasons:
             continue
         left_out = "" if chosen or advertised else "spec.nodeAffinity of the NicClusterPolicy leaves it out"
-        if len(reasons) == len(advertised) and not promised and (empty := _never_had(scope, node, advertised)):
+        if len(reasons) == len(advertised) and not named and (empty := _never_had(scope, node, advertised)):
             left_out = empty
         if not left_out and not node.ready:
             left_out = "NotReady"
@@ -168,7 +185,7 @@ def _never_had(scope: Scope, node: Node, names: list[str]) -> str:
     The kubelet keeps a 0 of a plugin that serves no device, as on machines without EFA. A machine of the same kind that has some tells
     that this one lost them.
     """
-    of_kind = [other for other in scope.snapshot.nodes if _kind(other) == _kind(node)]
+    of_kind = [other for other in scope.snapshot.nodes if kind_of(other) == kind_of(node)]
     if any(whole(other.capacity.get(name)) for other in of_kind for name in names):
         return ""
     return f"{', '.join(names)} is 0 on every machine of its kind"
@@ -182,34 +199,26 @@ def _positive(chooser: PodSpec) -> bool:
 
 def check_advertised(scope: Scope) -> Iterator[Finding]:
     """NET-02: what the policy's configuration promises is there, on every node that has the devices."""
-    policy = the_policy(scope)
-    promised = promises(policy)
-    nodes = fabric_nodes(scope)
+    policy, nodes = the_policy(scope), fabric_nodes(scope)
     if policy is not None:
-        yield from _check_promises(scope, policy, promised)
+        yield from _check_promises(scope, policy)
     for entry in nodes:
-        yield _check_node(scope, entry, promised, nodes)
+        yield _check_node(scope, entry, promised(scope), nodes)
 
 
-def _check_promises(scope: Scope, policy: Json, promised: Promises) -> Iterator[Finding]:
-    state = text(mapping(policy, "status").get("state")) or "no state"
-    for source, message in promised.troubles:
-        yield bad(
-            subject_of(policy),
-            cause="FabricConfigUnreadable",
-            observed="unreadable",
-            expected="a list of resources",
-            source=source,
-            message=message,
-        )
-    sources = {item.resource: item.source for item in promised.resources}
+def _check_promises(scope: Scope, policy: NicPolicy) -> Iterator[Finding]:
+    state = policy.state.state or "no state"
+    for source, message in policy.promises.troubles:
+        about = About(Subject("NicClusterPolicy", policy.state.name), source, "a list of resources", "unreadable")
+        yield about.bad(message, cause="FabricConfigUnreadable")
+    sources = {item.resource: item.source for item in policy.promises.resources}
     for name, source in sources.items():
         about = About(Subject("resource", name), source, "at least one node that advertises it")
         offering = [node.name for node in scope.snapshot.nodes if allocatable(node, name) > 0]
         message = f"{name} is configured and no node advertises it, although the NicClusterPolicy says {state}{_idle_agents(scope)}"
         if offering:
             yield about.ok(f"{len(offering)} nodes")
-        elif doing := reconciling(scope, policy):
+        elif doing := reconciling(scope, policy.body):
             yield about.undecided(f"{message}; {doing}", cause=CHANGE_UNDER_WAY)
         else:
             yield about.bad(message, cause="FabricResourceMissing", observed="no node")
@@ -221,18 +230,18 @@ def _idle_agents(scope: Scope) -> str:
     idle = [
         item.name
         for item in listing.items
-        if item.status.desired_number_scheduled == 0
+        if item.desired == 0
         and any(owner.kind == "NicClusterPolicy" for owner in item.metadata.owners)
         and scope.platform.of(item.namespace).components
     ]
     return f": its DaemonSets {', '.join(sorted(idle)[:5])} match zero nodes" if idle else ""
 
 
-def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list[FabricNode]) -> Finding:
+def _check_node(scope: Scope, entry: FabricNode, promises: Promises, nodes: list[FabricNode]) -> Finding:
     node, subject_ = entry.node, subject(entry.node)
     if entry.left_out:
         return not_judged(subject_, message=f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})", source="node.status")
-    wanted = _wanted(scope, node, promised, nodes)
+    wanted = _wanted(scope, node, promises, nodes)
     observed = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted)
     if not wanted:
         return not_judged(
@@ -247,31 +256,27 @@ def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list
     if missing:
         message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
         return about.bad(message, cause="FabricResourceMissing")
-    if not promised.names:
+    if not promises.names:
         message = f"{observed}, like machines of its kind: no NicClusterPolicy says what it must advertise"
         return about.not_judged(message, source=entry.reasons[0])
     return about.ok()
 
 
-def _wanted(scope: Scope, node: Node, promised: Promises, nodes: list[FabricNode]) -> list[str]:
+def _wanted(scope: Scope, node: Node, promises: Promises, nodes: list[FabricNode]) -> list[str]:
     """Resources that a node must advertise.
 
     Those of the NicClusterPolicy, but for one that only machines of another kind advertise while this one advertises
     another of them (each entry of a configuration selects its own devices). Without a policy those of machines of its kind.
     """
-    kind = _kind(node)
-    of_kind = [other.node for other in nodes if _kind(other.node) == kind]
-    if not promised.names:
+    kind = kind_of(node)
+    of_kind = [other.node for other in nodes if kind_of(other.node) == kind]
+    if not promises.names:
         return [name for name in fabric_resources(scope) if any(name in other.capacity for other in of_kind)]
-    if not any(allocatable(node, name) > 0 for name in promised.names):
-        return list(promised.names)
-    elsewhere = {name for name in promised.names if any(allocatable(other, name) > 0 for other in scope.snapshot.nodes)}
-    ours = {name for name in promised.names if any(name in other.capacity for other in of_kind)}
-    return [name for name in promised.names if name in ours or name not in elsewhere]
-
-
-def _kind(node: Node) -> tuple[str, ...]:
-    return tuple(node.metadata.label.get(label, "") for label in KIND_LABELS)
+    if not any(allocatable(node, name) > 0 for name in promises.names):
+        return list(promises.names)
+    elsewhere = {name for name in promises.names if any(allocatable(other, name) > 0 for other in scope.snapshot.nodes)}
+    ours = {name for name in promises.names if any(name in other.capacity for other in of_kind)}
+    return [name for name in promises.names if name in ours or name not in elsewhere]
 
 
 def check_attachments(scope: Scope) -> Iterator[Finding]:
@@ -281,11 +286,10 @@ def check_attachments(scope: Scope) -> Iterator[Finding]:
         for name in node.allocatable:
             offered[name] = offered.get(name, 0) + (allocatable(node, name) > 0)
     for item in scope.snapshot.objects(NAD_KEY):
-        name, namespace = name_of(item)
-        subject_ = Subject("NetworkAttachmentDefinition", name, namespace)
-        source = f"annotation {NAD_RESOURCE}"
-        resource = text(mapping(item, "metadata", "annotations").get(NAD_RESOURCE))
-        about = About(subject_, source, "a resource that some node advertises")
+        meta = mapping(item, "metadata")
+        place = Subject("NetworkAttachmentDefinition", text(meta.get("name")), text(meta.get("namespace")))
+        resource = text(mapping(meta, "annotations").get(NAD_RESOURCE))
+        about = About(place, f"annotation {NAD_RESOURCE}", "a resource that some node advertises")
         if not resource:
             yield about.not_judged("it names no resource: pods that use it need none")
         elif count := offered.get(resource, 0):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.net.advertising import MACHINE_TYPE
 from conformance.net.ports import with_ports_read
 from conformance.net.two_nodes import FabricRun, Plan, RankPod
 from conformance.net.visible_fabric import attached
@@ -18,6 +17,7 @@ from conformance.probes.running import pod_trouble
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.fabric import MACHINE_TYPE
 from fixtures.model.nodes.pools import product_of
 from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.policy.model import Network
@@ -116,7 +116,7 @@ def _ended(seen: list[Pod], jobs: Sequence[Sequence[str]]) -> bool | None:
     there = {pod.name: pod for pod in seen}
     for names in jobs:
         mine = [there[name] for name in names if name in there]
-        if not mine or not (any(pod.status.phase == "Failed" for pod in mine) or all(pod.finished for pod in mine)):
+        if not mine or not (any(pod.phase == "Failed" for pod in mine) or all(pod.finished for pod in mine)):
             return None
     return True
 
@@ -214,7 +214,7 @@ def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> Ra
     state = pod_trouble(pod)
     if not pod.node_name:
         raise Inconclusive("Unschedulable", f"pod {name} of the run got no node within {seconds:g} s: {state}")
-    if pod.status.phase == "Pending" or not pod.status.container_statuses:
+    if pod.phase == "Pending" or not pod.started:
         raise Inconclusive("NotStarted", f"pod {name} of the run did not start on {pod.node_name} within {seconds:g} s: {state}")
     try:
         log = workspace.logs(name, namespace=namespace, limit_bytes=MAX_LOG_BYTES)
@@ -222,12 +222,4 @@ def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> Ra
         raise Inconclusive("NoLog", f"the log of pod {name} could not be read ({trouble.message}): {state}") from None
     if len(log.encode(errors="replace")) >= MAX_LOG_BYTES:  # bytes are what the API cuts at
         raise Inconclusive("LogTooLarge", f"the log of pod {name} is larger than {MAX_LOG_BYTES >> 20} MiB, and the result is at its end")
-    return RankPod(name=name, node=pod.node_name, state=state, exit_code=_exit_code(pod), log=log)
-
-
-def _exit_code(pod: Pod) -> int | None:
-    for status in pod.status.container_statuses or ():
-        terminated = (status.state or {}).get("terminated")
-        if isinstance(terminated, dict) and isinstance(terminated.get("exitCode"), int):
-            return int(terminated["exitCode"])
-    return None
+    return RankPod(name=name, node=pod.node_name, state=state, exit_code=pod.exit_code, log=log)

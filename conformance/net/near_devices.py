@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from conformance.net.advertising import offering_nodes
 from conformance.probes.node_documents import SOURCE, NodeDocument
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.devices.fabric import offering_nodes
 from fixtures.nodeprobe.document import Host, PciFunction
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import msgspec
 
-from conformance.net.advertising import KIND_LABELS, allocatable, fabric_resources
 from conformance.net.bisecting import Found
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import NcclLog
@@ -19,6 +18,7 @@ from conformance.probes.node_sampling import kept_away
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import whole
+from fixtures.model.devices.fabric import allocatable, fabric_resources, kind_of
 from fixtures.text.sentences import natural
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
@@ -75,7 +75,7 @@ def make_plans(scope: Scope) -> tuple[list[Plan], list[str]]:
             for fabric in fabrics:
                 if capacity < 1 or not exclusive(node, device) or (fabric and allocatable(node, fabric) < 1):
                     continue
-                kind = (device, *(node.metadata.label.get(label, "") for label in KIND_LABELS))
+                kind = (device, *kind_of(node))
                 reachable = not kept_away(scope, node) and (not fabric or scope.free(node, fabric) > 0)
                 units = max(scope.free(node, device), 0) if reachable else 0
                 free.setdefault(kind, {}).setdefault(fabric, []).append((units, node))

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
 from conformance.outputs.captured_text import Unreadable
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, kept_away, left_out, one_per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.fabric import allocatable, fabric_resources, offering_nodes
 from fixtures.model.devices.node_labels import view_of
 from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.share.claimed_shares import held_share
-from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.devices.node_labels import sharing_inconsistencies, view_of
 from fixtures.model.devices.scheduler_amounts import split_of
+from fixtures.model.placement.shared_devices import SHARED_SUFFIX, Shared, held_share, shared_resources
 from fixtures.text.globs import matches
 from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable, Subject

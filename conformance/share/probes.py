@@ -12,11 +12,10 @@ from conformance.probes.claim_pods import CANNOT_ALLOCATE
 from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, VisibleDevices, computing, listing_pod, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import PendingPod, ProbeResult, absence_seconds, hold_pods, judge_pending, pinned_pod, watch_pending
-from conformance.share.claimed_shares import claimed_shares
-from conformance.share.units import Shared, shared_resources
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, listable_places, places_of
+from fixtures.model.placement.shared_devices import Shared, claimed_shares, shared_resources
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, Outcome, bad, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.dra.claim_life import ClaimLife, judge_life
-from conformance.dra.claim_objects import published
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.held_claims import held_claim, published
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Subject
 from tests.builders import a_cpu_node, a_scope
@@ -30,7 +30,7 @@ def a_life(text: str = log(UUID), *, trouble: str = "", users: tuple[str, ...] =
     claim = a_claim("c", device=device)
     claim.setdefault("status", {})["reservedFor"] = [{"resource": "pods", "name": "p", "uid": uid} for uid in users]
     ran = ProbeResult(subject=Subject("Pod", "p", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
-    return ClaimLife(**{"ran": ran, "pod_uid": POD, "claim": claim, **more})
+    return ClaimLife(**{"ran": ran, "pod_uid": POD, "claim": held_claim(claim), **more})
 
 
 def judged(life: ClaimLife, device: Json | None = None) -> Finding:
@@ -92,5 +92,5 @@ _WILD = st.recursive(st.none() | st.text(max_size=4), lambda inner: st.lists(inn
 @pytest.mark.test_all
 @given(_WILD, st.text(max_size=40))
 def test_a_wild_claim_never_conforms(claim: Any, text: str) -> None:
-    life = msgspec.structs.replace(a_life(text), claim=claim if isinstance(claim, dict) else {})
+    life = msgspec.structs.replace(a_life(text), claim=held_claim(claim if isinstance(claim, dict) else {}))
     assert judged(life).outcome in (Outcome.BAD, Outcome.UNDECIDED)

@@ -4,6 +4,7 @@ import pytest
 
 from conformance.dra.claim_life import ClaimLife, judge_life, pci_address, render_nodes
 from conformance.probes.running import ProbeResult
+from fixtures.model.dra.held_claims import held_claim
 from fixtures.model.dra.slices import SliceDevice
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Subject
@@ -47,7 +48,9 @@ def judged(text: str, attributes: dict[str, str] | None = None) -> Finding:
     claim = a_claim("c", AMD, device="gpu-0-128")
     claim["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "u"}]
     ran = ProbeResult(subject=Subject("Pod", "p", "ns"), node="gpu-0", logs={"probe": text})
-    life = ClaimLife(ran=ran, pod_uid="u", claim=claim, unlistable=f"devices are seen with nvidia-smi, and it offers those of {AMD}")
+    life = ClaimLife(
+        ran=ran, pod_uid="u", claim=held_claim(claim), unlistable=f"devices are seen with nvidia-smi, and it offers those of {AMD}"
+    )
     known = {"resource.kubernetes.io/pciBusID": "0000:03:00.0"} if attributes is None else attributes
     return judge_life(life, {(AMD, "gpu-0", "gpu-0-128"): SliceDevice(name="gpu-0-128", attributes=known)})
 

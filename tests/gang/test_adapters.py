@@ -14,6 +14,7 @@ from conformance.gang.watching import without_devices
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
 from fixtures.model.cluster import Scope
+from fixtures.model.dra.held_claims import held_claim
 from fixtures.model.dra.slices import BY_CLASS
 from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.probes.workspace import Workspace
@@ -271,7 +272,7 @@ def claim(*users: str, allocated: bool = True) -> Json:
     ids=["served", "extended", "of another pod", "not allocated", "gone", "one of two", "no claim made"],
 )
 def test_a_bound_member_has_its_devices_only_with_claims_reserved_for_it(pod: Json, claims: dict[str, Json], lacks: list[str]) -> None:
-    assert without_devices([pod], claims) == lacks
+    assert without_devices([pod], {name: held_claim(item) for name, item in claims.items()}) == lacks
 
 
 def test_a_gang_that_is_bound_without_its_devices_fails() -> None:

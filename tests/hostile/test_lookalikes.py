@@ -8,7 +8,6 @@ import pytest
 from conformance.adv.node_configs import check_configs
 from conformance.fence.checks import check_intruders
 from conformance.gang.adapters.base import controllers_health
-from conformance.mig.layouts import Requests
 from conformance.ops.rollout import check_rolled_out
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
@@ -16,6 +15,7 @@ from conformance.req.starting import check_starting
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Event, Json, Meta, Namespace
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import PodEvents
+from fixtures.model.devices.mig_layouts import Requests
 from fixtures.model.platform.agents import agents, missing_agents
 from fixtures.model.platform.namespaces import Platform, Workload, operators_of
 from fixtures.model.platform.plugin_settings import strategy_flag

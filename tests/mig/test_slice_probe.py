@@ -2,10 +2,10 @@ from typing import cast
 
 import pytest
 
-from conformance.mig.mig_nodes import mig_nodes
 from conformance.mig.probes import Slot, _pod, absent_profile, chosen, judge_slices, listing_of
 from conformance.probes.running import PendingPod, ProbeResult, judge_pending
 from fixtures.model.devices.mig_geometry import resource_name
+from fixtures.model.devices.mig_nodes import mig_nodes
 from fixtures.model.devices.node_labels import advertisement
 from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace

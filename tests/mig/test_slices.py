@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
-from conformance.mig.layouts import PartedError, parse, requested
-from conformance.mig.mig_nodes import mig_nodes
 from conformance.mig.probes import absent_profile, chosen, is_made_on_demand, profile_selector, slots
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.mig_layouts import PartedError, parse, requested
+from fixtures.model.devices.mig_nodes import mig_nodes
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.adv.built import outcomes, verdict

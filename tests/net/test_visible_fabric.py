@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.net.nic_policy import check_nic_cluster_policy, promises
+from conformance.net.advertising import check_nic_cluster_policy
 from conformance.net.visible_fabric import attached, judge_visible_fabric, places, read_visible_fabric
 from conformance.outputs.captured_text import Unreadable
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
+from fixtures.model.devices.fabric import nic_policy
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.builders import a_node, a_pod, a_policy, a_scope
@@ -133,13 +134,13 @@ def test_a_policy_without_status_does_not_conform() -> None:
 
 @pytest.mark.parametrize("config", ["", "{", "[]", "null", '{"configList": {}}', None, 7, {"configList": []}, "[" * 100_000])
 def test_a_configuration_that_no_plugin_can_read_is_trouble(config: object) -> None:
-    found = promises(a_nic_policy(rdmaSharedDevicePlugin={"config": config, "image": "x"}))
+    found = nic_policy(a_nic_policy(rdmaSharedDevicePlugin={"config": config, "image": "x"})).promises
     assert found.names == ()
     assert len(found.troubles) == 1
     assert "configList" in found.troubles[0][1]
 
 
 def test_an_entry_without_a_name_is_trouble_and_the_others_count() -> None:
-    found = promises(a_nic_policy(rdmaSharedDevicePlugin=shared({"rdmaHcaMax": 63}, {"resourceName": "a"})))
+    found = nic_policy(a_nic_policy(rdmaSharedDevicePlugin=shared({"rdmaHcaMax": 63}, {"resourceName": "a"}))).promises
     assert found.names == ("rdma/a",)
     assert len(found.troubles) == 1

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from conformance.net.nic_policy import check_nic_cluster_policy
+from conformance.net.advertising import check_nic_cluster_policy
 from conformance.ops.custom_resources import check_ready
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome

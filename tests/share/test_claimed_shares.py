@@ -6,11 +6,11 @@ import pytest
 
 from conformance.probes.running import PendingPod
 from conformance.share.checks import check_isolated
-from conformance.share.claimed_shares import ClaimedShares, claimed_shares
 from conformance.share.probes import fillable_nodes, judge_extra
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import places_of
+from fixtures.model.placement.shared_devices import ClaimedShares, claimed_shares
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope

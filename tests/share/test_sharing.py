@@ -3,11 +3,11 @@ import pytest
 from conformance.probes.running import PendingPod, ProbeResult
 from conformance.share.checks import check_isolated, check_replicas
 from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled
-from conformance.share.units import shared_resources
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.placement.free_devices import places_of
+from fixtures.model.placement.shared_devices import shared_resources
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.adv.built import outcomes, scope_of, verdict

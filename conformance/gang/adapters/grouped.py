@@ -27,6 +27,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import native_group
 from fixtures.model.queues.kueue_objects import conditions_of
 from fixtures.model.queues.volcano import DEFAULT_QUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, volcano_queues
+from fixtures.probes.pods import keeps, marked
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.subjects import Inconclusive
 
@@ -114,17 +115,12 @@ def served_kind(scope: Scope) -> str:
 
 def native_member(pod: Json, group: str) -> Json:
     """The pod as a member of a PodGroup."""
-    return _linked(pod, group, {"schedulingGroup": {"podGroupName": group}})
+    return marked(pod, {GANG_LABEL: group}, schedulingGroup={"podGroupName": group})
 
 
 def workload_member(pod: Json, workload: str) -> Json:
     """The pod as a member of a Workload of 1.35."""
-    return _linked(pod, workload, {"workloadRef": {"name": workload, "podGroup": _MEMBERS}})
-
-
-def _linked(pod: Json, gang: str, link: Json) -> Json:
-    metadata = {**pod["metadata"], "labels": {**(pod["metadata"].get("labels") or {}), GANG_LABEL: gang}}
-    return {**pod, "metadata": metadata, "spec": {**pod["spec"], **link}}
+    return marked(pod, {GANG_LABEL: workload}, workloadRef={"name": workload, "podGroup": _MEMBERS})
 
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
@@ -199,10 +195,7 @@ class Volcano:
 
 def volcano_member(pod: Json, group: str) -> Json:
     """The pod as a member of a PodGroup."""
-    metadata = dict(pod["metadata"])
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), GROUP_ANNOTATION: group}
-    metadata["labels"] = {**(metadata.get("labels") or {}), GANG_LABEL: group}
-    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
+    return marked(pod, {GANG_LABEL: group}, {GROUP_ANNOTATION: group}, schedulerName=SCHEDULER)
 
 
 class GroupedPods:
@@ -243,9 +236,4 @@ class GroupedPods:
 
 def keeps_link(wanted: Json, created: Json) -> bool:
     """Whether what ties a pod to its group came back as it was sent."""
-    spec, meta = created.get("spec") or {}, created.get("metadata") or {}
-    annotations = meta.get("annotations") or {}
-    asked = wanted["metadata"].get("annotations") or {}
-    if any(spec.get(field) != wanted["spec"].get(field) for field in ("schedulingGroup", "workloadRef")):
-        return False
-    return all(annotations.get(key) == asked[key] for key in asked)
+    return keeps(wanted, created, ("schedulingGroup", "workloadRef"))

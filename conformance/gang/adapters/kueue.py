@@ -27,6 +27,7 @@ from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
 from fixtures.model.queues.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, Flavor, KueueObjects
 from fixtures.model.queues.kueue_objects import Row, row_of
 from fixtures.model.queues.kueue_quotas import class_mappings, pods_ready_timeout
+from fixtures.probes.pods import marked
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.subjects import Inconclusive
 
@@ -171,18 +172,10 @@ class Kueue:
 
     def member(self, pod: Json, gang: Gang) -> Json:
         """The pod as a member of the group."""
-        metadata = dict(pod["metadata"])
-        metadata["labels"] = {
-            **(metadata.get("labels") or {}),
-            f"{GROUP}/queue-name": QUEUE,
-            f"{GROUP}/pod-group-name": gang.name,
-            GANG_LABEL: gang.name,
-        }
-        annotations = {**(metadata.get("annotations") or {}), f"{GROUP}/pod-group-total-count": str(gang.size)}
-        if self._topology:
-            annotations[f"{GROUP}/podset-unconstrained-topology"] = "true"
-        metadata["annotations"] = annotations
-        return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulingGates": [{"name": GATE}]}}
+        labels = {f"{GROUP}/queue-name": QUEUE, f"{GROUP}/pod-group-name": gang.name, GANG_LABEL: gang.name}
+        topology = {f"{GROUP}/podset-unconstrained-topology": "true"} if self._topology else {}
+        annotations = {f"{GROUP}/pod-group-total-count": str(gang.size), **topology}
+        return marked(pod, labels, annotations, schedulingGates=[{"name": GATE}])
 
     def release(self, workspace: Workspace, gang: Gang) -> None:
         """The group's Workload goes first: its pods carry the finalizer ``kueue.x-k8s.io/managed`` until it is gone."""
