@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 OPENING = frozenset({"aiohttp", "http", "httpx", "kubernetes", "requests", "socket", "ssl", "urllib3", "websocket"})
 NO_CLUSTER = {
     "chaos/safety/lease.py": "the name of this machine",
-    "conformance/delivery/upload.py": "buckets and web hooks",
+    "conformance/delivery/files.py": "buckets and web hooks",
     "conformance/probes/running.py": "errors of the transport's library",
     "fixtures/nodeprobe/pod_resources.py": "the kubelet's socket, on a node",
     "fixtures/probes/allreduce.py": "runs inside a pod",
