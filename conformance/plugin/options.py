@@ -13,6 +13,7 @@ import pytest
 from conformance.catalogue import Catalogue, CatalogueError
 from conformance.requirement import Requirement
 from fixtures.localcluster.interface import DEFAULT_MINOR
+from fixtures.text import yaml_text
 from fixtures.verdict.coverage import beyond_access
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access, Level
@@ -90,81 +91,12 @@ def add_options(parser: OptionParser) -> None:
     What takes a value is None where it was not given, so that an empty value can be told from none.
     """
     group = parser.getgroup(GROUP, "GPU cluster conformance")
-    group.addoption("--kubeconfig", metavar="FILE", help="judge a live cluster, by its kubeconfig (never taken from the environment)")
-    group.addoption("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
-    group.addoption("--in-cluster", action="store_true", help="judge the cluster that this process runs in, as its ServiceAccount")
-    group.addoption(
-        "--snapshot",
-        metavar="PATH",
-        help="judge a file or folder of 'kubectl get' output, offline; gpu-conformance list --snapshot-command prints how to save one",
-    )
-    group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", help="judge the embedded simulated cluster")
-    group.addoption(
-        "--local",
-        metavar="MINOR",
-        nargs="?",
-        const=DEFAULT_MINOR,
-        help=f"judge real Kubernetes processes (default: {DEFAULT_MINOR}) with the nodes of --simulate; 'make local' builds them",
-    )
-    group.addoption(
-        "--local-bin",
-        metavar="DIR",
-        help="folder with etcd and the Kubernetes programs for --local; real Volcano or Kueue programs in it replace the stand-ins",
-    )
-    group.addoption("--policy", metavar="FILE", help="what you expect of the cluster (YAML)")
-    group.addoption(
-        "--platform",
-        metavar="NAME[,NAME]",
-        action="append",
-        default=[],
-        help="add these presets to the policy's defaults (eks, gke, openshift, ...; none); default: the cluster's own marks choose",
-    )
-    group.addoption("--read-only", action="store_true", help="judge 'read' requirements only; create nothing, not even as dry-run")
-    group.addoption("--access", choices=[str(a) for a in Access], help="the most that the run may do; default: workload")
-    group.addoption("--level", choices=["must", "should"], default="should", help="'must' leaves out SHOULD requirements; default: should")
-    group.addoption("--only", metavar="ID|AREA[,...]", action="append", default=[], help="judge these requirements and areas only")
-    group.addoption(
-        "--require",
-        metavar="ID[,ID...]",
-        action="append",
-        default=[],
-        help="requirements that must be judged and pass: if one finds nothing to judge it fails, and no option may leave it out",
-    )
-    group.addoption(
-        "--min-judged", metavar="N", help="exit code 10 if fewer requirements are judged; default: gate.minimumJudged of the policy"
-    )
-    for name, what in (("inconclusive", "are inconclusive"), ("not-applicable", "have nothing to judge")):
-        key = "gate.max" + name.title().replace("-", "")
-        group.addoption(f"--max-{name}", metavar="N", help=f"exit code 10 if more requirements {what}; default: {key} of the policy")
-    group.addoption("--every-node", action="store_true", help="probe every free accelerator node; default: one node of every product")
-    group.addoption(
-        "--settle", metavar="SECONDS", help="wait so long for roll-outs and changes under way to end, then judge; default: judge at once"
-    )
-    group.addoption(
-        "--waivers", metavar="FILE", help="failures that their owners accept until a date (YAML); an expired or unused one fails the run"
-    )
-    group.addoption("--baseline", metavar="REPORT", help="an earlier report.json (or its folder): the run fails if something got worse")
-    group.addoption(
-        "--accept-not-judged",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="accept that a requirement, area or subject of the baseline is no longer judged ('NET', 'Node gpu-3')",
-    )
-    group.addoption(
-        "--another-cluster", action="store_true", help="compare with a baseline of another cluster; default: such a one proves nothing"
-    )
-    group.addoption("--report-dir", metavar="DIR", help="folder of the report; default: out/<run id>, and out/latest points at it")
-    group.addoption(
-        "--record-only", action="store_true", help="write report.json and no view of it; 'gpu-conformance report DIR' writes the views"
-    )
-    group.addoption(
-        "--evidence",
-        action="store_true",
-        help="keep in evidence/ of the report what each verdict rests on: API objects without secrets, and outputs of probes",
-    )
-    group.addoption("--alluredir", metavar="DIR", help="also write Allure's results to this folder, beside those that are there")
-    group.addoption("--clean-alluredir", action="store_true", help="remove Allure's earlier results from that folder first")
+    table = yaml_text.packaged(Path(__file__).with_name("options.yaml"), dict[str, dict[str, Any]])
+    table["--access"]["choices"] = [str(access) for access in Access]
+    words = table["--local"]["help"].replace("MINOR", DEFAULT_MINOR)
+    table["--local"] |= {"nargs": "?", "const": DEFAULT_MINOR, "help": words}
+    for name, attributes in table.items():
+        group.addoption(name, **attributes)
 
 
 class _Defaults:
