@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -9,15 +10,15 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, TargetKind, Verdict
+from fixtures.verdict.record import Report, Verdict
 from reports import chaos_phrases
+from reports.cases import cases
 from reports.folder import ReportError, load_chaos, load_run, write_all
 from reports.formats import allure, ctrf, html, junit, markdown, openmetrics
 from reports.page.timeline import LEFT, RIGHT, timeline
 from reports.terminal import summary
-from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, hostile_experiment, marks, mixed_chaos, series
+from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos, series
 from tests.reports.sample_report import report, result, sample_report
-from tests.reports.test_html import Document
 from tests.tables import each_row
 
 
@@ -50,38 +51,6 @@ def test_the_page_says_the_time_line_in_words_too() -> None:
     assert re.search(r'<th scope="row">recovered</th><td class="n">\+8\.50</td><td class="n">0\.25 s</td>', page)
     assert 'role="img" aria-labelledby="t-chaos-A1 d-chaos-A1"' in page
     assert "recovered 8.50 s (± 0.25 s) after the fault, bound 30 s" in page
-
-
-@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL])
-def test_what_is_not_a_real_cluster_is_marked_at_every_experiment(kind: TargetKind) -> None:
-    page = html.render(report([]), chaos(experiment(target_kind=kind), experiment(id="A2", target_kind=kind), kind=kind))
-    assert page.count(f'class="tag fidelity {kind.value}"') == 4, "in the table and above the time line"
-
-
-def test_what_failed_comes_first_and_open() -> None:
-    page = html.render(report([]), chaos(experiment(), experiment(Verdict.FAILED, id="A9", message="lost")))
-    assert page.index('id="chaos-A9" open') < page.index('id="chaos-A1"')
-    assert 'id="chaos-A1" open' not in page
-
-
-def test_residue_is_said_where_it_belongs() -> None:
-    assert "Residue: not put back" in html.render(report([]), chaos(experiment(residue=["nodes n1"])))
-    assert "Residue: not put back" not in html.render(report([]), chaos(experiment()))
-
-
-def test_hostile_text_and_numbers_stay_text() -> None:
-    page = html.render(report([]), chaos(hostile_experiment(), hostile_experiment()))
-    document = Document(page)
-    given = [(name, value) for _, attributes in document.elements for name, value in attributes.items()]
-    assert len(document.all("script")) == 1
-    assert [name for name, _ in given if name.startswith("on") or name == "style"] == []
-    assert not any(re.search("nan|inf", value) for name, value in given if name in ("x", "x1", "x2", "y", "width", "d", "cx"))
-    assert "\u202e" not in page
-    assert "\x1b" not in page
-
-
-def test_a_report_without_chaos_says_nothing_of_it() -> None:
-    assert 'id="chaos"' not in html.render(report([]))
 
 
 def test_the_record_is_written_read_back_and_taken_away(tmp_path: Path) -> None:
@@ -275,86 +244,41 @@ def test_lone_surrogates_in_an_experiment_are_spelled_out(tmp_path: Path) -> Non
     assert "bad\\\\ud800name" in (tmp_path / "chaos.json").read_text(encoding="utf-8")
 
 
-# -- JUnit
+# -- JUnit, CTRF and Allure, which write one case; statuses are in test_machine_formats.py
 
 
-def cases(made: Report, of: ChaosReport) -> dict[str, ET.Element]:
-    root = ET.fromstring(junit.render(made, of))
-    return {case.get("name", "").split()[0]: case for case in root.iter("testcase")}
+def test_the_case_of_an_experiment_has_its_times_and_what_is_wrong() -> None:
+    found = {case.key: case for case in cases(bare(mixed_chaos()), mixed_chaos())}
+    case, slow = found["chaos A1"], found["chaos A3"]
+    assert (case.started, case.seconds) == (datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC), 21.5)
+    assert [case.extra[f"{name}Seconds"] for name in ("detection", "recovery", "recoveryUncertainty")] == [0.5, 8.5, 0.25]
+    assert [case.properties[f"{name}Seconds"] for name in ("detection", "recovery", "recoveryBound")] == ["0.500", "8.500", "30.000"]
+    assert (case.labels["fidelity"], case.parameters["recovery, s"]) == ("simulated", "8.50 ± 0.25")
+    assert case.properties["targets"] == "pods gpu-operator/plugin-1"
+    assert (slow.message, slow.extra["recoverySeconds"], slow.properties["recoverySeconds"]) == ("too slow", None, "")
+    assert slow.lines == ["recovery [RecoveryTooSlow]: not recovered within 30 s"]
+    assert "NOT PUT BACK: nodes n1: unschedulable" in found["chaos N7"].lines
 
 
-def test_junit_properties_of_an_experiment() -> None:
-    case = cases(bare(mixed_chaos()), mixed_chaos())["A1"]
-    assert {p.get("name"): p.get("value") for p in case.iter("property")} == {
-        "id": "A1",
-        "level": "L1",
-        "verdict": "passed",
-        "fidelity": "simulated",
-        "targetKind": "simulated",
-        "targets": "pods gpu-operator/plugin-1",
-        "detectionSeconds": "0.500",
-        "recoverySeconds": "8.500",
-        "recoveryUncertaintySeconds": "0.250",
-        "recoveryFrom": "fault",
-        "recoveryBoundSeconds": "30.000",
-    }
-    failure = cases(bare(mixed_chaos()), mixed_chaos())["A3"].find("failure")
-    assert failure is not None
-    assert failure.get("message") == "too slow"
-    assert failure.text == "recovery [RecoveryTooSlow]: not recovered within 30 s"
-    assert "NOT PUT BACK: nodes n1" in (cases(bare(mixed_chaos()), mixed_chaos())["N7"].findtext("error") or "")
+def test_no_number_of_a_record_makes_ctrf_something_else_than_json() -> None:
+    for held in (mixed_chaos(), hostile_chaos()):
+        json.loads(ctrf.render(bare(held), held), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_junit_of_a_passed_experiment_with_residue_is_red() -> None:
+def test_a_passed_experiment_with_residue_is_red_in_junit() -> None:
     held = chaos(experiment(residue=["nodes n1"]))
     made = bare(held)
     made.residue = ["nodes n1"]
-    assert len(list(ET.fromstring(junit.render(made, held)).iter("error"))) == 1
-    assert "NOT PUT BACK: nodes n1" in (cases(made, held)["A1"].findtext("system-out") or "")
+    root = ET.fromstring(junit.render(made, held))
+    assert len(list(root.iter("error"))) == 1
+    assert "NOT PUT BACK: nodes n1" in (root.findtext(".//system-out") or "")
 
 
-# -- CTRF
-
-
-def ctrf_tests(made: Report, of: ChaosReport) -> dict[str, dict[str, Any]]:
-    document = json.loads(ctrf.render(made, of), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    summary, tests = document["results"]["summary"], document["results"]["tests"]
-    assert summary["tests"] == len(tests) == len(made.results) + len(of.experiments)
-    assert sum(summary[s] for s in ("passed", "failed", "skipped", "pending", "other")) == len(tests)
-    return {test["labels"]["id"]: test for test in tests}
-
-
-def test_ctrf_has_a_test_per_experiment() -> None:
-    tests = ctrf_tests(bare(mixed_chaos()), mixed_chaos())
-    statuses = {"A1": "passed", "A3": "failed", "D6": "other", "N7": "other", "D13": "skipped"}
-    assert {identifier: test["status"] for identifier, test in tests.items()} == statuses
-    one = tests["A1"]
-    assert (one["type"], one["suite"], one["rawStatus"], one["duration"]) == ("chaos", ["chaos"], "passed", 21_500)
-    assert one["start"] == 1_767_225_605_000
-    assert one["labels"] == {"id": "A1", "level": "L1", "fidelity": "simulated", "target": "simulated"}
-    times = [one["extra"][name] for name in ("recoverySeconds", "recoveryUncertaintySeconds", "detectionSeconds")]
-    assert times == [8.5, 0.25, 0.5]
-    assert tests["A3"]["extra"]["recoverySeconds"] is None
-    assert tests["A3"]["message"] == "too slow"
-    assert tests["N7"]["extra"]["residue"] == 1
-    assert len({test["id"] for test in tests.values()}) == 5
-
-
-# -- Allure
-
-
-def test_allure_has_a_result_per_experiment(tmp_path: Path) -> None:
+def test_allure_describes_an_experiment_and_attaches_its_findings(tmp_path: Path) -> None:
     allure.write(sample_report(), tmp_path, mixed_chaos())
     items = {i["name"].split()[0]: i for file in tmp_path.glob("*-result.json") if (i := json.loads(file.read_text(encoding="utf-8")))}
-    statuses = {"A1": "passed", "A3": "failed", "D6": "broken", "N7": "broken", "D13": "skipped", "FENCE-01": "failed"}
-    assert {identifier: items[identifier]["status"] for identifier in statuses} == statuses
-    one = items["A1"]
-    assert {"name": "recovery, s", "value": "8.50 ± 0.25", "excluded": True} in one["parameters"]
-    assert {"name": "fidelity", "value": "simulated", "excluded": True} in one["parameters"]
-    assert {"name": "epic", "value": "chaos"} in one["labels"]
-    assert {"name": "tag", "value": "simulated cluster"} in one["labels"]
-    assert "SIMULATED CLUSTER" in one["description"]
-    assert "NOT PUT BACK: nodes n1" in items["N7"]["statusDetails"]["trace"]
+    assert {"name": "tag", "value": "simulated cluster"} in items["A1"]["labels"]
+    assert "SIMULATED CLUSTER" in items["A1"]["description"]
     table = (tmp_path / items["A3"]["attachments"][0]["source"]).read_text(encoding="utf-8")
     assert re.search(r"failed +recovery +RecoveryTooSlow +not recovered within 30 s", table)
 
