@@ -11,23 +11,9 @@ from fixtures.verdict.record import Report, Verdict
 from reports.formats import allure
 from tests.reports.chaos_samples import bare, hostile_chaos
 from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report
+from tests.tables import table
 
-GITHUB = {
-    "GITHUB_ACTIONS": "true",
-    "GITHUB_SERVER_URL": "https://github.example",
-    "GITHUB_REPOSITORY": "org/cluster",
-    "GITHUB_RUN_ID": "77",
-    "GITHUB_RUN_NUMBER": "12",
-    "GITHUB_WORKFLOW": "upgrade",
-}
-GITLAB = {
-    "GITLAB_CI": "true",
-    "CI_PROJECT_URL": "https://gitlab.example/org/cluster",
-    "CI_JOB_URL": "https://gitlab.example/org/cluster/-/jobs/9",
-    "CI_JOB_NAME": "gate",
-    "CI_PIPELINE_IID": "34",
-}
-JENKINS = {"JENKINS_URL": "https://ci.example/", "BUILD_URL": "https://ci.example/job/gate/5/", "JOB_NAME": "gate", "BUILD_NUMBER": "5"}
+GITHUB, GITLAB, JENKINS = (table(__file__)["ENVIRONMENTS"][name] for name in ("github", "gitlab", "jenkins"))
 
 
 def items(made: Report, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from reports.cncf.product import write
 from reports.cncf.programme import ITEMS, RELEASES, CncfError, Shown, release_of, shown
 from reports.folder import write_all
 from tests.reports.sample_report import HOSTILE, hostile_report, report, result, subject
+from tests.tables import each_row, table
 
 STATUSES = {"Implemented", "Partially Implemented", "Not Implemented", ""}
 """Those of the programme but ``N/A``, which is a vendor's word."""
@@ -85,20 +86,7 @@ def test_only_releases_with_a_checklist_are_known(version: str) -> None:
             release_of(made)
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "status"),
-    [
-        (passing(*GANG), "Implemented"),
-        (passing(*GANG[:3]), ""),
-        (passing(*GANG[:3]) | {GANG[3]: Verdict.FAILED}, "Partially Implemented"),
-        (passing(*GANG[:3]) | {GANG[3]: Verdict.WAIVED}, "Partially Implemented"),
-        (passing(*GANG[:3]) | {GANG[3]: Verdict.INCONCLUSIVE}, ""),
-        (passing(*GANG[:3]) | {GANG[3]: Verdict.NOT_APPLICABLE}, ""),
-        (dict.fromkeys(GANG, Verdict.FAILED), "Not Implemented"),
-        (dict.fromkeys(GANG, Verdict.ERROR), ""),
-        ({"FENCE-01": Verdict.PASSED}, ""),
-    ],
-)
+@each_row
 def test_a_status_is_what_all_its_requirements_show(verdicts: dict[str, Verdict], status: str) -> None:
     assert of(live(verdicts), "gang_scheduling").status == status
 
@@ -169,16 +157,7 @@ def test_nothing_that_is_handed_in_names_the_cluster(tmp_path: Path) -> None:
             assert not [word for word in ("secret-", "10.0.0.1", "gpu-prod", "0f1c7a52", "gpu-003") if word in text], file
 
 
-CHECKLIST = """
-metadata: {kubernetesVersion: v1.36, platformName: Turbo}
-spec:
-  schedulingOrchestration:
-    - {id: gang_scheduling, description: "their words", level: MUST, status: "", evidence: [], notes: ""}
-    - {id: pod_autoscaling, description: "x", level: MUST, status: "", evidence: [], notes: "mine"}
-  security:
-    - {id: secure_accelerator_access, description: "y", level: MUST, status: "N/A", evidence: ["https://a.example"], notes: "by hand"}
-    - {id: new_one, description: "z", level: SHOULD, status: "", evidence: [], notes: ""}
-"""
+CHECKLIST: str = table(__file__)["CHECKLIST"]
 
 
 def test_a_checklist_is_filled_in_and_what_its_author_wrote_stays(tmp_path: Path) -> None:

@@ -18,33 +18,11 @@ from reports.evidence.redaction import safe_object, safe_text
 from reports.folder import write_all
 from tests.builders import a_node, a_pod, a_snapshot
 from tests.reports.sample_report import HOSTILE, report, result, sample_report, subject
-from tests.tables import each_row
+from tests.tables import each_row, table
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJl"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEplantedADAN\n-----END PRIVATE KEY-----"
-PLANTED = {
-    "jwt": JWT,
-    "private key": KEY,
-    "end of a key": "MIIEplantedADAN\nplantedplanted==\n-----END PRIVATE KEY-----",
-    "bearer": "Authorization: Bearer plantedplantedplanted1",
-    "basic": "Basic cGxhbnRlZDpwbGFudGVk",
-    "url": "https://bob:planted@registry.example/x",
-    "assignment": "db_password=planted",
-    "yaml": "apiToken: planted",
-    "json": '{"client_secret": "planted"}',
-    "quoted": "password='planted with words'",
-    "cut off": "password='planted",
-    "name in front": "my-app.db_password=planted",
-    "camel case": "apiToken=planted",
-    "option": "serve --hf-token planted --port 80",
-    "github": "ghp_plantedplantedplantedplanted",
-    "hugging face": "hf_plantedplantedplantedplanted",
-    "ngc": "nvapi-plantedplantedplanted",
-    "cloud": "AKIAPLANTEDPLANTED00",
-    "scheme": "Authorization: Token planted",
-    "signed address": "GET https://store.example/x?X-Amz-Date=1&X-Amz-Signature=planted&y=1",
-    "shared access": "https://store.example/x?sv=1&sig=planted",
-}
+PLANTED: dict[str, str] = table(__file__)["PLANTED"]
 MARKS = ("planted", "PLANTED", "c2lnbmF0dXJl", "cGxhbnRlZDpwbGFudGVk")
 
 

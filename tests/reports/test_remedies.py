@@ -7,23 +7,9 @@ import pytest
 from fixtures.verdict.record import FindingCause, Remedy, SubjectResult, Verdict
 from reports import remedies
 from tests.reports.sample_report import report, subject
+from tests.tables import table
 
-HOSTILE_NAMES = [
-    "$(touch pwned)",
-    "a; touch pwned",
-    "a'; touch pwned; '",
-    'a"; touch pwned; "',
-    "`touch pwned`",
-    "--kubeconfig=/etc/evil",
-    "-oyaml",
-    "a\nb",
-    "a\u202eb",
-    "",
-    "x" * 300,
-    "a|b",
-    "*",
-    "../../etc",
-]
+HOSTILE_NAMES: list[str] = table(__file__)["HOSTILE_NAMES"]
 
 
 def lines(command: str, *subjects: SubjectResult, version: str = "v1.36.2") -> list[str]:
