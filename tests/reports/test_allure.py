@@ -13,7 +13,8 @@ from tests.reports.chaos_samples import bare, hostile_chaos
 from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report
 from tests.tables import table
 
-GITHUB, GITLAB, JENKINS = (table(__file__)["ENVIRONMENTS"][name] for name in ("github", "gitlab", "jenkins"))
+TABLE = table(__file__)
+GITHUB, GITLAB, JENKINS = (TABLE["ENVIRONMENTS"][name] for name in ("github", "gitlab", "jenkins"))
 
 
 def items(made: Report, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:

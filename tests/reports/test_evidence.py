@@ -22,7 +22,8 @@ from tests.tables import each_row, table
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJl"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEplantedADAN\n-----END PRIVATE KEY-----"
-PLANTED: dict[str, str] = table(__file__)["PLANTED"]
+TABLE = table(__file__)
+PLANTED: dict[str, str] = TABLE["PLANTED"]
 MARKS = ("planted", "PLANTED", "c2lnbmF0dXJl", "cGxhbnRlZDpwbGFudGVk")
 
 

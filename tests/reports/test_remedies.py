@@ -9,7 +9,8 @@ from reports import remedies
 from tests.reports.sample_report import report, subject
 from tests.tables import table
 
-HOSTILE_NAMES: list[str] = table(__file__)["HOSTILE_NAMES"]
+TABLE = table(__file__)
+HOSTILE_NAMES: list[str] = TABLE["HOSTILE_NAMES"]
 
 
 def lines(command: str, *subjects: SubjectResult, version: str = "v1.36.2") -> list[str]:
