@@ -12,13 +12,11 @@ HEALTHY = Behaviour()
 
 
 def pod(uid: str, devices: dict[str, int], init: dict[str, int] | None = None) -> dict[str, Any]:
-    def limits(wanted: dict[str, int]) -> dict[str, Any]:
-        return {"limits": {key: str(value) for key, value in wanted.items()}}
-
-    spec: dict[str, Any] = {"containers": [{"name": "main", "resources": limits(devices)}]}
-    if init:
-        spec["initContainers"] = [{"name": "init", "resources": limits(init)}]
-    return {"metadata": {"uid": uid, "name": uid}, "spec": spec}
+    main, first = (
+        {"name": name, "resources": {"limits": {key: str(value) for key, value in (wanted or {}).items()}}}
+        for name, wanted in (("main", devices), ("init", init))
+    )
+    return {"metadata": {"uid": uid, "name": uid}, "spec": {"containers": [main], "initContainers": [first] if init else []}}
 
 
 def uuids(manager: DeviceManager, uid: str) -> list[str]:

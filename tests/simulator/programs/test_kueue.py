@@ -1,6 +1,7 @@
 import asyncio
 
 from fixtures.simulator.api.objects import Json
+from fixtures.simulator.pods.state import condition
 from tests.simulator.programs.small_cluster import PODS, MakesTest, SmallCluster, hardware, in_cluster, pod
 
 GPU = "nvidia.com/gpu"
@@ -44,10 +45,6 @@ def members(name: str, count: int, total: int | None = None, script: str = "slee
     }
     gates = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
     return [pod(f"{name}-{n}", script, {GPU: devices}, tolerations=[], spec=dict(gates), metadata=dict(metadata)) for n in range(count)]
-
-
-def condition(obj: Json, kind: str) -> Json:
-    return next((c for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), {})
 
 
 @with_quota(16)
