@@ -22,11 +22,10 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
-from fixtures.ownership.leftovers import find_leftovers
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import NOT_KEPT, Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, CreatedItem, ProofView, proofs_of
-from fixtures.ownership.read_proofs import read_proofs
+from fixtures.ownership.read_proofs import find_leftovers, read_proofs
 from fixtures.probes import namespace_limits
 from fixtures.text.sentences import plain
 

@@ -36,11 +36,11 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.ownership import leftovers
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX
-from fixtures.ownership.read_proofs import read_proofs
+from fixtures.ownership.read_proofs import find_leftovers, read_proofs
+from fixtures.ownership.read_proofs import remove as remove_leftovers
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.policy.model import Policy
 from fixtures.snapshot.collect import read_nodes
@@ -127,8 +127,8 @@ class Campaign:
         if self._proof is not None:
             return self._lease.withdraw() or self._proof_left()
         views = read_proofs(setup.cluster, setup.run_id)  # its creation may have taken place
-        found = leftovers.find_leftovers(setup.cluster, views, setup.run_id, keys=(PRIORITY_CLASSES,))
-        return leftovers.remove(setup.cluster, found, views)
+        found = find_leftovers(setup.cluster, views, setup.run_id, keys=(PRIORITY_CLASSES,))
+        return remove_leftovers(setup.cluster, found, views)
 
     @property
     def forged(self) -> tuple[str, ...]:

@@ -31,11 +31,9 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
-from fixtures.ownership.leftovers import find_leftovers
 from fixtures.ownership.proof import Proof
-from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
-from fixtures.ownership.read_proofs import living, read_folder, read_proofs
-from fixtures.ownership.renewal import SURELY
+from fixtures.ownership.proof_record import CHAOS_PREFIX, SURELY, ProofView
+from fixtures.ownership.read_proofs import find_leftovers, living, read_folder, read_proofs
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.system import private_files
 from fixtures.system.file_search import find_files

@@ -20,7 +20,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
-from fixtures.ownership.renewal import shows_life
+from fixtures.ownership.proof_record import shows_life
 from fixtures.system.process import Process
 from fixtures.text.sentences import plain
 

@@ -23,10 +23,8 @@ from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.ownership import owned
-from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
-from fixtures.ownership.proof_record import ALIVE_SECONDS, ProofView
-from fixtures.ownership.read_proofs import living, read_folder, read_proofs
-from fixtures.ownership.renewal import SURELY
+from fixtures.ownership.proof_record import ALIVE_SECONDS, SURELY, ProofView
+from fixtures.ownership.read_proofs import LeftoversByRun, find_leftovers, living, read_folder, read_proofs, remove
 from fixtures.policy.policy_file import PolicyError
 from fixtures.system.file_search import folder_problem
 from fixtures.text.sentences import few

@@ -25,8 +25,7 @@ from fixtures.model.devices.offers import foreign_taints, probe_tolerations
 from fixtures.model.nodes.pools import pools, product_label, product_of
 from fixtures.model.placement.affinity import fence_taints, fence_tolerations
 from fixtures.model.placement.free_devices import NVIDIA_DRIVER, VENDOR, Place, usable_places
-from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.watched_pods import WatchedPods
+from fixtures.probes.pods import PodShape, WatchedPods, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, bad, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject

@@ -22,8 +22,7 @@ from fixtures.model.nodes.pools import product_of
 from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.policy.model import Network
 from fixtures.probes import allreduce
-from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.pods import PodShape, decode_pod, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.text.globs import matches
 from fixtures.verdict.subjects import Inconclusive, NotApplicable

@@ -27,7 +27,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.held import Held, Name, held_on
 from fixtures.model.devices.shares import listed_by_kubelet
 from fixtures.model.placement.free_devices import Place, places_of, usable_places, why_unlistable
-from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.pods import decode_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.text import json_text
 from fixtures.text.sentences import in_order, listed

@@ -18,7 +18,7 @@ from conformance.outputs.captured_text import Unreadable, readable_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.outputs.kubectl_text import ClaimRow, SliceRow, claim_rows, slice_rows
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.podsecurity.rejection import parse_rejection
+from fixtures.kubernetes.podsecurity.standards import parse_rejection
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.text.sentences import listed
 

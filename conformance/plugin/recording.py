@@ -23,13 +23,11 @@ from conformance.version import VERSION
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
-from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof_record import ProofView
-from fixtures.ownership.read_proofs import proof_files, read_files, read_proofs
+from fixtures.ownership.read_proofs import find_leftovers, proof_files, read_files, read_proofs, remove
 from fixtures.policy.allowlist import is_another
-from fixtures.policy.policy_file import digest
-from fixtures.policy.policy_text import policy_text
+from fixtures.policy.policy_file import digest, policy_text
 from fixtures.system import private_files
 from fixtures.text.sentences import few
 from fixtures.verdict.chaos_record import ChaosReport

@@ -14,8 +14,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import ContainerStatus, Json, Node, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.affinity import fence_tolerations
-from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.pods import PodShape, decode_pod, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject

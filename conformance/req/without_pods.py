@@ -35,7 +35,7 @@ from fixtures.model.placement.affinity import Tolerated, admits, too_long
 from fixtures.model.placement.claimable import claimed_devices_of, units_of
 from fixtures.model.placement.fitting import FreeCapacity
 from fixtures.model.queues.queued_jobs import Queued, QueuedJobs, names_quota, refused_now
-from fixtures.snapshot.bare_templates import is_a_deployments
+from fixtures.snapshot.custom_kinds import is_a_deployments
 from fixtures.snapshot.state import Listing
 from fixtures.text.globs import matches
 from fixtures.text.sentences import duration, listed

@@ -36,7 +36,7 @@ READERS = {
     "chaos/surface/local_runs.py": ("msgspec.json.decode typed.decode", "outcomes kept in the repository; a copy of values"),
     "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),
     "conformance/plugin/hooks.py": ("typed.decode", "what workers of the same run hand on"),
-    "fixtures/policy/policy_text.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
+    "fixtures/policy/policy_file.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
     "deploy/image/oci.py": ("json.load", "the layout that the build wrote"),
     "deploy/sbom.py": ("json.loads", "the list that the build wrote"),
     "fixtures/cluster/watch.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),

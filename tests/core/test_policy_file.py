@@ -5,8 +5,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from fixtures.policy.model import Policy
-from fixtures.policy.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
-from fixtures.policy.policy_text import MAX_LINES, policy_text
+from fixtures.policy.policy_file import MAX_LINES, PolicyError, build_policy, digest, policy_schema, policy_text, read_policy_file
 from fixtures.text import yaml_text
 from tests.tables import each_row
 

@@ -11,8 +11,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, evaluate
 from fixtures.ownership import owned
 from fixtures.ownership.proof import PRIORITY
-from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.watched_pods import WatchedPods
+from fixtures.probes.pods import PodShape, WatchedPods, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission.chain import chain
 from fixtures.simulator.interface import start

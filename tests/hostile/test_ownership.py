@@ -16,9 +16,8 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.device_classes import DeviceClass
 from fixtures.ownership import owned
-from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.proof_record import PROOF
-from fixtures.ownership.read_proofs import read_proofs
+from fixtures.ownership.read_proofs import find_leftovers, read_proofs, remove
 from fixtures.policy.model import Network
 from fixtures.probes.namespace_limits import DNS_PORT, NETWORK_POLICIES, QUOTA, QUOTAS, among
 from fixtures.probes.pods import PodShape, probe_pod

@@ -14,7 +14,7 @@ from conformance.net.two_nodes import FabricRun, Plan, make_plan
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Network
-from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.pods import decode_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Outcome, ok
 from fixtures.verdict.subjects import Inconclusive, NotApplicable

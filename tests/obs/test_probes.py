@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conformance.obs.probes import Unplaced, judge_unplaced, names_reason, scheduling_messages, tried
 from fixtures.kubernetes.models import Json
-from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.pods import decode_pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Subject
 
