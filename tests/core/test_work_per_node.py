@@ -1,17 +1,24 @@
-"""What judging costs grows with the cluster and no faster: work is counted, in function calls, on fleets of three sizes."""
+"""What reading and judging cost grows with the cluster and no faster: work is counted, in function calls, on fleets of three sizes."""
 
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
+from fixtures.cluster.answer import Answer
+from fixtures.cluster.kinds import KINDS
+from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.model.cluster import Scope
 from fixtures.simulator.config.scenario import parse_simulate
+from fixtures.snapshot import collect
 from tests.judging import READ, judge
-from tests.requirements_offline import scope_of
+from tests.requirements_offline import healthy, scope_of
 from tests.steps import steps
 
 SMALL, MIDDLE, LARGE = 16, 32, 64
-CALLS_PER_NODE = 9_300
+CALLS_PER_NODE = 9_100
 """Of all requirements that read together, for a node and its ten pods."""
 
 
@@ -37,3 +44,29 @@ def test_twice_as_many_more_nodes_are_twice_as_much_more_work(requirement: str) 
 def test_what_several_requirements_ask_of_a_node_is_found_out_once() -> None:
     ids = list(READ)
     assert (work(MIDDLE, ids) - work(SMALL, ids)) / (MIDDLE - SMALL) < CALLS_PER_NODE
+
+
+CALLS_PER_OBJECT = {"nodes": 12, "pods": 190}
+"""Of reading one object of a list: its text is decoded by one call for the whole page."""
+
+
+def reading(key: str, nodes: int) -> tuple[int, int]:
+    """How many objects a page of a fleet holds, and the calls that reading it takes."""
+    kind = KINDS[key]
+    items = [
+        {**one, "metadata": {"uid": f"u-{number}", "resourceVersion": "7", **one["metadata"]}}
+        for number, one in enumerate(healthy(parse_simulate(f"fleet:nodes={nodes}")[0]))
+        if one["kind"] == kind.kind
+    ]
+    body = msgspec.json.encode({"kind": kind.list_kind, "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items})
+    cluster: Any = SimpleNamespace(versions_seen=VersionsSeen(), page=lambda *_, **__: Answer(status=200, body=body))
+    found = collect._list(cluster, kind, "v1")
+    assert (len(found.items), found.message) == (len(items), "")
+    return len(items), steps(lambda: collect._list(cluster, kind, "v1"))
+
+
+@pytest.mark.parametrize("key", CALLS_PER_OBJECT)
+def test_reading_an_object_takes_the_same_few_calls_in_a_small_list_and_a_large_one(key: str) -> None:
+    (few, little), (more, work_) = reading(key, SMALL), reading(key, LARGE)
+    assert (work_ - little) / (more - few) < CALLS_PER_OBJECT[key]
+    assert work_ * few < little * more * 1.05
