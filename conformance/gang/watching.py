@@ -17,7 +17,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mappings
 from fixtures.model.dra.held_claims import HeldClaim, claims_of, held_claim
 from fixtures.model.dra.slices import CLAIMS
-from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.pods import decode_pod
 from fixtures.probes.workspace import Workspace
 
 

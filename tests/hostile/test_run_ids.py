@@ -19,7 +19,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
-from fixtures.ownership.read_proofs import find_leftovers, living, read_proofs, remove
+from fixtures.ownership.read_proofs import living, read_proofs
 from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, plan, recover, strip, world
 
