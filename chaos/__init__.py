@@ -2,7 +2,7 @@
 
 Folders, from top to bottom; each stands on those below it, which import-linter checks:
 
-``surface``     pytest options and plugin, commands, generated tables
+``surface``     pytest options and plugin, commands
 ``engine``      the run of all experiments, of one, and of its child process; ``catalogue``: the experiment files, read strictly
 ``verdict``     what an experiment's folder proves
 ``activities``  what experiments do: the functions that their documents name

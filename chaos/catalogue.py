@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledger.registry import REGISTRY
+from chaos.ledger.bounds import REGISTRY
 from chaos.model.conditions import ConditionError, parse_condition, signals_of
 from chaos.model.experiment import (
     REQUIRED_SECONDS,
@@ -31,9 +31,9 @@ from chaos.model.experiment import (
     decode_extension,
     unknown_name,
 )
-from chaos.observe.components import NAMES
 from chaos.observe.signals import SIGNALS
 from chaos.plan.selectors import SELECTORS
+from fixtures.model.platform.installed import NAMES
 from fixtures.system.file_search import folder_problem
 from fixtures.text import users_files, yaml_text
 from fixtures.text.yaml_text import NotYaml, RepeatedKey

@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from chaos.cluster import injector, leak_scan, namespaces
+from chaos.cluster import injector, namespaces
 from chaos.cluster.requests import Right
-from chaos.ledger.registry import REGISTRY
+from chaos.ledger.bounds import REGISTRY
 from chaos.ledger.undos.agents import SLICES
 from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS, AbsentArgs, PresentArgs
 from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
@@ -56,6 +56,7 @@ SAMPLED = (
     "list scheduling.volcano.sh/podgroups",
     "list nvidia.com/clusterpolicies",
     "list mellanox.com/nicclusterpolicies",
+    "list coordination.k8s.io/leases",  # in every namespace: what the suite could have left
     "get pods/proxy",
     "get pods/log",
 )
@@ -106,7 +107,7 @@ def undo_rights() -> set[str]:
 
 def everything() -> list[Right]:
     """Every right, each once. A right in a namespace that is also given cluster-wide is left out."""
-    texts = {*ACTS, *SAMPLED, *gate_reading.READS, *leak_scan.READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
+    texts = {*ACTS, *SAMPLED, *gate_reading.READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
     rights = {Right.parse(text) for text in texts}
     wide = {str(right) for right in rights if not right.namespace}
     return sorted(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from chaos.cluster.injector import bound_pod
 from chaos.model.plan import CANARY_LABEL, GANG_LABEL, Plan, PlanFacts, canary_namespace
-from chaos.observe.devices import API_VERSION
 from chaos.observe.signals.allocations import READER
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from chaos.observe.signals.pods import PROBE, WORKER
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET
+from fixtures.model.dra.nvidia_driver import API_VERSION
 from fixtures.ownership import owned
 from fixtures.ownership.proof import PRIORITY
 from fixtures.probes.pods import PodShape, probe_pod
@@ -77,32 +78,19 @@ def probe(plan: Plan, facts: PlanFacts, name: str, *, devices: int = 1, node: st
 def reader(plan: Plan, facts: PlanFacts, name: str, node: str) -> Json:
     """A pod on ``node`` that prints the kubelet's PodResources, one line each time, until it is deleted or its time is over."""
     folder = SOCKET.rpartition("/")[0]
-    secrets = {"imagePullSecrets": [{"name": secret} for secret in facts.pull_secrets]} if facts.pull_secrets else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {CANARY_LABEL: READER}},
-        "spec": {
-            **secrets,
-            "nodeName": node,
-            "priorityClassName": priority_class(plan, facts),
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "activeDeadlineSeconds": lifetime(plan),
-            "automountServiceAccountToken": False,
-            "tolerations": [*map(dict, facts.tolerations), *_WHILE_AWAY],
-            "containers": [
-                {
-                    "name": "reader",
-                    "image": facts.injector_image,
-                    "command": [PROGRAM, "--every", f"{beat_seconds(plan):g}"],
-                    "securityContext": {"privileged": True, "runAsUser": 0},  # the socket is root's
-                    "volumeMounts": [{"name": "pod-resources", "mountPath": folder}],
-                }
-            ],
-            "volumes": [{"name": "pod-resources", "hostPath": {"path": folder, "type": "Directory"}}],
-        },
+    container = {
+        "name": "reader",
+        "image": facts.injector_image,
+        "command": [PROGRAM, "--every", f"{beat_seconds(plan):g}"],
+        "securityContext": {"privileged": True, "runAsUser": 0},  # the socket is root's
+        "volumeMounts": [{"name": "pod-resources", "mountPath": folder}],
     }
+    more = {
+        "priorityClassName": priority_class(plan, facts),
+        "tolerations": [*map(dict, facts.tolerations), *_WHILE_AWAY],
+        "volumes": [{"name": "pod-resources", "hostPath": {"path": folder, "type": "Directory"}}],
+    }
+    return bound_pod(name, node, {CANARY_LABEL: READER}, container, seconds=lifetime(plan), pull_secrets=facts.pull_secrets, **more)
 
 
 _WHILE_AWAY = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"} for key in ("not-ready", "unreachable")]

@@ -16,9 +16,8 @@ import msgspec
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.cluster.requests import Reviewer, Right
-from chaos.ledger.bounds import Terms
+from chaos.ledger.bounds import REGISTRY, Terms
 from chaos.ledger.file import Ledger
-from chaos.ledger.registry import REGISTRY
 from chaos.ledger.replay import Residue, replay
 from chaos.ledger.undos import Undo
 from chaos.ledger.undos.host import HostAction

@@ -12,15 +12,18 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act import canary_pods
 from chaos.act.context import current
 from chaos.cluster import namespaces
-from chaos.cluster.requests import field, merge, read, uid_of
+from chaos.cluster.requests import field, merge, read
 from chaos.ledger.undos.objects import AbsentArgs
+from chaos.ledger.undos.workloads import PodsReplaced
 from chaos.model.plan import PlanFacts, Target, canary_namespace
 from chaos.model.records import PREPARATION
-from chaos.observe.devices import requested_devices
-from chaos.observe.view import full_name, namespace_of, phase_of
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mappings
+from fixtures.model.demand.pod_devices import requested_devices
+from fixtures.model.objects import full_name, is_live, namespace_of, uid_of, uses_claims
+from fixtures.model.platform.components import DAEMON_SETS
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.probes import namespace_limits
@@ -146,6 +149,15 @@ def change(key: str, obj: Json, patch: Json, same: Callable[[Json], bool]) -> No
     raise ActivityFailed(f"{key} {name} changed {CONFLICTS} times while it was to be patched")
 
 
+def listed(key: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
+    """Objects of a kind now, past every cache. Raises ActivityFailed when the API refuses it."""
+    cluster, selectors = current().cluster, {"labelSelector": labels, "fieldSelector": fields}
+    query = {name: value for name, value in selectors.items() if value}
+    where = " ".join(("list", key, *([f"of {namespace}"] if namespace else ()), *query.values()))
+    answer = accepted(cluster.request("GET", cluster.path(key, namespace), query=query), where)
+    return mappings(answer.json().get("items"))
+
+
 def own_namespace() -> str:
     """The namespace of the experiment's own workload, restricted; created on first use, its deletion written down.
 
@@ -207,13 +219,30 @@ def poll(done: Callable[[], Any], limit: float, period: float = 0.0) -> Any:
 
 def must_be_alone(node: str) -> None:
     """Raises ActivityFailed when a pod that is not the experiment's holds devices of the node: it came after the node was planned."""
-    acting, own = current(), (current().plan.namespace, canary_namespace(current().plan))
-    path, query = acting.cluster.path("pods"), {"fieldSelector": f"spec.nodeName={node}"}
-    answer = accepted(acting.cluster.request("GET", path, query=query), f"list pods on {node}")
-    for pod in answer.json().get("items") or ():
-        holds = requested_devices(pod, plan_facts().is_device) or (pod.get("spec") or {}).get("resourceClaims")
-        if holds and phase_of(pod) not in ("Succeeded", "Failed") and namespace_of(pod) not in own:
+    own = (current().plan.namespace, canary_namespace(current().plan))
+    for pod in listed("pods", fields=f"spec.nodeName={node}"):
+        holds = requested_devices(pod, plan_facts().is_device) or uses_claims(pod)
+        if holds and is_live(pod) and namespace_of(pod) not in own:
             raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is not one of this experiment's pods")
+
+
+def kill_pods(grace: int | None = None) -> list[dict[str, Any]]:
+    """Delete the plan's pods, each only if it still is that very pod. ``grace``: seconds; None leaves it to the pod."""
+    acting = current()
+    done = []
+    for target in targets("pods"):
+        pod = read_target(target)
+        every = listed("pods", target.namespace)
+        try:
+            args = PodsReplaced().args([pod], every, on_node=target.facts.get("owner_kind") == DAEMON_SETS)
+        except ValueError as error:
+            raise ActivityFailed(str(error)) from error
+        with acting.fault("pods.replaced", args) as fault:
+            answer = acting.cluster.delete("pods", target.name, target.namespace, uid=target.uid, grace_seconds=grace)
+            accepted(answer, f"delete {target}")
+            fault.applied({"deleted": target_record(target), "grace": grace})
+        done.append({**target_record(target), "grace": grace})
+    return done
 
 
 def target_record(target: Target) -> dict[str, Any]:

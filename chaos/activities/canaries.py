@@ -23,9 +23,10 @@ from chaos.cluster.requests import read
 from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.observe.signals.allocations import KNOWN_SECONDS
 from chaos.observe.signals.pods import VICTIM, WORKER, beat_in, uuids_in
-from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, node_of, phase_of
+from chaos.observe.view import NoData, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import CLAIMS
+from fixtures.model.objects import budget_of, is_ready, labels_of, name_of, node_of, phase_of, uid_of
 
 
 def start_workers(
@@ -36,12 +37,9 @@ def start_workers(
     ``node``: ``target`` (the plan's node), ``untouched`` or ``any``. ``hold``: they keep a real device open. Raises ActivityFailed
     when they do not start: without them the experiment would not show whether anybody was disturbed.
     """
-    namespace = own_namespace()
-    place = _place(node)
-    for index in range(count):
-        _claim_for(f"worker-{index}", devices, namespace)
-        body = canary_pods.worker(current().plan, plan_facts(), f"worker-{index}", devices=devices, node=place, hold=hold)
-        create("pods", body, namespace, grace=0)
+    own_namespace()
+    for name, place in [(f"worker-{index}", _place(node)) for index in range(count)]:
+        _claiming(canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=place, hold=hold), name, devices)
     return await_workers(count, within)
 
 
@@ -102,9 +100,8 @@ def create_budget(min_available: int) -> dict[str, Any]:
     created = create("policy/poddisruptionbudgets", body, namespace)
 
     def counted() -> bool:
-        found = View.of(current().cluster).find("policy/poddisruptionbudgets", "canaries", namespace)
-        status = (found or {}).get("status") or {}
-        return status.get("observedGeneration") is not None and (status.get("currentHealthy") or 0) >= min_available
+        found = budget_of(View.of(current().cluster).find("policy/poddisruptionbudgets", "canaries", namespace))
+        return found.counted is not None and found.healthy >= min_available
 
     if not poll(counted, seconds("start")):
         raise ActivityFailed("no disruption controller counted the pods of the budget")
@@ -113,29 +110,23 @@ def create_budget(min_available: int) -> dict[str, Any]:
 
 def start_probe(name: str = "probe", devices: int = 1, node: str = "target") -> dict[str, Any]:
     """Create a pod that ends well as soon as it was given a device. It is not waited for: it may have to stay Pending."""
-    namespace = own_namespace()
-    _claim_for(name, devices, namespace)
-    created = create("pods", canary_pods.probe(current().plan, plan_facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
-    return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
+    body = canary_pods.probe(current().plan, plan_facts(), name, devices=devices, node=_place(node))
+    return {"name": name, "uid": _claiming(body, name, devices), "devices": devices}
 
 
 def start_latecomer(name: str = "latecomer", devices: int = 1, node: str = "target") -> dict[str, Any]:
     """Create one more worker. It is not waited for: what it needs may be away. Unlike a probe it goes on telling what it sees."""
-    namespace = own_namespace()
-    _claim_for(name, devices, namespace)
-    created = create("pods", canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
-    return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
+    body = canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=_place(node))
+    return {"name": name, "uid": _claiming(body, name, devices), "devices": devices}
 
 
 def start_victim(name: str = "victim", node: str = "target") -> dict[str, Any]:
     """Start a pod that holds a device as a worker does, and that the fault is for: no worker is counted with it. Waits until it runs."""
-    namespace = own_namespace()
-    _claim_for(name, 1, namespace)
-    create("pods", canary_pods.worker(current().plan, plan_facts(), name, node=_place(node), role=VICTIM), namespace, grace=0)
+    _claiming(canary_pods.worker(current().plan, plan_facts(), name, node=_place(node), role=VICTIM), name, 1)
 
     def ready() -> dict[str, Any] | None:
         view = View.of(current().cluster)
-        pod = view.find("pods", name, namespace)
+        pod = view.find("pods", name, canary_namespace(current().plan))
         return _started(view, pod) if pod else None
 
     started: dict[str, Any] | None = poll(ready, seconds("start"))
@@ -207,6 +198,13 @@ def _place(node: str) -> str:
     if node == "any":
         return ""
     raise ActivityFailed(f"node: expected target, untouched or any, got {node!r}")
+
+
+def _claiming(pod: Json, name: str, devices: int) -> str:
+    """Create a canary with the claim of that name, where devices are claimed; its UID."""
+    namespace = own_namespace()
+    _claim_for(name, devices, namespace)
+    return uid_of(create("pods", pod, namespace, grace=0))
 
 
 def _claim_for(name: str, devices: int, namespace: str) -> None:

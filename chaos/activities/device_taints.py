@@ -10,10 +10,11 @@ from chaos.act import canary_pods
 from chaos.activities.base import create, current, own_namespace, plan_facts
 from chaos.model.plan import canary_namespace
 from chaos.model.records import PREPARATION
-from chaos.observe.devices import PublishedDevice, allocated_devices, published_devices, tainting_rules
-from chaos.observe.view import View, full_name, name_of
+from chaos.observe.view import View
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.nvidia_driver import PublishedDevice, allocated_devices, published_devices, tainting_rules
 from fixtures.model.dra.slices import CLAIMS, TAINT_RULES
+from fixtures.model.objects import full_name, name_of
 
 TAINT_KEY = "gpu-conformance.io/chaos"
 CONTENDER = "contender"

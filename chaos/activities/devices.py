@@ -36,10 +36,11 @@ from chaos.ledger.undos.nodes import identity
 from chaos.ledger.undos.workloads import EnvArgs, value_of, with_value
 from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.model.records import PREPARATION
-from chaos.observe import components
-from chaos.observe.components import DETECTORS
 from chaos.observe.signals.pods import WORKER, uuids_in
-from chaos.observe.view import View, dig, labels_of, name_of, node_of, phase_of, uid_of
+from chaos.observe.view import View
+from fixtures.kubernetes.models import Json
+from fixtures.model.objects import amounts_of, is_unschedulable, labels_of, name_of, node_of, phase_of, uid_of
+from fixtures.model.platform.installed import DETECTORS, pods_of
 from fixtures.verdict.record import TargetKind
 
 
@@ -131,11 +132,11 @@ def restarted(component: str) -> RestartedArgs:
         raise ActivityFailed(f"{component} was not found when the experiment was planned")
     target = node_target()
     view = View.of(current().cluster)
-    uids = tuple(uid_of(pod) for pod in components.pods_of(view, found) if node_of(pod) == target.name)
+    uids = tuple(uid_of(pod) for pod in pods_of(view, found) if node_of(pod) == target.name)
     if not uids:
         raise ActivityFailed(f"no pod of {found} is on {target.name}")
     known = plan_facts()
-    allocatable = {name: str(count) for name, count in dig(read_target(target), "status", "allocatable").items() if known.is_device(name)}
+    allocatable = {name: str(count) for name, count in amounts_of(read_target(target), "allocatable").items() if known.is_device(name)}
     advertises = component == "device-plugin"
     return RestartedArgs(
         namespace=found.namespace,
@@ -156,7 +157,7 @@ def reset_gpu() -> dict[str, Any]:
     acting = current()
     target = node_target()
     uuid = str(target.facts["uuid"])
-    if dig(fresh_or_same(), "spec").get("unschedulable") is not True:
+    if not is_unschedulable(read_target(node_target())):
         raise ActivityFailed(f"{target} is not cordoned: somebody could be given the device during its reset")
     must_be_alone(target.name)  # a pod may hold the device and have no process on it yet
     _open_persistence(uuid)
@@ -253,11 +254,6 @@ def worker_device() -> str:
     raise ActivityFailed(f"no worker holds a device of {node_target().name}")
 
 
-def fresh_or_same() -> dict[str, Any]:
-    """The plan's node now."""
-    return read_target(node_target())
-
-
 def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str, Any]) -> dict[str, Any]:
     """Run the mock's commands, their undo and the restart of the detectors written down before: the restarts are undone last."""
     acting = current()
@@ -275,9 +271,9 @@ def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str,
     return {**target_record(target), **detail}
 
 
-def _pod(component: str, uid: str) -> dict[str, Any]:
+def _pod(component: str, uid: str) -> Json:
     found = plan_facts().components[component]
-    for pod in components.pods_of(View.of(current().cluster), found):
+    for pod in pods_of(View.of(current().cluster), found):
         if uid_of(pod) == uid:
             return pod
     raise ActivityFailed(f"the pod of {found} is gone")

@@ -8,18 +8,28 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act import canary_pods
-from chaos.activities.base import accepted, create, current, expiry_owner, own_namespace, own_priority_class, plan_facts, poll, seconds
-from chaos.activities.pods import everything_in, kill
+from chaos.activities.base import (
+    accepted,
+    create,
+    current,
+    expiry_owner,
+    kill_pods,
+    listed,
+    own_namespace,
+    own_priority_class,
+    plan_facts,
+    poll,
+    seconds,
+)
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.gangs import WORKLOADS
-from chaos.observe.signals.pods import live
-from chaos.observe.view import condition, labels_of, name_of, node_of, phase_of, uid_of
 from conformance.gang.adapters.base import Gang
 from conformance.gang.adapters.grouped import Native, Volcano, native_member, volcano_member
 from conformance.gang.adapters.kueue import PLENTY, QUEUE, Kueue
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import condition, is_live, labels_of, name_of, node_of, phase_of, uid_of
 
 VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
 VOLCANO_JOBS = "batch.volcano.sh/jobs"
@@ -104,18 +114,12 @@ def kill_controller_while_placing(gang: str = "gang-0", size: int = 4) -> dict[s
             bound = sum(bool(node_of(pod)) for pod in objects.values())
             if bound:
                 break
-        done = kill(0)
-        bound = _bound_of(gang)
+        done = kill_pods(0)
+        now = listed("pods", canary_namespace(current().plan), labels=f"{GANG_LABEL}={gang}")
+        bound = sum(bool(node_of(pod)) for pod in now)
     if bound >= size:
         raise ActivityFailed(f"all {size} members of {gang} were bound before the scheduler was gone: it was not killed in the middle")
     return {"bound": bound, "of": size, "killed": done}
-
-
-def _bound_of(gang: str) -> int:
-    """Members that are bound now, by a fresh list."""
-    path = current().cluster.path("pods", canary_namespace(current().plan))
-    answer = accepted(current().cluster.request("GET", path, query={"labelSelector": f"{GANG_LABEL}={gang}"}), f"list the pods of {gang}")
-    return sum(bool(node_of(pod)) for pod in answer.json().get("items") or ())
 
 
 def kill_controller_after_reservation() -> dict[str, Any]:
@@ -131,7 +135,7 @@ def kill_controller_after_reservation() -> dict[str, Any]:
                 break
     if not state["reserved"]:
         raise ActivityFailed(f"no quota was reserved within {seconds('partial'):g} s")
-    return {**state, "killed": kill(0)}
+    return {**state, "killed": kill_pods(0)}
 
 
 # -- building ------------------------------------------------------------------------------------------
@@ -204,7 +208,7 @@ def _version(key: str) -> str:
 
 
 def _pods(gang: str) -> list[Json]:
-    return [pod for pod in everything_in(canary_namespace(current().plan)) if labels_of(pod).get(GANG_LABEL) == gang]
+    return [pod for pod in listed("pods", canary_namespace(current().plan)) if labels_of(pod).get(GANG_LABEL) == gang]
 
 
 def _whole(gang: str, size: int) -> bool:
@@ -212,4 +216,4 @@ def _whole(gang: str, size: int) -> bool:
 
 
 def _bound(names: list[str]) -> dict[str, int]:
-    return {name: sum(bool(node_of(pod)) and live(pod) for pod in _pods(name)) for name in names}
+    return {name: sum(bool(node_of(pod)) and is_live(pod) for pod in _pods(name)) for name in names}

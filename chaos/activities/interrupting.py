@@ -10,10 +10,10 @@ import msgspec
 from chaos.activities.base import SHORT, accepted, current, node_target, target_record
 from chaos.activities.devices import restarted
 from chaos.activities.waiting import values_of
-from chaos.cluster.requests import uid_of
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.model.conditions import Condition, holds, parse_condition
 from fixtures.cluster.watch import Observation
+from fixtures.model.objects import uid_of
 
 GRACE = 1
 """Seconds: the node ends the container at once, and its pod goes once that has been seen, so that the agent is known to be dead."""

@@ -7,19 +7,19 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import accepted, change, current, node_target, plan_facts, poll, read_target, seconds, target_record
-from chaos.cluster.gpu_names import names_of
-from chaos.cluster.node_work import is_unschedulable
-from chaos.cluster.requests import read, uid_of
+from chaos.activities.base import accepted, change, current, listed, node_target, plan_facts, poll, read_target, seconds, target_record
+from chaos.cluster.requests import read
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.objects import NodeExists
 from chaos.ledger.undos.remediation import cleared_args
 from chaos.model.plan import OPT_OUT, canary_namespace
 from chaos.model.records import PREPARATION
-from chaos.observe.devices import requested_devices
-from chaos.observe.view import dig, full_name, items_of, name_of, namespace_of, phase_of
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping
+from fixtures.model.demand.pod_devices import requested_devices
+from fixtures.model.devices.gpu_names import names_of
+from fixtures.model.objects import full_name, is_going, is_live, is_unschedulable, name_of, namespace_of, owners_of, uid_of
 
 EVICTION_SECONDS = 2.0
 """How long one eviction may take, its Retry-After included: a refusal is asked again, until the drain's own deadline."""
@@ -28,7 +28,7 @@ EVICTION_SECONDS = 2.0
 def remove_labels(keys: list[str]) -> dict[str, Any]:
     """Remove labels from the node. One that is not there makes the activity fail: nothing would be removed."""
     node = read_target(node_target())
-    present = dig(node, "metadata", "labels")
+    present = mapping(node, "metadata", "labels")
     if missing := [key for key in keys if key not in present]:
         raise ActivityFailed(f"{node_target()} has no label {missing[0]}")
     return _label(node, dict.fromkeys(keys))
@@ -95,7 +95,7 @@ def drain(within: str, refused: bool = False) -> dict[str, Any]:
     acting = current()
     target = node_target()
     node = read(acting.cluster, "nodes", target.name)
-    if dig(node or {}, "spec").get("unschedulable") is not True:
+    if not is_unschedulable(node):
         raise ActivityFailed(f"{target} is not cordoned: what is evicted would come back to it")
     waiting = {uid_of(pod): pod for pod in _evictable(target.name)}
     if not waiting:
@@ -120,10 +120,10 @@ def drain(within: str, refused: bool = False) -> dict[str, Any]:
 def _evict(uid: str, pod: Json, waiting: dict[str, Json], answers: dict[str, int]) -> None:
     cluster = current().cluster
     now = read(cluster, "pods", name_of(pod), namespace_of(pod))
-    if now is None or uid_of(now) != uid or phase_of(now) in ("Succeeded", "Failed"):
+    if now is None or uid_of(now) != uid or not is_live(now):
         del waiting[uid]
         return
-    if dig(now, "metadata").get("deletionTimestamp"):
+    if is_going(now):
         return  # on its way
     body: Json = {
         "apiVersion": "policy/v1",
@@ -149,16 +149,13 @@ def _evict(uid: str, pod: Json, waiting: dict[str, Json], answers: dict[str, int
 def _evictable(node: str) -> list[Json]:
     """The experiment's own pods on the node. Raises ActivityFailed when somebody else's device pods are there, or unmanaged ones."""
     acting = current()
-    answer = accepted(
-        acting.cluster.request("GET", acting.cluster.path("pods"), query={"fieldSelector": f"spec.nodeName={node}"}), f"list pods on {node}"
-    )
     found = []
     own = canary_namespace(acting.plan)
-    for pod in answer.json().get("items") or ():
-        if phase_of(pod) in ("Succeeded", "Failed") or namespace_of(pod) == acting.plan.namespace:
+    for pod in listed("pods", fields=f"spec.nodeName={node}"):
+        if not is_live(pod) or namespace_of(pod) == acting.plan.namespace:
             continue
-        owners = items_of(dig(pod, "metadata").get("ownerReferences"))
-        mirrored = "kubernetes.io/config.mirror" in dig(pod, "metadata", "annotations")
+        owners = owners_of(pod)
+        mirrored = "kubernetes.io/config.mirror" in mapping(pod, "metadata", "annotations")
         if mirrored or any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners):
             continue
         if namespace_of(pod) != own:

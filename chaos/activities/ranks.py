@@ -7,16 +7,16 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act import canary_pods
-from chaos.activities.base import create, current, node_target, own_namespace, plan_facts, poll, seconds
+from chaos.activities.base import create, current, listed, node_target, own_namespace, plan_facts, poll, seconds
 from chaos.activities.hosts import PROMPT, run, unit_name
-from chaos.activities.pods import everything_in
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
-from chaos.observe.view import labels_of, name_of, phase_of, uid_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import annotations_of, labels_of, name_of, phase_of, uid_of
 from fixtures.ownership import owned
 
+INDEX = "batch.kubernetes.io/job-completion-index"
 JOB = "ranks"
 _SIGNALS = {"stall": "-STOP", "kill": "-KILL"}
 
@@ -61,7 +61,8 @@ def disturb_rank(how: str) -> dict[str, Any]:
     if how not in _SIGNALS:
         raise ActivityFailed(f"how: expected stall or kill, got {how!r}")
     acting = current()
-    pod = next((rank for rank in sorted(_ranks(), key=name_of) if phase_of(rank) == "Running" and _index(rank) == "0"), None)
+    running = (rank for rank in sorted(_ranks(), key=name_of) if phase_of(rank) == "Running")
+    pod = next((rank for rank in running if annotations_of(rank).get(INDEX) == "0"), None)
     if pod is None:
         raise ActivityFailed("the first rank does not run")
     args = AbsentArgs(key="pods", namespace=canary_namespace(acting.plan), name=name_of(pod), run_id=acting.plan.run_id, grace_seconds=0)
@@ -93,8 +94,4 @@ def pattern(index: str) -> str:
 
 
 def _ranks() -> list[Json]:
-    return [pod for pod in everything_in(canary_namespace(current().plan)) if labels_of(pod).get(GANG_LABEL) == JOB]
-
-
-def _index(pod: Json) -> str:
-    return str(((pod.get("metadata") or {}).get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", ""))
+    return [pod for pod in listed("pods", canary_namespace(current().plan)) if labels_of(pod).get(GANG_LABEL) == JOB]

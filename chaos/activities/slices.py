@@ -6,10 +6,10 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import accepted, current, plan_facts, read_target, target_record, targets
+from chaos.activities.base import accepted, current, listed, plan_facts, read_target, target_record, targets
 from chaos.ledger.undos.agents import SLICES, SlicesPublished
-from chaos.observe.devices import DRA_DRIVER, DRA_PLUGIN
-from chaos.observe.view import dig, name_of, text_of, uid_of
+from fixtures.model.dra.nvidia_driver import DRA_DRIVER, DRA_PLUGIN, slices_for
+from fixtures.model.objects import name_of, uid_of
 
 
 def wipe() -> dict[str, Any]:
@@ -22,13 +22,7 @@ def wipe() -> dict[str, Any]:
     read_target(target)
     if plugin is None:
         raise ActivityFailed("the plan knows no DRA driver")
-    query = {"fieldSelector": f"spec.nodeName={target.node}"}
-    answer = accepted(acting.cluster.request("GET", acting.cluster.path(SLICES), query=query), f"list ResourceSlices of {target.node}")
-    found = [
-        item
-        for item in answer.json().get("items") or ()
-        if text_of(dig(item, "spec").get("nodeName")) == target.node and text_of(dig(item, "spec").get("driver")) == DRA_DRIVER
-    ]
+    found = slices_for(listed(SLICES, fields=f"spec.nodeName={target.node}"), (target.node,), DRA_DRIVER)
     owner = {"namespace": plugin.namespace, "owner": plugin.name, "owner_uid": plugin.uid, "selector": plugin.selector}
     try:
         args = SlicesPublished().args(DRA_DRIVER, target.node, found, owner)

@@ -13,10 +13,11 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities.base import SHORT, create, current, host_namespace, node_target, plan_facts, poll, target_record
 from chaos.activities.devices import restarted
 from chaos.activities.hosts import run
-from chaos.cluster.gpu_names import kernel_address, names_of
-from chaos.cluster.injector import COMPONENT, LIMITS
+from chaos.cluster.injector import COMPONENT, LIMITS, bound_pod
 from chaos.ledger.undos.remediation import ClearedArgs, cleared_args
-from chaos.observe.view import View, phase_of
+from chaos.observe.view import View
+from fixtures.model.devices.gpu_names import kernel_address, names_of
+from fixtures.model.objects import phase_of
 
 XID_FIELD = 230
 """DCGM_FI_DEV_XID_ERRORS. In NVML's own numbering 230 is the recovery action (docs/facts/telemetry.md#fault-injection)."""
@@ -92,19 +93,7 @@ def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
 
 def _injecting_pod(node: str, image: str, script: str, seconds: int) -> dict[str, Any]:
     resources = {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"dcgm-inject-{current().plan.experiment.lower()}", "labels": {COMPONENT: "injector"}},
-        "spec": {
-            **({"imagePullSecrets": [{"name": name} for name in plan_facts().pull_secrets]} if plan_facts().pull_secrets else {}),
-            "nodeName": node,
-            "hostNetwork": True,  # the engine listens on the node's own loopback
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": seconds,
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "inject", "image": image, "command": ["sh", "-c", script], "resources": resources}],
-        },
-    }
+    container = {"name": "inject", "image": image, "command": ["sh", "-c", script], "resources": resources}
+    name, secrets = f"dcgm-inject-{current().plan.experiment.lower()}", plan_facts().pull_secrets
+    network = {"hostNetwork": True}  # the engine listens on the node's own loopback
+    return bound_pod(name, node, {COMPONENT: "injector"}, container, seconds=seconds, pull_secrets=secrets, **network)

@@ -18,6 +18,7 @@ from chaos.model.conditions import Condition, JsonValue, holds, parse_condition,
 from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData, Reading
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.objects import amounts_of
 
 
 def wait_for(condition: dict[str, Any], within: str) -> dict[str, Any]:
@@ -40,8 +41,8 @@ def wait_until_offered_none(within: str) -> dict[str, Any]:
     resource = plan_facts().resource
 
     def none() -> bool:
-        node = read(current().cluster, "nodes", target.node) or {}
-        return str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0")) == "0"
+        node = read(current().cluster, "nodes", target.node)
+        return str(amounts_of(node, "allocatable").get(resource, "0")) == "0"
 
     return {"node": target.node, "none": bool(poll(none, seconds(within), period=0.05))}
 

@@ -18,13 +18,15 @@ import re
 import secrets
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field, uid_of
+from chaos.cluster.requests import accepted, await_object, field
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import is_live, uid_of
 from fixtures.ownership import owned
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin:/run/current-system/sw/bin"
@@ -128,24 +130,26 @@ def injector_pod(
         "securityContext": {"privileged": True, "runAsUser": 0},
         "resources": {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")},  # asks for nothing: a full node must take it
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {**owned.labels(run_id), COMPONENT: "injector"}},
-        "spec": {
-            **({"imagePullSecrets": [{"name": secret} for secret in pull_secrets]} if pull_secrets else {}),
-            "nodeName": node,
-            "hostPID": True,
-            "hostNetwork": True,  # a node whose pod network is broken can still be repaired
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": max(seconds, 1),
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [container],
-        },
+    more = {"hostPID": True, "hostNetwork": True, "enableServiceLinks": False}  # a node whose pod network is broken can still be repaired
+    labels = {**owned.labels(run_id), COMPONENT: "injector"}
+    return bound_pod(name, node, labels, container, seconds=max(seconds, 1), pull_secrets=pull_secrets, **more)
+
+
+def bound_pod(
+    name: str, node: str, labels: dict[str, str], container: Json, *, seconds: int, pull_secrets: Sequence[str] = (), **more: Any
+) -> Json:
+    """A pod that is bound to a node by name and runs one container once. Its node ends it after ``seconds``; ``more`` is of its spec."""
+    spec = {
+        **({"imagePullSecrets": [{"name": secret} for secret in pull_secrets]} if pull_secrets else {}),
+        "nodeName": node,
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": seconds,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
     }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {**spec, **more}}
 
 
 def run_on_host(
@@ -202,7 +206,7 @@ def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: f
     def runs(found: Json | None) -> str:
         nonlocal pod
         pod = found
-        return "" if uid_of(found) != uid or field(found, "status", "phase") in ("Succeeded", "Failed") else "it runs"
+        return "" if uid_of(found) != uid or not is_live(found) else "it runs"
 
     if not await_object(cluster, "pods", name, namespace, deadline, runs):
         if pod is None or uid_of(pod) != uid:

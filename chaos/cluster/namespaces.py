@@ -15,12 +15,13 @@ import threading
 import time
 from collections.abc import Iterator
 
-from chaos.cluster.requests import Reviewer, Right, accepted, await_object, field, read, uid_of
+from chaos.cluster.requests import Reviewer, Right, accepted, await_object, read
 from chaos.model.plan import CANARIES
 from fixtures.cluster.answer import UNREADABLE
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import is_going, name_of, uid_of
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import NOT_KEPT, Proof
@@ -211,7 +212,7 @@ def remove_shared(cluster: Cluster) -> list[str]:
         return []
     names = [name for key, name in view.names if key == _KEY]
     ours = [found for name in names if (found := read(cluster, _KEY, name)) is not None and view.created_this(_KEY, found)]
-    going = [owned.Leftover(_KEY, str(field(found, "metadata", "name")), "", uid_of(found), SHARING) for found in ours]
+    going = [owned.Leftover(_KEY, name_of(found), "", uid_of(found), SHARING) for found in ours]
     if staying := owned.remove(cluster, going, seconds=GONE_SECONDS):
         return [f"{item.key} {item.name}" for item in staying]
     anchor = _anchor(cluster)
@@ -268,7 +269,7 @@ def _found(cluster: Cluster, view: ProofView) -> tuple[str, bool]:
     for name in dict.fromkeys(name for _, name, _ in view.created):
         found = read(cluster, _KEY, name)
         if view.has_uid(uid_of(found)):
-            return name, bool(field(found, "metadata", "deletionTimestamp"))
+            return name, is_going(found)
     return "", False
 
 
@@ -301,7 +302,7 @@ def _proven(cluster: Cluster, run_id: str) -> Iterator[tuple[str, Json]]:
             yield name, found
 
 
-def ensure_run(cluster: Cluster, run_id: str, *, name: str = "", level: str = "privileged", undoing: bool = False) -> str:
+def ensure_run(cluster: Cluster, run_id: str, *, name: str = "", undoing: bool = False) -> str:
     """The run's own namespace, created unless it is there; its name.
 
     A new one gets the given ``name``, and another one where somebody's namespace has that: nothing is put into his, and it stays as it
@@ -310,7 +311,7 @@ def ensure_run(cluster: Cluster, run_id: str, *, name: str = "", level: str = "p
     """
     if not (own := find_run(cluster, run_id)):
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
-        labels = {**owned.labels(run_id), **_MESHES_OUT, **_security(level)}
+        labels = {**owned.labels(run_id), **_MESHES_OUT, **_security("privileged")}
         names = [name or of_run(run_id, new_mark()), *(of_run(run_id, new_mark()) for _ in range(ROUNDS - 1))]
         own = next((wanted for wanted in names if _created(cluster, proof, wanted, labels)), "")
         if not own:
@@ -324,7 +325,7 @@ def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
     """Raises ApiTrouble unless the run's proof has the namespace's UID: labels say nothing, and a token may have been copied."""
     view = read_proofs(cluster, run_id).get(run_id)
     if view is None or not view.has_uid(uid_of(found)):
-        raise _not_own(str(field(found, "metadata", "name")), run_id)
+        raise _not_own(name_of(found), run_id)
 
 
 def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed: bool = True) -> None:

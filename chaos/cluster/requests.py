@@ -60,11 +60,6 @@ def field(obj: Json | None, *path: str) -> Any:
     return value
 
 
-def uid_of(obj: Json | None) -> str:
-    """The object's UID, empty without one."""
-    return str(field(obj, "metadata", "uid") or "")
-
-
 def kubectl(*words: str, namespace: str = "") -> str:
     """A kubectl line that a shell takes as it is and a terminal shows as it is, whatever a cluster's texts hold."""
     return " ".join(map(_quoted, ["kubectl", *(("-n", namespace) if namespace else ()), *words]))

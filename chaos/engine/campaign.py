@@ -321,12 +321,8 @@ def learn_cluster(cluster: Cluster, target: Target) -> Access:
     Raises ApiTrouble.
     """
     served = discover(cluster)
-    versions = {key: _choose(KINDS[key].versions, served[key]) for key in KINDS if served.get(key)}
+    versions = {key: next((one for one in KINDS[key].versions if one in served[key]), served[key][0]) for key in KINDS if served.get(key)}
     cluster.learn_versions(versions)
     target.cluster_uid = cluster_uid(cluster)
     describe(target, read_nodes(cluster))
     return Access(versions=versions)
-
-
-def _choose(ours: tuple[str, ...], served: tuple[str, ...]) -> str:
-    return next((version for version in ours if version in served), served[0])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -15,14 +14,13 @@ import msgspec
 from chaos.cluster import namespaces
 from chaos.cluster.requests import until_gone
 from chaos.ledger import authentic, config_maps
-from chaos.ledger.authentic import Fate, MissingEntry, Place, with_files
+from chaos.ledger.authentic import Fate, Place, with_files
 from chaos.ledger.bounds import Terms
 from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.replay import FLUSH_SECONDS, Reason, Residue, entry_words, replay, residue_of
 from chaos.model.plan import Plan
-from chaos.model.records import Entry, LedgerError, State, digest
-from chaos.observe.components import standing_of
+from chaos.model.records import Entry, LedgerError, Origin, State, digest
 from chaos.observe.view import View
 from chaos.safety.lease import LeaseView, halt, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
@@ -30,6 +28,7 @@ from chaos.verdict.artefacts import PLAN
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.platform.installed import standing_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, SURELY, ProofView
@@ -130,10 +129,7 @@ def recover(
     ApiTrouble.
     """
     deadline = time.monotonic() + seconds
-    here = cluster_uid(cluster)
-    files, found = _files(folder, here)
-    proofs, wrong = read_folder(folder) if folder else ({}, [])
-    found.unreadable += (line for line in wrong if line not in found.unreadable)
+    files = _Files.under(folder, cluster_uid(cluster))
     lease = LeaseKeeper(cluster, f"recover-{run_id or owned.new_run_id()}", lambda reason: None, administrators=terms.administrators)
     perhaps = f"perhaps Lease and namespace {namespaces.SHARED}"
     try:
@@ -142,39 +138,32 @@ def recover(
         behind = until_gone(lease.withdraw, LEAVE_SECONDS, perhaps)
         raise ApiTrouble(trouble.code, "; left behind: ".join((trouble.message, *behind))) from trouble
     try:
-        written = _written(files)
-        ledgers = authentic.read_ledgers(cluster, proofs, written=_by_run(written))
-        known = [*ledgers.runs]
-        foreign = [run for run in known if any(entry.cluster_uid != here for entry in run.open_entries)]
-        known = [run for run in known if run not in foreign]  # restored from another cluster's backup: its objects are not these
-        found.unreadable += [
-            f"ConfigMap {config_maps.config_map_name(run.run_id)} is of another cluster; delete it by hand" for run in foreign
+        look = _Look(cluster, files, run_id, terms, accept)
+        unreadable = [
+            *files.unreadable,
+            *(f"ConfigMap {config_maps.config_map_name(run)} is of another cluster; delete it by hand" for run in look.foreign),
+            *look.ledgers.unreadable,
         ]
-        found.unreadable += ledgers.unreadable
-        ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
-        books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
-        terms = _shown(cluster, terms, ledgers, ledgers_found)
+        books = look.books
         restored, left, broken = 0, [], set()
         replayed: list[Ledger] = []
-        for copies in ledgers_found:
+        for copies in look.copies:
             try:
-                ledger, done, remaining = _recover_one(cluster, copies, deadline, accept, books, terms)
+                ledger, done, remaining = _recover_one(cluster, copies, deadline, accept, books, look.terms)
             except LedgerError as error:
-                found.unreadable.append(str(error))
+                unreadable.append(str(error))
                 broken.add(copies.run_id)
                 continue
             replayed += [ledger] if ledger is not None else []
             restored += done
             left += remaining
-        unproven = _unproven(ledgers, files, run_id)
-        found.unreadable += _close_accepted(cluster, [entry for entry in unproven if _place(entry) in accept])
-        left += [residue_of(entry, Reason.UNPROVEN, _UNPROVEN) for entry in unproven if _place(entry) not in accept]
-        missing = [one for one in with_files(ledgers.missing, written, accept) if run_id in ("", one.run_id)]
-        lost = [one for one in missing if one.is_open]
-        found.unreadable += map(str, lost)
+        unreadable += _close_accepted(cluster, [entry for entry in look.unproven if _place(entry) in accept])
+        left += look.unproven_residue
+        lost = [one for one in look.missing if one.is_open]
+        unreadable += map(str, lost)
         ended = [run for run in books.ended(run_id) if run not in {one.run_id for one in lost}]
-        ended += [one.run_id for one in missing if one not in lost]
-        seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, *books.named(run_id)]
+        ended += [one.run_id for one in look.missing if one not in lost]
+        seen = [*(copies.run_id for copies in look.copies), *(run.run_id for run in look.known), *ended, *books.named(run_id)]
         runs = tuple(dict.fromkeys(run for run in seen if run_id in ("", run)))
         clean = [run for run in runs if run not in broken and not any(one.run_id == run for one in left)]
         leftovers = [str(item) for run in filter(books.know, clean) for item in namespaces.remove_run(cluster, run)]
@@ -186,9 +175,9 @@ def recover(
         """Close ledgers and proofs and let go, whatever an earlier call was told; what the cluster still shows of them."""
         for ledger in replayed:  # all that they told to undo has been tried by now
             ledger.flush(time.monotonic() + FLUSH_SECONDS)
-        unwritten = {run: {one.digest for one in missing if one.run_id == run and one not in lost} for run in clean}
+        unwritten = {run: {one.digest for one in look.missing if one.run_id == run and one not in lost} for run in clean}
         classes = [line for run in clean for line in books.close(run, unwritten[run]) if run not in {one.run_id for one in lost}]
-        put_back = {copies.run_id for copies in ledgers_found}.intersection(clean)
+        put_back = {copies.run_id for copies in look.copies}.intersection(clean)
         return [*classes, *lease.release(), *_still_open(cluster, put_back)]
 
     leftovers += until_gone(leave, LEAVE_SECONDS, perhaps)
@@ -196,26 +185,17 @@ def recover(
         runs=runs,
         restored=restored,
         residue=tuple(left),
-        torn=tuple(found.torn),
-        unmade=_unmade(missing),
-        elsewhere=tuple(found.elsewhere),
-        unreadable=tuple(found.unreadable),
+        torn=tuple(files.torn),
+        unmade=look.unmade,
+        elsewhere=tuple(files.elsewhere),
+        unreadable=tuple(unreadable),
         leftovers=tuple(leftovers),
-        forged=ledgers.forged,
+        forged=look.ledgers.forged,
     )
-
-
-def _unmade(missing: Iterable[MissingEntry]) -> tuple[str, ...]:
-    return tuple(str(one) for one in missing if one.fate is Fate.UNMADE)
 
 
 def _place(entry: Entry) -> Place:
     return (entry.run_id, entry.experiment, entry.seq)
-
-
-def _unproven(ledgers: authentic.AuthenticLedgers, files: Collection[tuple[str, str]], run_id: str) -> list[Entry]:
-    """Entries that the run's own file does not decide on."""
-    return [one for one in ledgers.unproven if (one.run_id, one.experiment) not in files and run_id in ("", one.run_id)]
 
 
 def _close_accepted(cluster: Cluster, entries: Iterable[Entry]) -> list[str]:
@@ -238,40 +218,30 @@ def preview(
     accept: Collection[tuple[str, str, int]] = (),
 ) -> tuple[list[str], RecoveryResult]:
     """What :func:`recover` would do, a line each, and what there is to say where that is nothing. Touches nothing. Raises as it does."""
-    here = cluster_uid(cluster)
-    files, found = _files(folder, here)
-    proofs, wrong = read_folder(folder) if folder else ({}, [])
-    written = _written(files)
-    ledgers = authentic.read_ledgers(cluster, proofs, written=_by_run(written))
-    known = [run for run in ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
-    lines = []
-    books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
-    ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
-    terms = _shown(cluster, terms, ledgers, ledgers_found)
-    for copies in ledgers_found:
+    files = _Files.under(folder, cluster_uid(cluster))
+    look = _Look(cluster, files, run_id, terms, accept)
+    lines, books = [], look.books
+    for copies in look.copies:
         opened = {entry.seq: entry for entry in (copies.known.open_entries if copies.known else ())}
         if copies.path is not None:
             book = Ledger.open(copies.path)
             lines += [f"close in the cluster's copy: {entry_words(opened.pop(seq))}" for seq in sorted(opened.keys() & book.closed)]
             opened |= {entry.seq: entry for entry in book.open_entries()}
-        lines += [_would(entry, accept, _planned(terms, copies), books) for _, entry in sorted(opened.items(), reverse=True)]
-    runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended(run_id), *books.named(run_id)])
+        lines += [_would(entry, accept, _planned(look.terms, copies), books) for _, entry in sorted(opened.items(), reverse=True)]
+    runs = dict.fromkeys([*(copies.run_id for copies in look.copies), *books.ended(run_id), *books.named(run_id)])
     for run in filter(books.know, filter(lambda run: run_id in ("", run), runs)):
-        left = find_leftovers(cluster, ledgers.proofs, run)
+        left = find_leftovers(cluster, look.ledgers.proofs, run)
         lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
     lines += _shared_lines(cluster)
-    unproven = _unproven(ledgers, files, run_id)
-    lines += [f"close as it is: {entry_words(entry)}" for entry in unproven if _place(entry) in accept]
-    of_run = [one for one in ledgers.missing if run_id in ("", one.run_id)]
-    lines += [f"close as it is: entry {one.run_id}/{plain(one.change)}" for one in of_run if one.place in accept]
-    missing = with_files(of_run, written, accept)
+    lines += [f"close as it is: {entry_words(entry)}" for entry in look.unproven if _place(entry) in accept]
+    lines += [f"close as it is: entry {one.run_id}/{plain(one.change)}" for one in look.missing if one.place in accept]
     return lines, RecoveryResult(
-        residue=tuple(residue_of(entry, Reason.UNPROVEN, _UNPROVEN) for entry in unproven if _place(entry) not in accept),
-        torn=tuple(found.torn),
-        unmade=_unmade(missing),
-        elsewhere=tuple(found.elsewhere),
-        unreadable=(*dict.fromkeys((*found.unreadable, *wrong)), *ledgers.unreadable, *(str(one) for one in missing if one.is_open)),
-        forged=ledgers.forged,
+        residue=tuple(look.unproven_residue),
+        torn=tuple(files.torn),
+        unmade=look.unmade,
+        elsewhere=tuple(files.elsewhere),
+        unreadable=(*files.unreadable, *look.ledgers.unreadable, *(str(one) for one in look.missing if one.is_open)),
+        forged=look.ledgers.forged,
     )
 
 
@@ -290,18 +260,6 @@ def _shared_lines(cluster: Cluster) -> list[str]:
     if lease is not None and (lease.halted or lease.held()):
         return []
     return ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
-
-
-def _written(files: Mapping[tuple[str, str], Path]) -> dict[tuple[str, str], dict[str, int]]:
-    """Numbers of the entries in the runs' own files by their digests, by run and experiment."""
-    return {place: {digest(entry): entry.seq for entry in Ledger.open(path).entries()} for place, path in files.items()}
-
-
-def _by_run(written: Mapping[tuple[str, str], Collection[str]]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for (run_id, _), digests in written.items():
-        found[run_id] = found.get(run_id, frozenset()) | frozenset(digests)
-    return found
 
 
 def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms, books: _Proofs) -> str:
@@ -375,47 +333,74 @@ class _Proofs:
             return [f"perhaps PriorityClass {CHAOS_PREFIX}-{run_id}: {trouble.message}"]
 
 
-class _Found(msgspec.Struct):
-    """What is to be said of files."""
+class _Files(msgspec.Struct, kw_only=True):
+    """Ledgers under a folder by run and experiment, proofs that lie there, and what is to be said of files."""
 
+    ledgers: dict[tuple[str, str], Path] = {}
+    proofs: Mapping[str, ProofView] = {}
     torn: list[str] = []
     elsewhere: list[str] = []
     unreadable: list[str] = []
 
+    @classmethod
+    def under(cls, folder: Path | None, here: str) -> _Files:
+        """Those of other clusters than ``here`` are left alone; empty ones say nothing. Raises LedgerError for two of one experiment."""
+        if folder is None:
+            return cls()
+        paths, unread = find_files(folder, LEDGER_NAME)
+        proofs, wrong = read_folder(folder)
+        found = cls(proofs=proofs, unreadable=unread)
+        for path in paths:
+            try:
+                ledger = Ledger.open(path)
+            except LedgerError as error:
+                found.unreadable.append(str(error))
+                continue
+            if ledger.torn:
+                found.torn.append(str(path))
+            if ledger.origin is not None:
+                found._take(path, ledger.origin, here)
+        found.unreadable += [line for line in wrong if line not in found.unreadable]
+        return found
 
-def _files(folder: Path | None, here: str) -> tuple[dict[tuple[str, str], Path], _Found]:
-    """Ledgers under a folder by run and experiment. Those of other clusters are left alone; empty ones say nothing."""
-    files: dict[tuple[str, str], Path] = {}
-    paths, unread = find_files(folder, LEDGER_NAME) if folder else ([], [])
-    found = _Found(unreadable=unread)
-    for path in paths:
-        try:
-            ledger = Ledger.open(path)
-        except LedgerError as error:
-            found.unreadable.append(str(error))
-            continue
-        if ledger.torn:
-            found.torn.append(str(path))
-        if ledger.origin is None:
-            continue
-        if not namespaces.is_run(ledger.origin.run_id):
-            found.unreadable.append(f"{path}: {plain(ledger.origin.run_id)[:100]!r} is not the id of a run")
-            continue
-        if ledger.origin.cluster_uid != here:
-            found.elsewhere.append(str(path))
-            continue
-        key = (ledger.origin.run_id, ledger.origin.experiment)
-        if key in files:
-            raise LedgerError(f"{path} and {files[key]} are both of experiment {key[1]} of run {key[0]}; expected one of them")
-        files[key] = path
-    return files, found
+    def _take(self, path: Path, origin: Origin, here: str) -> None:
+        key = (origin.run_id, origin.experiment)
+        if not namespaces.is_run(origin.run_id):
+            self.unreadable.append(f"{path}: {plain(origin.run_id)[:100]!r} is not the id of a run")
+        elif origin.cluster_uid != here:
+            self.elsewhere.append(str(path))
+        elif key in self.ledgers:
+            raise LedgerError(f"{path} and {self.ledgers[key]} are both of experiment {key[1]} of run {key[0]}; expected one of them")
+        else:
+            self.ledgers[key] = path
 
 
-def _ledger_copies(files: dict[tuple[str, str], Path], runs: Iterable[config_maps.RunView]) -> list[_LedgerCopies]:
-    """Each experiment once, newest run first."""
-    known = {(run.run_id, item.experiment): item for run in runs for item in run.experiments}
-    keys = sorted({*files, *known}, reverse=True)
-    return [_LedgerCopies(run_id=key[0], experiment=key[1], path=files.get(key), known=known.get(key)) for key in keys]
+class _Look:
+    """What the cluster and the files hold of runs, or of one: read once, nothing is touched. Raises ApiTrouble, LedgerError."""
+
+    def __init__(self, cluster: Cluster, files: _Files, run_id: str, terms: Terms, accept: Collection[Place]) -> None:
+        entries = {place: Ledger.open(path).entries() for place, path in files.ledgers.items()}
+        written = {place: {digest(entry): entry.seq for entry in those} for place, those in entries.items()}
+        by_run: dict[str, frozenset[str]] = {}
+        for (run, _), digests in written.items():
+            by_run[run] = by_run.get(run, frozenset()) | frozenset(digests)
+        self.ledgers = authentic.read_ledgers(cluster, files.proofs, written=by_run)
+        here = cluster_uid(cluster)
+        self.known = [run for run in self.ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
+        self.foreign = [run.run_id for run in self.ledgers.runs if run not in self.known]  # of another cluster's backup: not these objects
+        known = {(run.run_id, item.experiment): item for run in self.known for item in run.experiments}
+        self.copies = [  # each experiment once, newest run first
+            _LedgerCopies(run_id=key[0], experiment=key[1], path=files.ledgers.get(key), known=known.get(key))
+            for key in sorted({*files.ledgers, *known}, reverse=True)
+            if run_id in ("", key[0])
+        ]
+        self.books = _Proofs(cluster, self.ledgers.proofs, self.ledgers.listed)
+        self.terms = _shown(cluster, terms, self.ledgers, self.copies)
+        unproven = [one for one in self.ledgers.unproven if run_id in ("", one.run_id)]
+        self.unproven = [one for one in unproven if (one.run_id, one.experiment) not in files.ledgers]  # else their file decides
+        self.unproven_residue = [residue_of(one, Reason.UNPROVEN, _UNPROVEN) for one in self.unproven if _place(one) not in accept]
+        self.missing = with_files((one for one in self.ledgers.missing if run_id in ("", one.run_id)), written, accept)
+        self.unmade = tuple(str(one) for one in self.missing if one.fate is Fate.UNMADE)
 
 
 def _recover_one(
@@ -514,11 +499,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return [holder, *halted, *opened, *self.lost, *self.forged]
 
 
-def status(cluster: Cluster, *, moment: datetime | None = None) -> Status:
+def status(cluster: Cluster) -> Status:
     """Look, and touch nothing. Raises ApiTrouble."""
     lease: LeaseView | None = read_lease(cluster)
     ledgers = authentic.read_ledgers(cluster)
-    age = lease.age(moment) if lease else None
+    age = lease.age() if lease else None
     seconds = age.total_seconds() if age is not None else None
     return Status(
         holder=lease.identity if lease else "",

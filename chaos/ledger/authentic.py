@@ -16,7 +16,6 @@ import msgspec
 from chaos.cluster import namespaces
 from chaos.ledger import config_maps
 from chaos.ledger.config_maps import RunView
-from chaos.ledger.file import ExperimentView
 from chaos.model.records import Entry, digest, number_of_change
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
@@ -240,12 +239,12 @@ def _strange(cluster: Cluster, known: Collection[str], vouched: Collection[str])
     if not warning:
         return [], [], []
     theirs, garbage = config_maps.foreign_config_maps(cluster, namespaces.SHARED, {*vouched} - {*known})
-    runs = [msgspec.structs.replace(run, experiments=tuple(map(_open_alone, run.experiments))) for run in theirs if run.run_id not in known]
+    runs = [
+        msgspec.structs.replace(run, experiments=tuple(msgspec.structs.replace(one, closed=frozenset()) for one in run.experiments))
+        for run in theirs
+        if run.run_id not in known
+    ]
     return runs, list(garbage.values()), [f"{ATTACK}: {warning}" if theirs or garbage else warning]
-
-
-def _open_alone(known: ExperimentView) -> ExperimentView:
-    return msgspec.structs.replace(known, closed=frozenset())
 
 
 def _counted(run: RunView, vouched: frozenset[str]) -> tuple[RunView, list[Entry]]:

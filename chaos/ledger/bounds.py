@@ -15,13 +15,13 @@ import msgspec
 
 from chaos.cluster import namespaces
 from chaos.ledger.reach import Reach
-from chaos.ledger.registry import arguments
-from chaos.ledger.undos.agents import PublishedArgs, RestartedArgs
-from chaos.ledger.undos.host import DeviceArgs, KubeletArgs, Means, MockArgs
-from chaos.ledger.undos.nodes import NodeArgs, TaintArgs, UnschedulableArgs, ValueArgs
-from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, NodeExistsArgs, PresentArgs
-from chaos.ledger.undos.remediation import AGENT_LABEL, ClearedArgs
-from chaos.ledger.undos.workloads import EnvArgs, ReplacedArgs, ReplicasArgs
+from chaos.ledger.undos import Undo
+from chaos.ledger.undos.agents import AgentRestarted, PublishedArgs, RestartedArgs, SlicesPublished
+from chaos.ledger.undos.host import HOST_ACTIONS, DeviceArgs, KubeletArgs, Means, MockArgs
+from chaos.ledger.undos.nodes import NodeArgs, NodeLabels, NodeUnschedulable, UnschedulableArgs, ValueArgs
+from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, NodeExists, NodeExistsArgs, ObjectAbsent, ObjectPresent, PresentArgs
+from chaos.ledger.undos.remediation import AGENT_LABEL, ClearedArgs, NodeCleared
+from chaos.ledger.undos.workloads import EnvArgs, PodsReplaced, ReplacedArgs, ReplicasArgs, WorkloadEnv, WorkloadReplicas
 from chaos.model.experiment import Experiment
 from chaos.model.plan import OPT_OUT, Plan
 from chaos.model.records import Entry, LedgerError
@@ -29,6 +29,36 @@ from fixtures.cluster import kinds
 from fixtures.model.nodes.holds import STATE_LABEL, STATES, is_note
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.policy.model import Policy
+from fixtures.text import typed
+
+_UNDOS: tuple[Undo, ...] = (
+    NodeLabels(),
+    NodeUnschedulable(),
+    NodeExists(),
+    ObjectAbsent(),
+    ObjectPresent(),
+    WorkloadReplicas(),
+    PodsReplaced(),
+    *(action() for action in HOST_ACTIONS),
+    AgentRestarted(),
+    NodeCleared(),
+    WorkloadEnv(),
+    SlicesPublished(),
+)
+
+REGISTRY: Mapping[str, Undo] = {undo.name: undo for undo in _UNDOS}
+
+
+def arguments(entry: Entry) -> tuple[Undo, Any]:
+    """The undo that an entry names, and its arguments decoded. Raises :class:`LedgerError` for what the registry does not know."""
+    undo = REGISTRY.get(entry.undo)
+    if undo is None:
+        raise LedgerError(f"entry {entry.seq}: no undo is called {entry.undo!r}; known: {', '.join(sorted(REGISTRY))}")
+    try:
+        return undo, typed.convert(entry.args, undo.Args)
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"entry {entry.seq}: {entry.undo}: {error}") from error
+
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMED = ("name", "namespace", "node", "owner", "owner_name", "container")
@@ -41,37 +71,25 @@ _PREPARES: Mapping[str, frozenset[str]] = {
 }
 """Undos that functions of the activities arm beside those that an experiment declares."""
 
+_STARTS = ("start_workers", "start_probe", "start_latecomer", "start_sharers", "start_victim", "start_contender")
+"""Functions that create pods, each with the claim that it uses where devices are claimed."""
+
 WORKLOAD_KINDS: Mapping[str, tuple[str, ...]] = {
-    "start_workers": ("pods",),
-    "start_probe": ("pods",),
-    "start_latecomer": ("pods",),
-    "start_sharers": ("pods",),
-    "start_victim": ("pods",),
-    "start_contender": ("pods",),
+    **dict.fromkeys((*_STARTS, "submit_gangs"), ("pods",)),
     "start_deployment": ("apps/deployments", "batch/jobs"),
     "create_budget": ("policy/poddisruptionbudgets",),
-    "submit_gangs": ("pods",),
     "submit_job": ("batch.volcano.sh/jobs", "batch/jobs"),
     "start_ranks": ("batch/jobs",),
 }
 """What each function of the activities creates in the experiment's namespace."""
 
-_CLAIMS = ("resource.k8s.io/resourceclaims",)
 _GROUPS = ("scheduling.k8s.io/podgroups", "scheduling.volcano.sh/podgroups")
 _QUEUES = ("kueue.x-k8s.io/clusterqueues", "kueue.x-k8s.io/localqueues", "kueue.x-k8s.io/resourceflavors")
 _CREATES: Mapping[str, tuple[str, ...]] = {
-    "start_workers": _CLAIMS,
-    "start_probe": _CLAIMS,
-    "start_latecomer": _CLAIMS,
-    "start_sharers": _CLAIMS,
-    "start_victim": _CLAIMS,
-    "start_contender": _CLAIMS,
+    **dict.fromkeys(_STARTS, ("resource.k8s.io/resourceclaims",)),
+    **dict.fromkeys(("start_reader", "inject_dcgm", "kill_member", "disturb_rank"), ("pods",)),
     "taint_device": ("resource.k8s.io/devicetaintrules",),
     "submit_gangs": (*_GROUPS, *_QUEUES),
-    "start_reader": ("pods",),
-    "inject_dcgm": ("pods",),
-    "kill_member": ("pods",),
-    "disturb_rank": ("pods",),
 }
 """Kinds that functions create, or kill, beside those of :data:`WORKLOAD_KINDS`."""
 
@@ -202,10 +220,6 @@ def _cordon(_entry: Entry, args: UnschedulableArgs, _bounds: Bounds) -> Iterator
         yield "a node in service: it only cordons"
 
 
-def _taints(_entry: Entry, args: TaintArgs, bounds: Bounds) -> Iterator[str]:
-    yield from (f"taint {key} of a node" for key in sorted({taint.key for taint in (*args.prior, *args.ours)} - bounds.words))
-
-
 def _cleared(_entry: Entry, args: ClearedArgs, _bounds: Bounds) -> Iterator[str]:
     """Only what remediation writes on a node is put back, whatever else the entry names."""
     if set(args.labels) != {STATE_LABEL}:
@@ -266,7 +280,6 @@ def _place_alone(_entry: Entry, _args: Any, _bounds: Bounds) -> Iterator[str]:
 CHECKS: Mapping[type[Any], Callable[[Entry, Any, Bounds], Iterator[str]]] = {
     ValueArgs: _values,
     UnschedulableArgs: _cordon,
-    TaintArgs: _taints,
     ClearedArgs: _cleared,
     ReplicasArgs: _replicas_of,
     EnvArgs: _variable,

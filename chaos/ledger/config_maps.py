@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.cluster.requests import accepted, field, read
 from chaos.ledger.file import ExperimentView, parse
 from chaos.model.records import Entry, LedgerError, Line, MirrorRefused, State, encode, number_of_change
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.versions_seen import STALE, number_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import name_of, uid_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import ProofView
 from fixtures.ownership.read_proofs import read_proofs
@@ -72,7 +73,7 @@ def parse_run(config_map: Json) -> RunView:
 
     nobody may guess what it said. That it can be read says nothing of who wrote it (:mod:`chaos.ledger.authentic`).
     """
-    name = plain(str(field(config_map, "metadata", "name") or ""))
+    name = plain(name_of(config_map))
     run_id = str(field(config_map, "metadata", "labels", owned.RUN_LABEL) or "")
     if not owned.is_run_id(run_id) or name != config_map_name(run_id):
         raise LedgerError(f"ConfigMap {name}: its label says run {plain(run_id)!r}, which is not the run of its name")
@@ -175,9 +176,9 @@ def foreign_config_maps(cluster: Cluster, space: str, runs: Collection[str]) -> 
     Whoever made it may put as much into it as he likes. Raises ApiTrouble.
     """
     named = [found for run in sorted(runs) if (found := read(cluster, "configmaps", config_map_name(run), space)) is not None]
-    names = {str(field(item, "metadata", "name")) for item in named}
+    names = {name_of(item) for item in named}
     few = _listed(cluster, space, limit=_FEW)[:_FEW]
-    return _sorted([*named, *(item for item in few if field(item, "metadata", "name") not in names)])
+    return _sorted([*named, *(item for item in few if name_of(item) not in names)])
 
 
 def _listed(cluster: Cluster, space: str, limit: int = 0) -> list[Json]:
@@ -193,7 +194,7 @@ def _sorted(items: Iterable[Json]) -> tuple[list[RunView], dict[str, str]]:
         try:
             found.append(parse_run(item))
         except LedgerError as error:
-            unreadable[str(field(item, "metadata", "name") or "").removeprefix(PREFIX)] = str(error)
+            unreadable[name_of(item).removeprefix(PREFIX)] = str(error)
     return found, unreadable
 
 

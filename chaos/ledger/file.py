@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ import msgspec
 
 from chaos.model.records import Entry, LedgerError, Line, Origin, State, change_of, decode, digest, encode, now
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership.proof import Proof
 from fixtures.system import private_files
 
 MODE = 0o600
@@ -37,19 +38,6 @@ class Mirroring(Protocol):
 
     def flush(self, deadline: float) -> bool:
         """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether all of it is kept."""
-
-
-class Vouching(Protocol):
-    """What proves entries where no tenant can write: a run's proof, :class:`fixtures.ownership.proof.Proof`."""
-
-    def vouch(self, digest: str, change: str) -> None:
-        """Vouch for an entry that is about to be written. ``change`` says which it is. Raises ApiTrouble unless it is kept for certain."""
-
-    def held(self, digest: str) -> None:
-        """The mirror holds the entry. Raises ApiTrouble unless that is written down for certain."""
-
-    def forget(self, digests: Collection[str]) -> None:
-        """Entries are closed. Raises ApiTrouble when that could not be written down."""
 
 
 class ExperimentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +65,7 @@ class Ledger:
         *,
         first: int,
         torn_at: int | None = None,
-        vouching: Vouching | None = None,
+        vouching: Proof | None = None,
     ) -> None:
         self.path = path
         self.origin = origin
@@ -96,7 +84,7 @@ class Ledger:
             self._take(line)
 
     @classmethod
-    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None, vouching: Vouching | None = None) -> Ledger:
+    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None, vouching: Proof | None = None) -> Ledger:
         """A new ledger. ``vouching`` makes its copy in the cluster count.
 
         Raises :class:`LedgerError` when the file exists or cannot be made durable, MirrorRefused by the mirror.
@@ -115,7 +103,7 @@ class Ledger:
         return cls(path, origin, mirror, (), first=first, vouching=vouching)
 
     @classmethod
-    def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Vouching | None = None) -> Ledger:
+    def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Proof | None = None) -> Ledger:
         """A ledger that is there. A torn last line is left out. Raises :class:`LedgerError` for anything else that cannot be read."""
         try:
             content = private_files.read_own(path, MAX_BYTES)  # what is checked is what is believed: a path may change in between
@@ -131,7 +119,7 @@ class Ledger:
         return cls(path, origin, mirror, lines, first=first, torn_at=kept if kept < len(content) else None, vouching=vouching)
 
     @classmethod
-    def in_cluster(cls, known: ExperimentView, mirror: Mirroring, vouching: Vouching | None = None) -> Ledger:
+    def in_cluster(cls, known: ExperimentView, mirror: Mirroring, vouching: Proof | None = None) -> Ledger:
         """A ledger whose file is on another machine, or lost: only what the cluster holds of it, with a proof, is known."""
         return cls(None, None, mirror, known.lines, first=mirror.next_seq(), vouching=vouching)
 
@@ -198,7 +186,7 @@ class Ledger:
             kept = self._mirror.flush(deadline) if self._mirror else True
             return kept and self._forget()
 
-    def _prove(self, entry: Entry, write: Callable[[Vouching], None]) -> None:
+    def _prove(self, entry: Entry, write: Callable[[Proof], None]) -> None:
         if self._vouching is None:
             return
         try:
@@ -268,11 +256,6 @@ class Ledger:
         if seq not in self._states:
             raise LedgerError(f"ledger {self._where}: no entry {seq}")
         return self._states[seq]
-
-    @property
-    def states(self) -> dict[int, State]:
-        """How far each entry is."""
-        return dict(self._states)
 
     def detail(self, seq: int) -> dict[str, Any]:
         """What the last line with a detail said of an entry."""

@@ -18,12 +18,9 @@ from chaos.ledger.undos.objects import NodeExistsArgs, PresentArgs
 from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.model.plan import Plan, PlanFacts
 from chaos.model.records import Entry, digest
-from fixtures.kubernetes.models import Json
+from fixtures.model.objects import faces_outside
 from fixtures.model.platform.namespaces import Platform
 from fixtures.policy.model import Policy, Tenants
-
-_INSIDE = ("", "ClusterIP")
-"""Types of Services that nobody outside of the cluster reaches."""
 
 _UNLISTED = "no proof in the cluster lists the entry"
 
@@ -99,17 +96,10 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{what}, which is no target of its plan"
         elif not any(args.namespace in self.operators.get(uid, ()) for uid in controllers):
             yield f"{what}, which no ClusterPolicy of this cluster owns, and {_UNLISTED}"
-        elif args.key == "services" and _faces_outside(args.saved):
+        elif args.key == "services" and faces_outside(args.saved):
             yield f"{what}, which can be reached from outside of the cluster, and {_UNLISTED}"
 
 
 def _kept(args: ClearedArgs) -> list[str]:
     """State labels and annotations that remediation had written before the fault: they would be set again."""
     return sorted({key for key, value in args.labels.items() if value is not None} | args.notes.keys())
-
-
-def _faces_outside(saved: Json) -> bool:
-    spec = saved.get("spec")
-    if not isinstance(spec, dict):
-        return False
-    return str(spec.get("type") or "") not in _INSIDE or bool(spec.get("externalIPs") or spec.get("externalName"))

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledger.bounds import Terms
+from chaos.ledger.bounds import Terms, arguments
 from chaos.ledger.file import Ledger
-from chaos.ledger.registry import arguments
 from chaos.ledger.undos import Undo
 from chaos.ledger.undos.host import HostAction
 from chaos.ledger.undos.remediation import NodeCleared

@@ -85,7 +85,7 @@ class Expectation(Strict, frozen=True, kw_only=True):
 class Extension(Strict, frozen=True, kw_only=True):
     """Our block of an experiment.
 
-    ``undo`` names what the method's faults arm in the ledger (chaos/ledger/registry.py), canaries and other preparation left out; an
+    ``undo`` names what the method's faults arm in the ledger (chaos/ledger/bounds.py), canaries and other preparation left out; an
     experiment that arms something else is an error, and one with an empty list is a control run: its verdict needs no fault.
     ``target`` holds ``select`` and what that selector takes (chaos/plan/planning.py). ``collateral`` names signals of objects that
     nobody may touch: they must equal their baseline in every sample. ``takes_capacity`` says that GPUs may be missing meanwhile,

@@ -14,6 +14,7 @@ import msgspec
 
 from chaos.model.records import Origin
 from fixtures.model.nodes.work import is_fence_key
+from fixtures.model.platform.installed import InstalledComponent
 from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
 
@@ -76,9 +77,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Names of the nodes that are touched, each once."""
         return tuple(dict.fromkeys(target.node for target in self.targets if target.node))
 
-    def expired(self, moment: datetime | None = None) -> bool:
+    def expired(self) -> bool:
         """Whether the plan has expired."""
-        return (moment or datetime.now(UTC)) >= datetime.fromisoformat(self.expires_at)
+        return datetime.now(UTC) >= datetime.fromisoformat(self.expires_at)
 
 
 CANARY_LABEL = "gpu-conformance.io/canary"
@@ -93,30 +94,6 @@ CANARIES = "-canaries"
 
 OPT_OUT = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
 """Label by which a node tells NVSentinel to leave it alone (docs/facts/device-health.md#nvsentinel)."""
-
-
-class InstalledComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """One installed component: the workload that runs it. ``selector`` is a label selector of its pods.
-
-    ``others`` run it on other nodes: clouds have a DaemonSet for each kind of node.
-    """
-
-    component: str
-    key: str
-    namespace: str
-    name: str
-    uid: str
-    selector: str
-    images: tuple[str, ...] = ()
-    others: tuple[InstalledComponent, ...] = ()
-
-    @property
-    def workloads(self) -> tuple[InstalledComponent, ...]:
-        """It and the others."""
-        return (self, *self.others)
-
-    def __str__(self) -> str:
-        return f"{self.component} ({self.key.rpartition('/')[2]} {self.namespace}/{self.name})"
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,14 +121,12 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     device_class: str = ""  # devices are claimed (dynamic resource allocation), by this DeviceClass
     free: dict[str, int] = {}
     devices: dict[str, tuple[Device, ...]] = {}
-    product: dict[str, str] = {}
     image: str = ""
     injector_image: str = ""
     user: int = 1000
     tolerations: tuple[dict[str, Any], ...] = ()
     pull_secrets: tuple[str, ...] = ()
     priority_class: str = ""
-    select: dict[str, Any] = {}
 
     @classmethod
     def of(cls, plan: Plan) -> PlanFacts:

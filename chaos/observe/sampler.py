@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from chaos.model.conditions import Condition, JsonValue, holds
-from chaos.observe.view import NoData, Reading, Sample, Signal, labels_of
+from chaos.observe.view import NoData, Reading, Sample, Signal
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
+from fixtures.model.objects import labels_of
 from fixtures.text import typed
 
 _TAIL = 1 << 20

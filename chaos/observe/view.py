@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan import Plan
+from chaos.model.plan import Plan, Target
 from fixtures.cluster.answer import Expected, list_problem
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.paging import PAGE, Pages
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
 from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import NotListed, name_of, namespace_of, text_of
 from fixtures.text import json_text, typed
 from fixtures.text.json_text import NotJson
 
@@ -25,7 +26,7 @@ REQUEST_SECONDS = 10.0
 """A sampler that waits longer than this for one answer has a gap anyway."""
 
 
-class NoData(Exception):
+class NoData(NotListed):
     """A signal has nothing to say in this sample; the text says why. It never counts as a value.
 
     ``code`` is that of the API's trouble, where that is the reason.
@@ -81,12 +82,16 @@ class Reading:
         return answer.body if answer.ok else NoData(f"GET {path}: {answer.status} {answer.message}")
 
 
-class Signal(Protocol):
-    """Gives one JSON value of a reading, or raises :class:`NoData`. Registered in ``chaos.observe.signals.SIGNALS`` by name."""
+Signal = Callable[[Reading], JsonValue]
+"""Gives one JSON value of a reading, or raises :class:`NoData`. Registered in ``chaos.observe.signals.SIGNALS`` by name."""
 
-    def __call__(self, reading: Reading) -> JsonValue:
-        """The value now."""
-        ...
+
+def target_gpu(reading: Reading) -> Target:
+    """The target whose facts name the GPU of the fault. Raises :class:`NoData` where the plan names none."""
+    target = next((target for target in reading.plan.targets if target.facts.get("uuid")), None)
+    if target is None:
+        raise NoData("the plan names no device")
+    return target
 
 
 __all__ = ["NoData", "View"]
@@ -252,88 +257,3 @@ class View:
         """The last lines of a container's log; ``stamped``: each begins with its time and a space. Raises :class:`NoData`."""
         query = {"tailLines": str(lines), **({"container": container} if container else {}), **({"timestamps": "true"} if stamped else {})}
         return self._fetch(f"{self._path('pods', namespace, pod, 'log')}?{urlencode(query)}").decode(errors="replace")
-
-
-# -- reading objects: hostile or half-written ones give empty values, never an exception ------------------
-
-
-def dig(obj: Any, *path: str) -> Json:
-    """The mapping at a path; ``{}`` where there is none."""
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj if isinstance(obj, dict) else {}
-
-
-def items_of(value: Any) -> list[Json]:
-    """The mappings of a list; none where it is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def text_of(value: Any) -> str:
-    """A string; empty for everything else."""
-    return value if isinstance(value, str) else ""
-
-
-def number_of(value: Any) -> int:
-    """A count; 0 for anything else. Device quantities are whole numbers without a unit."""
-    if isinstance(value, bool):
-        return 0
-    if isinstance(value, int):
-        return value
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19 else 0
-
-
-def name_of(obj: Json) -> str:
-    """``metadata.name``."""
-    return text_of(dig(obj, "metadata").get("name"))
-
-
-def namespace_of(obj: Json) -> str:
-    """``metadata.namespace``; empty for cluster-scoped objects."""
-    return text_of(dig(obj, "metadata").get("namespace"))
-
-
-def uid_of(obj: Json) -> str:
-    """``metadata.uid``."""
-    return text_of(dig(obj, "metadata").get("uid"))
-
-
-def labels_of(obj: Json) -> dict[str, str]:
-    """``metadata.labels``."""
-    return {str(key): text_of(value) for key, value in dig(obj, "metadata", "labels").items()}
-
-
-def annotations_of(obj: Json) -> dict[str, str]:
-    """``metadata.annotations``."""
-    return {str(key): text_of(value) for key, value in dig(obj, "metadata", "annotations").items()}
-
-
-def full_name(obj: Json) -> str:
-    """``namespace/name``, or the name of a cluster-scoped object."""
-    namespace = namespace_of(obj)
-    return f"{namespace}/{name_of(obj)}" if namespace else name_of(obj)
-
-
-def node_of(pod: Json) -> str:
-    """The node that a pod is bound to; empty when it is not."""
-    return text_of(dig(pod, "spec").get("nodeName"))
-
-
-def phase_of(pod: Json) -> str:
-    """``status.phase``."""
-    return text_of(dig(pod, "status").get("phase"))
-
-
-def condition(obj: Json, kind: str) -> str:
-    """Status of a condition: True, False, Unknown; empty when it is not there."""
-    return next((text_of(item.get("status")) for item in items_of(dig(obj, "status").get("conditions")) if item.get("type") == kind), "")
-
-
-def is_ready(obj: Json) -> bool:
-    """Whether an object's condition Ready is True, and it is not going away."""
-    return condition(obj, "Ready") == "True" and not dig(obj, "metadata").get("deletionTimestamp")
-
-
-def restarts_of(pod: Json) -> int:
-    """Restarts of all containers together."""
-    return sum(number_of(status.get("restartCount")) for status in items_of(dig(pod, "status").get("containerStatuses")))

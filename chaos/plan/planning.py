@@ -6,7 +6,6 @@ An empty choice is an error, never "nothing to do": an experiment without an obj
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,10 +14,8 @@ import msgspec
 from chaos.model.conditions import parse_condition, plain_value, words_of
 from chaos.model.experiment import Experiment, needs_cordoned
 from chaos.model.plan import Device, Plan, PlanFacts
-from chaos.observe.components import DETECTORS, Components, find_components, on_node, pods_of, standing_of
-from chaos.observe.devices import DEVICE_CLASS, DOMAIN_DAEMON, DRA_PLUGIN
 from chaos.observe.signals.metrics import port_of
-from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
+from chaos.observe.view import NoData, View
 from chaos.plan.selectors import (
     SELECTORS,
     Choice,
@@ -35,9 +32,12 @@ from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import parse_samples
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
+from fixtures.model.dra.nvidia_driver import DEVICE_CLASS, DOMAIN_DAEMON, DRA_PLUGIN
 from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.nodes.work import tolerable
+from fixtures.model.objects import is_ready, name_of, namespace_of, node_of
+from fixtures.model.platform.installed import DETECTORS, Components, find_components, on_node, pods_of, standing_of
 from fixtures.policy.model import Policy
 from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
@@ -63,11 +63,8 @@ def make_plan(
     workload: str = "",
     policy: Policy,
     node: str = "",
-    components: Components | None = None,
-    overrides: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of one experiment. ``namespace`` and ``workload`` are the plan's. ``node`` is the one that the user named;
-    ``components`` those already found; ``overrides`` which workload is which component, instead of what the policy says.
+    """The plan of one experiment. ``namespace`` and ``workload`` are the plan's. ``node`` is the one that the user named.
 
     Raises :class:`NotApplicable` when the experiment has no object on this cluster, :class:`PlanRefused` when what it has may not be
     touched now (unhealthy, no other healthy GPU node, too few free devices), :class:`TargetUnclear` when the cluster could not be read.
@@ -78,9 +75,7 @@ def make_plan(
         raise NotApplicable("TargetKind", f"{extension.id} exists on {kinds} targets only, and this one is {target_kind}")
     try:
         view = View.of(cluster)
-        found = components or find_components(
-            view, standing_of(view, policy.tenants), policy.chaos.components if overrides is None else overrides
-        )
+        found = find_components(view, standing_of(view, policy.tenants), policy.chaos.components)
         if doubt := found.doubtful(_relied_on(experiment)):
             raise TargetUnclear("ComponentUnclear", doubt)
         if reason := found.missing(extension.needs + (extension.live_needs if target_kind is TargetKind.LIVE else ())):
@@ -209,8 +204,6 @@ def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
         free={name_of(node): planning.free(node) for node in healthy if not is_shared(node) and not is_mig(node)},
         devices={name: known for name, known in planning.facts.devices.items() if name in choice.nodes or not choice.nodes},
         tolerations=(*tolerations.values(), *named),
-        select=msgspec.to_builtins(planning.wanted),
-        product={name_of(node): labels_of(node).get("nvidia.com/gpu.product", "") for node in healthy},
     )
 
 

@@ -5,42 +5,48 @@ A node is a target if it is healthy and in service, or, for what is destructive,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
-from chaos.cluster.node_work import cordon, is_unschedulable, work_of
 from chaos.ledger.undos.objects import OPERAND_KINDS
 from chaos.model.plan import Device, PlanFacts, Target
-from chaos.observe.components import Components, on_node, pods_of
-from chaos.observe.devices import RESOURCE, allocated_devices, claims_of, published_devices, requested_devices
 from chaos.observe.signals.agents import POLICIES
-from chaos.observe.view import (
-    NoData,
-    View,
-    dig,
+from chaos.observe.view import NoData, View
+from fixtures.kubernetes.models import Json
+from fixtures.model.demand.pod_devices import requested_devices
+from fixtures.model.dra.nvidia_driver import RESOURCE, allocated_devices, claims_of, published_devices
+from fixtures.model.dra.slices import CLAIMS
+from fixtures.model.nodes.holds import Kind
+from fixtures.model.nodes.untyped_nodes import cordon, work_of
+from fixtures.model.nodes.work import NodeWork, Why
+from fixtures.model.objects import (
+    amounts_of,
+    grace_of,
+    is_live,
     is_ready,
-    items_of,
+    is_unschedulable,
     labels_of,
+    machine_of,
     name_of,
     namespace_of,
     node_of,
     number_of,
-    phase_of,
+    owners_of,
+    replicas_of,
+    taints_of,
     text_of,
     uid_of,
+    uses_claims,
 )
-from fixtures.kubernetes.models import Json
-from fixtures.model.dra.slices import CLAIMS
-from fixtures.model.nodes.holds import Kind
-from fixtures.model.nodes.work import NodeWork, Why
+from fixtures.model.platform.installed import Components, InstalledComponent, on_node, pods_of
 from fixtures.model.platform.namespaces import operators_of
 from fixtures.text.sentences import in_order
 
 
-class NotApplicable(Exception):
-    """The experiment has no object here. ``code`` is a reason in CamelCase, the message one clause."""
+class NoPlan(Exception):
+    """No plan can be made. ``code`` is a reason in CamelCase, the message one clause."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -48,13 +54,12 @@ class NotApplicable(Exception):
         self.message = message
 
 
-class PlanRefused(Exception):
-    """The experiment has an object here, but may not be done on it now. ``code`` as in :class:`NotApplicable`."""
+class NotApplicable(NoPlan):
+    """The experiment has no object here."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+
+class PlanRefused(NoPlan):
+    """The experiment has an object here, but may not be done on it now."""
 
 
 class TargetUnclear(PlanRefused):
@@ -107,7 +112,7 @@ class PlanningView(msgspec.Struct, kw_only=True):
 
     def devices(self, node: Json, field: str) -> dict[str, int]:
         """Device counts of a node's capacity or allocatable, those above 0."""
-        found = {name: number_of(value) for name, value in dig(node, "status", field).items() if self.facts.is_device(name)}
+        found = {name: number_of(value) for name, value in amounts_of(node, field).items() if self.facts.is_device(name)}
         return {name: count for name, count in found.items() if count > 0}
 
     def work(self, node: Json) -> NodeWork:
@@ -166,13 +171,13 @@ class PlanningView(msgspec.Struct, kw_only=True):
 
     def claimants(self, node: Json) -> list[Json]:
         """Pods on a node that use ResourceClaims, of whatever devices: they are in the capacity of no device plugin."""
-        return [pod for pod in self.alive_on(node) if dig(pod, "spec").get("resourceClaims")]
+        return [pod for pod in self.alive_on(node) if uses_claims(pod)]
 
     def alive_on(self, node: Json) -> list[Json]:
         """Pods on a node that have not ended. All pods are gone through once: clusters have thousands of nodes."""
         if not self.by_node:
             for pod in self.view.select("pods"):
-                if phase_of(pod) not in ("Succeeded", "Failed"):
+                if is_live(pod):
                     self.by_node.setdefault(node_of(pod), []).append(pod)
         return self.by_node.get(name_of(node), [])
 
@@ -203,9 +208,9 @@ class PlanningView(msgspec.Struct, kw_only=True):
         """A node as a target."""
         about = {
             "labels": labels_of(node),
-            "system_uuid": str(dig(node, "status", "nodeInfo").get("systemUUID") or ""),
+            "system_uuid": machine_of(node),
             "unschedulable": is_unschedulable(node),
-            "taints": list(dig(node, "spec").get("taints") or []),
+            "taints": taints_of(node),
             **(facts or {}),
         }
         return Target(kind="nodes", name=name_of(node), uid=uid_of(node), node=name_of(node), facts=about)
@@ -215,12 +220,8 @@ class PlanningView(msgspec.Struct, kw_only=True):
         return self.facts.devices.get(node, ())
 
 
-class Selector(Protocol):
-    """Chooses targets. Raises :class:`NotApplicable` or :class:`PlanRefused`; an empty choice is none."""
-
-    def __call__(self, planning: PlanningView) -> Choice:
-        """The choice."""
-        ...
+Selector = Callable[[PlanningView], Choice]
+"""Chooses targets. Raises :class:`NotApplicable` or :class:`PlanRefused`; an empty choice is none."""
 
 
 class ClaimPlanningView(PlanningView, kw_only=True):
@@ -244,11 +245,18 @@ class ClaimPlanningView(PlanningView, kw_only=True):
         return sum(one.node == name_of(node) and not one.tainted and key not in taken for key, one in published)
 
 
+def _component(planning: PlanningView) -> InstalledComponent:
+    """The component whose pod is wanted. Raises :class:`NotApplicable`."""
+    name = planning.wanted.component
+    found = planning.components.get(name)
+    if found is None:
+        raise NotApplicable("ComponentAbsent", planning.components.absent.get(name, f"no {name}"))
+    return found
+
+
 def choose_controller(planning: PlanningView) -> Choice:
     """The first ready pod of a controller, by name."""
-    found = planning.components.get(planning.wanted.component)
-    if found is None:
-        raise NotApplicable("ComponentAbsent", planning.components.absent.get(planning.wanted.component, f"no {planning.wanted.component}"))
+    found = _component(planning)
     pods = sorted((pod for pod in pods_of(planning.view, found) if is_ready(pod)), key=name_of)
     if not pods:
         raise PlanRefused("NoReadyPod", f"no pod of {found} is ready")
@@ -257,7 +265,7 @@ def choose_controller(planning: PlanningView) -> Choice:
         "owner_kind": found.key,
         "owner": found.name,
         "owner_uid": found.uid,
-        "replicas": number_of(dig(workload or {}, "spec").get("replicas")),
+        "replicas": replicas_of(workload),
         "on": node_of(pods[0]),
     }
     target = Target(kind="pods", name=name_of(pods[0]), namespace=namespace_of(pods[0]), uid=uid_of(pods[0]), facts=about)
@@ -279,18 +287,14 @@ def choose_operand(planning: PlanningView) -> Choice:
         for key in kinds
         for item in sorted(planning.view.select(key), key=name_of)
         if any(
-            namespace_of(item) in homes.get(text_of(owner.get("uid")), {}) and owner.get("controller") is True
-            for owner in items_of(dig(item, "metadata").get("ownerReferences"))
+            namespace_of(item) in homes.get(text_of(owner.get("uid")), {}) and owner.get("controller") is True for owner in owners_of(item)
         )
     ]
     if not found:
         raise NotApplicable("NoOperand", f"no {' or '.join(kinds)} is owned by a ClusterPolicy")
     key, item = found[0]
-    return Choice(targets=(_object_target(key, item),), eligible=len(found))
-
-
-def _object_target(key: str, item: Json) -> Target:
-    return Target(kind=key, name=name_of(item), namespace=namespace_of(item), uid=uid_of(item))
+    target = Target(kind=key, name=name_of(item), namespace=namespace_of(item), uid=uid_of(item))
+    return Choice(targets=(target,), eligible=len(found))
 
 
 def choose_node(planning: PlanningView) -> Choice:
@@ -306,9 +310,7 @@ def choose_node(planning: PlanningView) -> Choice:
 
 def choose_daemon_pod(planning: PlanningView) -> Choice:
     """The pod of an agent on one healthy GPU node, and the node as what the fault shows on."""
-    found = planning.components.get(planning.wanted.component)
-    if found is None:
-        raise NotApplicable("ComponentAbsent", planning.components.absent.get(planning.wanted.component, f"no {planning.wanted.component}"))
+    found = _component(planning)
     pods: dict[str, Json] = {}
     for pod in pods_of(planning.view, found):
         if is_ready(pod) and node_of(pod):
@@ -390,7 +392,7 @@ def is_shared(node: Json) -> bool:
 
 def is_mig(node: Json) -> bool:
     """Whether a node offers MIG devices, under their own names (mixed) or as whole ones (single)."""
-    sliced = any(name.startswith("nvidia.com/mig-") and number_of(count) for name, count in dig(node, "status", "capacity").items())
+    sliced = any(name.startswith("nvidia.com/mig-") and number_of(count) for name, count in amounts_of(node, "capacity").items())
     return sliced or "-MIG-" in labels_of(node).get("nvidia.com/gpu.product", "")
 
 
@@ -401,7 +403,7 @@ def _pod_target(pod: Json, owner_key: str, owner: str) -> Target:
         namespace=namespace_of(pod),
         uid=uid_of(pod),
         node=node_of(pod),
-        facts={"owner_kind": owner_key, "owner": owner, "grace": number_of(dig(pod, "spec").get("terminationGracePeriodSeconds"))},
+        facts={"owner_kind": owner_key, "owner": owner, "grace": grace_of(pod)},
     )
 
 
@@ -414,5 +416,3 @@ SELECTORS: dict[str, Selector] = {
 }
 """``daemon-pod``: an agent's pod on one node; ``controller-pod``: a controller's pod; ``operand``: an object that a ClusterPolicy
 owns; ``node``: one GPU node; ``gpu``: one device of one node."""
-
-__all__ = ["SELECTORS", "Choice", "NotApplicable", "PlanRefused", "PlanningView", "Selector", "TargetUnclear"]

@@ -9,15 +9,15 @@ from chaos.cluster.requests import Right
 from chaos.ledger.bounds import WORKLOAD_KINDS
 from chaos.ledger.undos.agents import SLICES
 from chaos.model.experiment import Experiment, Level
-from chaos.model.plan import InstalledComponent, Plan, PlanFacts, Target, canary_namespace
+from chaos.model.plan import Plan, PlanFacts, Target, canary_namespace
 from chaos.model.records import GateResult
-from chaos.observe.components import DETECTORS
 from chaos.safety import gates
 from chaos.safety.gate_input import GateInput, RequestedFault, Settings
 from chaos.safety.gate_reading import READS, read_cluster_state
 from fixtures.cluster.client import Cluster
 from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.platform.components import DAEMON_SETS
+from fixtures.model.platform.installed import DETECTORS, InstalledComponent
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
 from fixtures.policy.model import Policy
@@ -34,9 +34,7 @@ KEEPING = (
 _ACTS = {
     "pods.replaced": ("pods", "delete"),
     "node.labels": ("nodes", "patch"),
-    "node.annotations": ("nodes", "patch"),
     "node.unschedulable": ("nodes", "patch"),
-    "node.taints": ("nodes", "patch"),
     "node.exists": ("nodes", "delete"),
     "object.present": ("", "delete"),
     "workload.replicas": ("", "patch"),

@@ -3,65 +3,31 @@
 from __future__ import annotations
 
 import fnmatch
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from chaos.cluster import namespaces
-from chaos.cluster.node_work import is_unschedulable, work_of
-from chaos.cluster.requests import Reviewer, Right, field, read, uid_of
+from chaos.cluster.requests import Reviewer, Right, field, read
 from chaos.ledger import authentic
 from chaos.model.experiment import OPT_IN_LABEL
-from chaos.model.plan import InstalledComponent, Plan, canary_namespace
+from chaos.model.plan import Plan, canary_namespace
 from chaos.model.records import LedgerError
-from chaos.observe.devices import requested_devices
-from chaos.safety.gate_input import ClusterState, NodeState, find_remediators
+from chaos.safety.gate_input import ClusterState, NodeState
 from chaos.safety.lease import read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity
+from fixtures.kubernetes.labels import selects
 from fixtures.kubernetes.models import Json
+from fixtures.model.demand.pod_devices import requested_devices
+from fixtures.model.devices.reset_alone import reset_obstacles
+from fixtures.model.nodes.untyped_nodes import work_of
 from fixtures.model.nodes.work import Why, is_fence_key
+from fixtures.model.objects import amounts_of, is_live, is_unschedulable, labels_of, namespace_of, node_of, uid_of
+from fixtures.model.platform.installed import InstalledComponent
+from fixtures.model.platform.remediators import find_remediators
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.policy.allowlist import cluster_uid
-
-# Whether one GPU of a node may be reset without its peers (docs/facts/device-health.md#gpu-reset). GPUs that NVLink joins are reset
-# together before Ampere, and behind NVSwitch on Ampere unless Fabric Manager runs, which the API does not tell. Hopper and later reset
-# one by one. What the labels do not say is refused: a reset asked for anyway would hit the peers.
-COUNT, FAMILY, PRODUCT, CLIQUE = (f"nvidia.com/gpu.{name}" for name in ("count", "family", "product", "clique"))
-
-_ALONE = frozenset({"ada-lovelace", "hopper", "blackwell", "rubin"})
-_JOINED = frozenset({"pascal", "volta", "turing"})
-_WITHOUT_NVLINK = re.compile(r"(?i)\bPCIE\b|\bTesla-(?:T4|P4|P40)\b")
-_NO_CLUSTER = re.compile(r"[0-]+\.[0-9]+")
-"""A clique of no cluster: the node's GPUs are joined to those of no other node."""
-
-
-def reset_obstacle(labels: Mapping[str, str], elsewhere: Iterable[str] = ()) -> str:
-    """Why a GPU of the node cannot be reset alone, or nobody knows; empty when it can. ``elsewhere``: cliques of the other nodes."""
-    clique = labels.get(CLIQUE, "")
-    if clique and not _NO_CLUSTER.fullmatch(clique) and clique in set(elsewhere):
-        return f"NVLink joins its GPUs to those of other nodes ({CLIQUE}={clique})"
-    count, family, product = (labels.get(key, "") for key in (COUNT, FAMILY, PRODUCT))
-    if not (count.isascii() and count.isdigit() and int(count)):
-        return f"how many GPUs it has is not known (label {COUNT})"
-    if int(count) == 1 or family in _ALONE or (product and _WITHOUT_NVLINK.search(product)):
-        return ""
-    if family == "ampere" and product:
-        return "it may have NVSwitch, and whether Fabric Manager runs cannot be told" if "SXM" in product.upper() else ""
-    if family in _JOINED:
-        return f"NVLink may join its {count} GPUs ({product or family}), which are then reset together"
-    return f"how NVLink joins its {count} GPUs is not known (labels {FAMILY} and {PRODUCT})"
-
-
-def reset_obstacles(nodes: Iterable[Json]) -> dict[str, str]:
-    """:func:`reset_obstacle` of every node, by name."""
-    labels = {str(node["metadata"]["name"]): dict(node["metadata"].get("labels") or {}) for node in nodes}
-    return {
-        name: reset_obstacle(own, [other.get(CLIQUE, "") for where, other in labels.items() if where != name])
-        for name, own in labels.items()
-    }
-
 
 T = TypeVar("T")
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -114,8 +80,8 @@ def node_states(
     """What the gates ask about each node, by name. Pods in the namespaces ``own`` are the run's: a label says so of any pod."""
     holding: dict[str, list[str]] = {}
     for pod in pods:
-        if _holds(pod, devices) and field(pod, "metadata", "namespace") not in own:
-            where = str(field(pod, "spec", "nodeName") or "")
+        if _holds(pod, devices) and namespace_of(pod) not in own:
+            where = node_of(pod)
             holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
 
     def names_device(name: str) -> bool:
@@ -125,7 +91,7 @@ def node_states(
     obstacles = reset_obstacles(nodes)
     works = work_of(nodes, lambda key: is_fence_key(key, fences, names_device), names_device)
     for node in nodes:
-        name, labels = str(node["metadata"]["name"]), field(node, "metadata", "labels") or {}
+        name, labels = str(node["metadata"]["name"]), labels_of(node)
         cordoned = is_unschedulable(node)
         obstacle = works[name].besides(*([Why.CORDONED] if cordoned else []))
         found[name] = NodeState(
@@ -142,7 +108,7 @@ def node_states(
 
 
 def _has_devices(node: Json, devices: Sequence[str]) -> bool:
-    capacity = field(node, "status", "capacity") or {}
+    capacity = amounts_of(node, "capacity")
     return any(quantity.as_int(str(amount)) for name, amount in capacity.items() if _is_device(name, devices))
 
 
@@ -151,7 +117,7 @@ def _is_device(name: str, devices: Sequence[str]) -> bool:
 
 
 def _holds(pod: Json, devices: Sequence[str]) -> bool:
-    if field(pod, "status", "phase") in ("Succeeded", "Failed"):
+    if not is_live(pod):
         return False
     claims = field(pod, "spec", "resourceClaims")
     return bool(claims) or bool(requested_devices(pod, lambda name: _is_device(name, devices)))
@@ -180,30 +146,12 @@ def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:
     """Whether a pod on one of the plan's nodes is an agent's."""
     owners = [owner for owner in field(pod, "metadata", "ownerReferences") or () if owner.get("controller") is True]
     made = any(owner.get("uid") == agent.uid for owner in owners)
-    return made and field(pod, "metadata", "namespace") == agent.namespace and field(pod, "spec", "nodeName") in plan.nodes
+    return made and namespace_of(pod) == agent.namespace and node_of(pod) in plan.nodes
 
 
 def _covers(budget: Json, pod: Json) -> bool:
-    if field(budget, "metadata", "namespace") != field(pod, "metadata", "namespace"):
-        return False
-    selector, labels = field(budget, "spec", "selector") or {}, field(pod, "metadata", "labels") or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_matches(expression, labels) for expression in selector.get("matchExpressions") or ())
-
-
-def _matches(expression: Json, labels: dict[str, str]) -> bool:
-    key, values = expression.get("key"), expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return labels.get(str(key)) in values
-        case "NotIn":
-            return labels.get(str(key)) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return True  # an operator that is not known: take it as covering
+    """Whether a budget is about a pod. The API server refuses operators that it does not know."""
+    return namespace_of(budget) == namespace_of(pod) and selects(field(budget, "spec", "selector") or {}, labels_of(pod))
 
 
 def _known(ask: Callable[[], T]) -> T | None:

@@ -9,7 +9,8 @@ import fnmatch
 from collections.abc import Callable
 
 from chaos.model.experiment import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
-from chaos.safety.gate_input import REMEDIATORS, SPREAD_SCOPES, ClosedGate, GateInput
+from chaos.safety.gate_input import SPREAD_SCOPES, ClosedGate, GateInput
+from fixtures.model.platform.remediators import REMEDIATORS
 from fixtures.policy.allowlist import not_allowed
 from fixtures.verdict.record import TargetKind
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.cluster.requests import accepted, field, read
 from chaos.model.records import Aborted, LeaseRefused, now
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import uid_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import shows_life
 from fixtures.system.process import Process
@@ -151,9 +152,9 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
         """Its holder, when it is a run of the suite."""
         return Holder.parse(self.identity)
 
-    def age(self, moment: datetime | None = None) -> timedelta | None:
+    def age(self) -> timedelta | None:
         """Since when it was not renewed, by this machine's clock; None when it never was."""
-        return None if self.renewed is None else (moment or datetime.now(UTC)) - self.renewed
+        return None if self.renewed is None else datetime.now(UTC) - self.renewed
 
     def held(self) -> bool | None:
         """Whether its holder is alive; None when only watching it tells."""

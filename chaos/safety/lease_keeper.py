@@ -8,14 +8,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted, read, uid_of
+from chaos.cluster.requests import accepted, read
 from chaos.ledger import authentic, config_maps
 from chaos.model.records import Aborted, LeaseRefused, now
 from chaos.safety.lease import KEY, NAME, Holder, LeaseView, parse_lease, read_lease
-from fixtures.cluster.client import Cluster
+from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import uid_of
 from fixtures.ownership import owned
 
 SECONDS = 15
@@ -138,28 +139,23 @@ class LeaseKeeper:
                 return
 
     def _renew_once(self) -> None:
-        path = self._cluster.path(KEY, self._space, NAME)
-        patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": self._me, "renewTime": now()}}
-        answer = self._cluster.request(
-            "PATCH", path, body=patch, content_type="application/merge-patch+json", attempts=1, seconds=self._renew_seconds
-        )
+        answer = self._patched()
         if answer.status in (404, 409):
             current = read_lease(self._cluster)
             if current is None or current.identity != self._me:
                 raise Aborted(f"the Lease was lost to {current.identity if current else 'nobody: it was deleted'}")
             self._version = current.version  # an annotation was written, or a renewal without an answer took place
-            answer = self._cluster.request(
-                "PATCH",
-                path,
-                body={**patch, "metadata": {"resourceVersion": self._version}},
-                content_type="application/merge-patch+json",
-                attempts=1,
-                seconds=self._renew_seconds,
-            )
+            answer = self._patched()
         current = parse_lease(accepted(answer, "renew the Lease").json())
         self._version = current.version
         if current.halted:
             self._stop_once(f"halted by {current.halted}")  # still ours, so that what was done can be undone
+
+    def _patched(self) -> Answer:
+        path, spec = self._cluster.path(KEY, self._space, NAME), {"holderIdentity": self._me, "renewTime": now()}
+        body = {"metadata": {"resourceVersion": self._version}, "spec": spec}
+        merge = "application/merge-patch+json"
+        return self._cluster.request("PATCH", path, body=body, content_type=merge, attempts=1, seconds=self._renew_seconds)
 
     def _stop_once(self, reason: str) -> None:
         if not self._stopped:

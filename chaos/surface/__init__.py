@@ -1,1 +1,1 @@
-"""The user interface of experiments: pytest options and plugin, commands, generated tables."""
+"""The user interface of experiments: pytest options and plugin, commands."""

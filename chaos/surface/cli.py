@@ -20,8 +20,7 @@ from chaos.ledger.bounds import Terms
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, Experiment, Level
 from chaos.model.plan import Plan
 from chaos.model.records import LeaseRefused, LedgerError
-from chaos.plan.planning import NotApplicable, PlanRefused
-from chaos.plan.selectors import TargetUnclear
+from chaos.plan.selectors import NoPlan, NotApplicable, TargetUnclear
 from chaos.safety.admission import gate_results, writes
 from chaos.surface.chaos_run import campaign_setup
 from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
@@ -62,10 +61,7 @@ EXAMPLES = {
         "gpu-conformance chaos recover --kubeconfig FILE --chaos-cluster UID --folder out/latest --yes",
     ),
     "status": ("gpu-conformance chaos status --kubeconfig FILE", "gpu-conformance chaos status --in-cluster"),
-    "verdict": (
-        "gpu-conformance chaos verdict out/latest/chaos/A1",
-        "gpu-conformance chaos verdict out/latest/chaos/A1 --json",
-    ),
+    "verdict": ("gpu-conformance chaos verdict out/latest/chaos/A1", "gpu-conformance chaos verdict out/latest/chaos/A1 --json"),
     "list": ("gpu-conformance chaos list", "gpu-conformance chaos list --json"),
 }
 
@@ -99,9 +95,8 @@ def options(parser: Parser, _command: str) -> None:
     plan.add_argument("--policy", metavar="FILE", default="", help="what you expect of the cluster (YAML)")
     plan.add_argument("--chaos-max-level", metavar="N", type=int, help="0 simulated, 1 agents (default) to 4 destructive")
     plan.add_argument("--chaos-cluster", metavar="UID", action="append", default=[], help="UID of a cluster that experiments may change")
-    plan.add_argument(
-        "--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help="these only; default: all up to the level"
-    )
+    only = "these only; default: all up to the level"
+    plan.add_argument("--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help=only)
     plan.add_argument("--chaos-target", metavar="NODE", default="", help="the node to act on; default: the plan chooses")
     plan.add_argument("--chaos-confirm", metavar="NAME", default="", help="the cluster's name, typed, for level 4")
     plan.add_argument("--chaos-folder", metavar="DIR", default="", help=OWN_EXPERIMENTS)
@@ -141,6 +136,11 @@ def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> No
         command.add_argument("--local-bin", metavar="DIR", default="", help="folder with the programs for --local")
 
 
+def _folder(arguments: argparse.Namespace) -> Path:
+    """Where the experiments are."""
+    return Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER
+
+
 def _policy(arguments: argparse.Namespace) -> Policy:
     """The policy. Raises :class:`PolicyError`."""
     return build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
@@ -155,19 +155,12 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     try:
-        experiments = load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER)
+        experiments = load_all(_folder(arguments))
     except SelectionError as error:
         return _complain_lines(str(error))
     if arguments.json:
-        rows = [
-            {
-                "id": one.id,
-                "title": one.title,
-                **{key: getattr(one.extension, key) for key in ("level", "area", "fidelity", "needs", "proves")},
-            }
-            for one in experiments
-        ]
-        show_json(rows)
+        shown = ("level", "area", "fidelity", "needs", "proves")
+        show_json([{"id": one.id, "title": one.title, **{key: getattr(one.extension, key) for key in shown}} for one in experiments])
         return OK
     for one in experiments:
         tell(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
@@ -186,7 +179,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         confirm=arguments.chaos_confirm,
     )
     try:
-        experiments = load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER)
+        experiments = load_all(_folder(arguments))
         chosen = select_experiments(experiments, chaos_options.experiments, Level(level))
         with _target(arguments) as opened:
             setup = campaign_setup(opened, chaos_options, chosen, owned.new_run_id(), Path.cwd())
@@ -281,7 +274,7 @@ def _recover(arguments: argparse.Namespace) -> int:
     if folder is not None and (why := folder_problem(folder)):
         return complain(PROGRAM, f"--folder {folder}: {why}")
     try:
-        terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), _policy(arguments))
+        terms = Terms.of(load_all(_folder(arguments)), _policy(arguments))
         consent = target.consent_of(arguments)
     except (PolicyError, SelectionError) as error:
         return _complain_lines(str(error))
@@ -329,12 +322,9 @@ def describe_plan(setup: CampaignSetup, experiment: Experiment) -> tuple[list[st
     lines = [f"{experiment.id} {experiment.title} (level {level.value}: {level.words})"]
     try:
         plan = plan_now(setup, experiment)
-    except NotApplicable as error:
-        return [*lines, f"  not applicable: {error.code}: {error.message}"], False
-    except TargetUnclear as error:
-        return [*lines, f"  undecided: {error.code}: {error.message}"], False
-    except PlanRefused as error:
-        return [*lines, f"  refused: {error.code}: {error.message}"], False
+    except NoPlan as error:
+        words = "not applicable" if isinstance(error, NotApplicable) else "undecided" if isinstance(error, TargetUnclear) else "refused"
+        return [*lines, f"  {words}: {error.code}: {error.message}"], False
     lines += list(_lines(setup.cluster, experiment, plan))
     gates = gate_results(setup.cluster, setup.policy, setup.settings, experiment, plan, ours=setup.ours, steady="")
     refused = [f"  refused: {gate.name}: {gate.message}" for gate in gates if not gate.ok]

@@ -13,15 +13,8 @@ from conformance.plugin.options import OptionParser, refuse_empty
 CHAOS = Path(__file__).resolve().parents[1]
 SCENARIO = "resilience"
 """The nodes of a local control plane for experiments: agents and remediation that put things back."""
-_DESTINATIONS = {
-    "chaos_max_level": "--chaos-max-level",
-    "chaos_cluster": "--chaos-cluster",
-    "chaos_experiment": "--chaos-experiment",
-    "chaos_target": "--chaos-target",
-    "chaos_confirm": "--chaos-confirm",
-    "chaos_recover": "--chaos-recover",
-    "chaos_folder": "--chaos-folder",
-}
+_OPTIONS = ("max-level", "cluster", "experiment", "target", "confirm", "recover", "folder")
+_DESTINATIONS = {f"chaos_{name.replace('-', '_')}": f"--chaos-{name}" for name in _OPTIONS}
 
 
 class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +35,8 @@ def add_options(parser: OptionParser) -> None:
     group.addoption("--chaos", action="store_true", help="select chaos experiments: they change the cluster, and put it back")
     group.addoption("--chaos-max-level", metavar="N", type=int, default=None, help="0 simulated, 1 agents (default) … 4 destructive")
     group.addoption("--chaos-cluster", metavar="UID", action="append", default=[], help="UID of a cluster that experiments may change")
-    group.addoption(
-        "--chaos-experiment",
-        metavar="ID[,ID...]",
-        action="append",
-        default=[],
-        help="run only these; default: all up to the level",
-    )
+    only = "run only these; default: all up to the level"
+    group.addoption("--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help=only)
     group.addoption("--chaos-target", metavar="NODE", help="the node to act on; default: the plan chooses")
     group.addoption("--chaos-confirm", metavar="NAME", help="the cluster's name, typed, for level 4 and to confirm --chaos-recover")
     group.addoption("--chaos-folder", metavar="DIR", help="folder with your own experiments; default: the suite's")

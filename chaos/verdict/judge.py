@@ -72,7 +72,7 @@ def conformance_findings(artefacts: Artefacts) -> Iterator[ChaosFinding]:
         return
     for name, read in ((BEFORE, before), (AFTER, after)):
         if read.trouble:
-            yield finding(Verdict.INCONCLUSIVE, "conformance", "ConformanceUndecided", f"{name}: {read.trouble}")
+            yield undecided("conformance", "ConformanceUndecided", f"{name}: {read.trouble}")
             return
     if not before.requirements:
         yield finding(Verdict.NOT_APPLICABLE, "conformance", "", "no requirement of these areas applies to this cluster")
@@ -89,12 +89,8 @@ def _regressions(before: Conformance, after: Conformance) -> Iterator[ChaosFindi
         worse += 1
         name = f"conformance {id_}"
         if now is None or now.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR):
-            yield finding(
-                Verdict.INCONCLUSIVE,
-                name,
-                "ConformanceUndecided",
-                f"passed before, and could not be judged after: {now.message if now else ''}",
-            )
+            text = f"passed before, and could not be judged after: {now.message if now else ''}"
+            yield undecided(name, "ConformanceUndecided", text)
         else:
             yield finding(Verdict.FAILED, name, "ConformanceLost", f"passed before, {now.verdict} after: {now.message}")
     held = sum(was.verdict in _HELD for was in before.requirements.values())
@@ -140,11 +136,12 @@ def judge(folder: Path) -> ChaosVerdict:
             return _conclude(found, None, "")  # nothing was touched, so nothing else is missing
         found += _execution(artefacts, experiment)
         samples, lines = artefacts.samples(), _lines(artefacts)
-        found += _sampler(engine)
+        if engine.sampler_failure:
+            found.append(undecided("sampler", "SamplerFailed", engine.sampler_failure))
         if lines is not None:
             timeline = _timeline(engine, experiment, plan, samples, lines)
             if timeline is None and engine.child_started is not None and not any(one.verdict is Verdict.ERROR for one in found):
-                found.append(finding(Verdict.INCONCLUSIVE, "sampler", "NoData", "there is no sample from before the fault"))
+                found.append(undecided("sampler", "NoData", "there is no sample from before the fault"))
     except ArtefactError as error:
         found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
     shown = findings_of_samples(timeline) if timeline is not None else None
@@ -185,20 +182,10 @@ def _journal(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFind
 
 
 def _ledger(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
-    lines = _own(artefacts, artefacts.ledger())
-    return [*ledger_errors(lines, experiment), *refusals(lines), *interruptions(lines)]
-
-
-def _own(artefacts: Artefacts, lines: list[Line]) -> list[Line]:
-    plan = artefacts.plan()
+    plan, lines = artefacts.plan(), artefacts.ledger()
     if any(line.entry is not None and (line.entry.run_id, line.entry.experiment) != (plan.run_id, plan.experiment) for line in lines):
         raise ArtefactError("ArtefactGarbled", "ledger.jsonl holds entries of another run or experiment")
-    return lines
-
-
-def _sampler(engine: EngineRecord) -> Iterator[ChaosFinding]:
-    if engine.sampler_failure:
-        yield finding(Verdict.INCONCLUSIVE, "sampler", "SamplerFailed", engine.sampler_failure)
+    return [*ledger_errors(lines, experiment), *refusals(lines), *interruptions(lines)]
 
 
 def _lines(artefacts: Artefacts) -> list[Line] | None:
@@ -246,18 +233,11 @@ def _conclude(found: list[ChaosFinding], shown: SampleFindings | None, expected:
     message = "; ".join(f"{one.name}: {one.message}" for one in decisive[:3]) + f" (and {len(decisive) - 3} more)" * (len(decisive) > 3)
     if expected and verdict in (Verdict.PASSED, Verdict.FAILED):
         verdict, codes, message = _as_expected(verdict, codes, message, expected)
+    concluded = ChaosVerdict(verdict=verdict, reason_codes=codes, message=message, findings=found)
     if shown is None:
-        return ChaosVerdict(verdict=verdict, reason_codes=codes, message=message, findings=found)
-    return ChaosVerdict(
-        verdict=verdict,
-        reason_codes=codes,
-        message=message,
-        findings=found,
-        marks=shown.event_times,
-        recovery=shown.recovery,
-        never_lost=shown.never_lost,
-        gap=shown.gap,
-    )
+        return concluded
+    seen = {"marks": shown.event_times, "recovery": shown.recovery, "never_lost": shown.never_lost, "gap": shown.gap}
+    return msgspec.structs.replace(concluded, **seen)
 
 
 def _as_expected(verdict: Verdict, codes: list[str], message: str, expected: str) -> tuple[Verdict, list[str], str]:

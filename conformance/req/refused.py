@@ -17,6 +17,7 @@ from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.failing_pods import Fault, failed_at, failed_creation, fault, had_succeeded, statuses
 from fixtures.model.demand.pod_events import quoted
+from fixtures.model.pod_endings import is_refusal
 from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, Outcome, not_judged, ok, undecided
 from fixtures.verdict.subjects import Subject
@@ -27,7 +28,6 @@ PILE = 50
 _SOURCE = "pod.status.reason of Failed pods, events of the kubelet"
 _EXPECTED = "no device pod refused"
 _REJECTED = "Pod was rejected"
-_REASONS = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "SMTAlignmentError"})
 _ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
 
 
@@ -107,7 +107,7 @@ def refusal(scope: Scope, pod: Pod) -> Refusal | None:
 def _is_refusal(pod: Pod) -> bool:
     """By the kubelet's own reasons, by its words, or by shape: it failed for a reason before it had any container."""
     reason, message = pod.ended_with
-    if reason in _REASONS or reason.startswith("OutOf"):
+    if is_refusal(reason):
         return True
     if message.startswith(f"{_REJECTED}:"):
         return reason not in _ENDED_BY_OTHERS - {"Evicted"}  # a node short of disk refuses with that reason
@@ -130,7 +130,7 @@ def _of_event(scope: Scope, event: Event) -> Refusal | None:
     """
     if event.reporter != "kubelet" or event.host not in scope.snapshot.node_by_name:
         return None
-    if not (event.reason in _REASONS or event.reason.startswith("OutOf")) or asks_for_shared_units(event.text):
+    if not is_refusal(event.reason) or asks_for_shared_units(event.text):
         return None
     if not (_names_device(scope, f"{event.reason} {event.text}") or "device plugin" in event.text):
         return None

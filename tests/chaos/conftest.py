@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster import leak_scan
-from chaos.cluster.leak_scan import Fingerprint
 from chaos.ledger.file import Ledger
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.server.store import Store
+from tests.chaos import leak_scan
 from tests.chaos.engine.stage import Stage, stage
+from tests.chaos.leak_scan import Fingerprint
 from tests.chaos.ledger.simulated_cluster import ledger, world
 from tests.troubles import Trouble
 

@@ -33,7 +33,6 @@ READERS = {
         "a value that it has just encoded; samples of the parent",
     ),
     "chaos/observe/view.py": ("msgspec.json.decode typed.decoder", "objects of a list that json_text has read"),
-    "chaos/surface/local_runs.py": ("msgspec.json.decode typed.decode", "outcomes kept in the repository; a copy of values"),
     "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),
     "conformance/plugin/hooks.py": ("typed.decode", "what workers of the same run hand on"),
     "fixtures/policy/policy_file.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import chaos.surface.local_runs as chaos_pages
 from chaos.catalogue import load_all
 from conformance.catalogue import load_catalogue
 from conformance.cli import pages
@@ -14,6 +13,7 @@ from conformance.cli.pages import with_generated_parts
 from conformance.cli.probe import schema_text as node_probe_schema
 from deploy import chaos_rights, licences, packages
 from reports import schema
+from tests.development import chaos_pages
 from tests.incidents import table
 from tests.simulator.fidelity import known as known_answers
 from tests.simulator.localcluster import known as known_verdicts

@@ -19,7 +19,6 @@ import pytest
 
 import chaos.verdict.judge as chaos_verdicts
 from chaos.model.plan import PlanFacts, Target
-from chaos.observe.components import find_components, standing_of
 from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData
 from chaos.verdict import artefacts
@@ -30,6 +29,7 @@ from fixtures.cluster.kinds import KINDS as API_KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import places_of
+from fixtures.model.platform.installed import find_components, standing_of
 from fixtures.policy.model import Policy
 from fixtures.simulator.builder import hardware_of
 from fixtures.simulator.config.behaviour import Behaviour

@@ -11,14 +11,15 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities.base import must_be_alone
 from chaos.engine.campaign import plan_now
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
-from chaos.observe.components import find_components, standing_of
-from chaos.observe.devices import DOMAIN_DAEMON, requested_devices, running_devices
 from chaos.observe.view import View
 from chaos.plan.selectors import PlanRefused
 from chaos.safety.gate_reading import node_states
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.demand.pod_devices import requested_devices, running_devices
+from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON
+from fixtures.model.platform.installed import find_components, standing_of
 from fixtures.policy.model import Tenants
 from tests.chaos.engine.stage import Stage, stage
 from tests.chaos.ledger.simulated_cluster import acting, ledger

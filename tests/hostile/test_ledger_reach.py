@@ -20,9 +20,10 @@ from chaos.ledger.undos.nodes import identity
 from chaos.ledger.undos.objects import NodeExists, ObjectPresent
 from chaos.ledger.undos.remediation import cleared_args
 from chaos.ledger.undos.workloads import WorkloadReplicas
-from chaos.model.plan import InstalledComponent, PlanFacts, Target
+from chaos.model.plan import PlanFacts, Target
 from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
+from fixtures.model.platform.installed import InstalledComponent
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from chaos.model.plan import PlanFacts
-from chaos.observe.components import Components, find_components, pods_of, standing_of
 from chaos.observe.signals.agents import daemon_sets, elsewhere, policy_state
 from chaos.observe.view import NoData
 from chaos.plan.planning import make_plan
@@ -18,6 +17,7 @@ from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetQ
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.installed import Components, find_components, pods_of, standing_of
 from fixtures.policy.model import Policy, Tenants
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.builders import a_policy

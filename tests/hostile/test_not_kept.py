@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientSession, web
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.cluster import leak_scan, namespaces
+from chaos.cluster import namespaces
 from chaos.engine import recover as recovering
 from chaos.engine.recover import preview, status
 from chaos.ledger import config_maps, replay
@@ -24,6 +24,7 @@ from fixtures.ownership import proof
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
+from tests.chaos import leak_scan
 from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, PRODUCT, RUN, acting, fetch, ledger, recover, strip, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import yaml
 
-from chaos.cluster import leak_scan, namespaces
+from chaos.cluster import namespaces
 from chaos.cluster.requests import Reviewer, Right, await_object, merge
 from chaos.ledger import authentic, config_maps
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable, Taint, identity
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable, identity
 from chaos.ledger.undos.objects import AbsentArgs, NodeExists, ObjectPresent
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.records import Entry, Line, MirrorRefused, State, encode, now
@@ -32,6 +32,7 @@ from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.text import limits
+from tests.chaos import leak_scan
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
 from tests.tables import filled, table
 from tests.watching import PATIENCE
@@ -140,12 +141,9 @@ def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> No
     book = ledger(tmp_path, cluster)
     node = fetch(cluster, "nodes", "gpu-1")
     book.arm("node.labels", NodeLabels().args(node, {PRODUCT: None, "chaos": "yes"}))
-    book.arm("node.annotations", NodeAnnotations().args(node, {"chaos": "yes"}))
-    book.arm("node.taints", NodeTaints().args(node, add=(Taint(key="chaos", effect="NoSchedule", value="yes"),)))
     book.arm("node.unschedulable", NodeUnschedulable().args(node, True))
-    taints = [*(node["spec"].get("taints") or ()), {"key": "chaos", "effect": "NoSchedule", "value": "yes"}]
-    metadata = {"labels": {PRODUCT: None, "chaos": "yes"}, "annotations": {"chaos": "yes"}}
-    assert cluster.patch("nodes", "gpu-1", {"metadata": metadata, "spec": {"unschedulable": True, "taints": taints}}).ok
+    metadata = {"labels": {PRODUCT: None, "chaos": "yes"}}
+    assert cluster.patch("nodes", "gpu-1", {"metadata": metadata, "spec": {"unschedulable": True}}).ok
     found = fetch(cluster, "apps/deployments", "operator", "gpu-operator")
     book.arm("workload.replicas", WorkloadReplicas().args("apps/deployments", found, 1))
     assert cluster.patch("apps/deployments", "operator", {"spec": {"replicas": 1}}, "gpu-operator").ok
@@ -156,7 +154,7 @@ def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> No
     owners = operand["metadata"]["ownerReferences"]  # without one, the account may create nothing in this namespace
     meta = {"name": "canary", "labels": owned.labels(RUN), "ownerReferences": owners}
     create(cluster, "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-    assert len(authentic.read_ledgers(cluster).open_entries) == 7
+    assert len(authentic.read_ledgers(cluster).open_entries) == 5
     assert recover(cluster, seconds=PATIENCE).clean
     assert before.differences(leak_scan.scan(cluster)) == []
     assert fetch(cluster, "services", "operand", "gpu-operator")["spec"]["ports"][0]["port"] == 80

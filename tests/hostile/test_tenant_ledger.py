@@ -13,9 +13,8 @@ from chaos.cluster import namespaces
 from chaos.engine import recover as recovering
 from chaos.engine.recover import RecoveryResult, status
 from chaos.ledger import authentic, config_maps
-from chaos.ledger.bounds import CHECKS, Bounds, Terms
+from chaos.ledger.bounds import CHECKS, REGISTRY, Bounds, Terms
 from chaos.ledger.file import Ledger
-from chaos.ledger.registry import REGISTRY
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.plan import Target
 from chaos.model.records import Entry, Line, State, digest, encode, now
@@ -191,7 +190,7 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
     book = stripped(cluster, tmp_path)
     text = lines_of(cluster)
     if stale:
-        book.arm("node.annotations", {"name": "gpu-2", "uid": "uid-gpu-2", "prior": {"chaos": None}, "ours": {"chaos": "yes"}})
+        book.arm("node.labels", {"name": "gpu-2", "uid": "uid-gpu-2", "prior": {"chaos": None}, "ours": {"chaos": "yes"}})
         assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}}).ok
         book.mark(1, State.VERIFIED)
         assert book.flush(soon())
@@ -214,9 +213,9 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def terms() -> Terms:
-    """Those of the suite's own experiments under the default policy, and of one that takes taints and annotations of nodes back."""
+    """Those of the suite's own experiments under the default policy, and of one that puts labels of nodes back."""
     known = Terms.of(list(EXPERIMENTS.values()), Policy())
-    return msgspec.structs.replace(known, bounds={**known.bounds, "Z1": Bounds(undo=frozenset({"node.taints", "node.annotations"}))})
+    return msgspec.structs.replace(known, bounds={**known.bounds, "Z1": Bounds(undo=frozenset({"node.labels"}))})
 
 
 @pytest.mark.parametrize(("experiment", "undo", "args", "why"), TABLE["outside"])

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.observe.devices import requested_devices
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
 from fixtures.model.demand.amounts import held_by, is_extended, looks_like_device, problem
+from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.placement.fitting import requests_of
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field, kubectl, read, uid_of
-from chaos.ledger.undos import Args
+from chaos.cluster.requests import accepted, await_object, field, kubectl, read
+from chaos.ledger.undos import Args, Undo
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import slices_of
+from fixtures.model.objects import amounts_of, controller_of, is_going, is_ready, node_of, uid_of
 
 
 class RestartedArgs(Args, frozen=True, kw_only=True):
@@ -35,18 +36,15 @@ class RestartedArgs(Args, frozen=True, kw_only=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class AgentRestarted:
+class AgentRestarted(Undo):
     """``agent.restarted``: delete the pods that saw the fault, verify that others are Ready and that the node's devices are back.
 
     A device plugin never takes a device back into service, and a host engine keeps its last Xid, until they are restarted.
     """
 
-    name: ClassVar[str] = "agent.restarted"
+    name = "agent.restarted"
     Args = RestartedArgs
-
-    def rights(self, args: RestartedArgs) -> tuple[str, ...]:
-        """Reading, watching and deleting pods, and reading nodes."""
-        return ("get pods", "list pods", "watch pods", "delete pods", "get nodes", "list nodes", "watch nodes")
+    RIGHTS = ("get pods", "list pods", "watch pods", "delete pods", "get nodes", "list nodes", "watch nodes")
 
     def undo(self, cluster: Cluster, args: RestartedArgs, deadline: float) -> None:
         """Delete the pods that were there before the fault; one that was replaced since has forgotten already.
@@ -56,8 +54,8 @@ class AgentRestarted:
         blind = bool(args.allocatable) and bool(_devices_differ(args, read(cluster, "nodes", args.node)))
 
         def saw(pod: Json) -> bool:
-            here = field(pod, "spec", "nodeName") == args.node and made_by(args.owner_uid, pod)
-            return uid_of(pod) in args.uids or (here and (_configured(args, pod) or (blind and _ready(pod))))
+            here = node_of(pod) == args.node and controller_of(pod) == args.owner_uid != ""
+            return uid_of(pod) in args.uids or (here and (_configured(args, pod) or (blind and is_ready(pod))))
 
         delete_pods(cluster, args.namespace, args.selector, saw)
 
@@ -79,26 +77,20 @@ def delete_pods(cluster: Cluster, namespace: str, selector: str, wanted: Callabl
     """Delete the pods that are ``wanted``, of those that the selector finds. Raises ApiTrouble."""
     answer = accepted(cluster.request("GET", cluster.path("pods", namespace), query={"labelSelector": selector}), "list agent's pods")
     for pod in answer.json().get("items") or ():
-        if wanted(pod) and not field(pod, "metadata", "deletionTimestamp"):
+        if wanted(pod) and not is_going(pod):
             deleted = cluster.delete("pods", str(pod["metadata"]["name"]), namespace, uid=uid_of(pod))
             if deleted.status not in (404, 409):
                 accepted(deleted, f"delete pod {pod['metadata']['name']}")
 
 
 def _pods_differ(args: RestartedArgs, pods: Iterable[Json]) -> str:
-    here = [pod for pod in pods if field(pod, "spec", "nodeName") == args.node]
+    here = [pod for pod in pods if node_of(pod) == args.node]
     if any(uid_of(pod) in args.uids for pod in here):
         return f"the pod of {args.owner} on {args.node} that saw the fault is still there"
     if any(_configured(args, pod) for pod in here):
         return f"a pod of {args.owner} on {args.node} still runs with {', '.join(args.env)}"
-    ready = [pod for pod in here if _ready(pod)]
+    ready = [pod for pod in here if is_ready(pod)]
     return "" if ready else f"no pod of {args.owner} is Ready on {args.node}"
-
-
-def made_by(uid: str, pod: Json) -> bool:
-    """Whether a pod is the agent's: its controller is the one of that UID, and nobody else who uses the same labels."""
-    refs = field(pod, "metadata", "ownerReferences") or ()
-    return bool(uid) and any(ref.get("uid") == uid for ref in refs if ref.get("controller") is True)
 
 
 def _configured(args: RestartedArgs, pod: Json) -> bool:
@@ -107,16 +99,10 @@ def _configured(args: RestartedArgs, pod: Json) -> bool:
     return any(args.env.get(str(entry.get("name"))) == entry.get("value") for entry in entries if entry.get("name") in args.env)
 
 
-def _ready(pod: Json) -> bool:
-    conditions = field(pod, "status", "conditions") or ()
-    good = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    return good and not field(pod, "metadata", "deletionTimestamp")
-
-
 def _devices_differ(args: RestartedArgs, node: Json | None) -> str:
     if node is None:
         return f"node {args.node} is gone"
-    now: dict[str, Any] = field(node, "status", "allocatable") or {}
+    now: dict[str, Any] = amounts_of(node, "allocatable")
     wrong = {name: now.get(name) for name, count in args.allocatable.items() if str(now.get(name)) != count}
     return "; ".join(f"{name}: {count} allocatable instead of {args.allocatable[name]}" for name, count in sorted(wrong.items()))
 
@@ -145,19 +131,16 @@ class PublishedArgs(Args, frozen=True, kw_only=True):
             raise ValueError("slices.published: expected a driver, a node, its devices, and the owner and selector of the driver's pods")
 
 
-class SlicesPublished:
+class SlicesPublished(Undo):
     """``slices.published``: every device of before is in a complete pool again. Nobody but the driver writes what it offers."""
 
-    name: ClassVar[str] = "slices.published"
+    name = "slices.published"
     Args = PublishedArgs
+    RIGHTS = (*(f"{verb} {SLICES}" for verb in ("get", "list", "watch")), "list pods", "delete pods")
 
     def args(self, driver: str, node: str, slices: Iterable[Json], plugin: dict[str, str]) -> PublishedArgs:
         """Arguments for deleting the driver's slices of a node that were just read. Raises ValueError when they offer nothing."""
         return PublishedArgs(driver=driver, node=node, devices=tuple(sorted(offered(slices, driver, node))), **plugin)
-
-    def rights(self, args: PublishedArgs) -> tuple[str, ...]:
-        """Reading and watching slices, and deleting pods."""
-        return (*(f"{verb} {SLICES}" for verb in ("get", "list", "watch")), "list pods", "delete pods")
 
     def undo(self, cluster: Cluster, args: PublishedArgs, deadline: float) -> None:
         """Wait for the driver; delete its pod on the node when it does not publish, for a new one begins by publishing."""
@@ -168,7 +151,7 @@ class SlicesPublished:
             cluster,
             args.namespace,
             args.selector,
-            lambda pod: field(pod, "spec", "nodeName") == args.node and made_by(args.owner_uid, pod),
+            lambda pod: node_of(pod) == args.node and controller_of(pod) == args.owner_uid != "",
         )
 
     def verify(self, cluster: Cluster, args: PublishedArgs, deadline: float) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from chaos.cluster import injector, namespaces
 from chaos.cluster.injector import nvidia_smi
 from chaos.cluster.requests import kubectl
+from chaos.ledger.undos import Undo
 from chaos.ledger.undos.nodes import NodeArgs, changed, same_node
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -61,11 +62,10 @@ class Programs(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[str], str] = str
 
 
-class HostAction(ABC):
+class HostAction(Undo):
     """What all of them do. A host that cannot run pods (its kubelet is stopped) is waited for until the deadline."""
 
-    name: ClassVar[str]
-    Args: type[Any]
+    RIGHTS = ("get nodes", "get namespaces", "create namespaces", *namespaces.RIGHTS, *injector.RIGHTS)
 
     def __init__(self, means: Means | None = None) -> None:
         self._means = means
@@ -77,10 +77,6 @@ class HostAction(ABC):
     @abstractmethod
     def programs(self, args: Any) -> Programs:
         """The suite's own programs for these arguments."""
-
-    def rights(self, args: Any) -> tuple[str, ...]:
-        """Reading nodes, and injector pods in a namespace of the run."""
-        return ("get nodes", "get namespaces", "create namespaces", *namespaces.RIGHTS, *injector.RIGHTS)
 
     def undo(self, cluster: Cluster, args: Any, deadline: float) -> None:
         """Run the undo unless the check shows that there is nothing to undo. What may still act on the host is ended before."""
@@ -161,7 +157,7 @@ class HostKubelet(HostAction):
     about to stop.
     """
 
-    name: ClassVar[str] = "host.kubelet"
+    name = "host.kubelet"
     Args = KubeletArgs
 
     def programs(self, args: KubeletArgs) -> Programs:
@@ -186,7 +182,7 @@ class MockArgs(NodeArgs, frozen=True, kw_only=True):
 class HostMock(HostAction):
     """``host.nvml-mock``: take the mocked NVML's overrides away."""
 
-    name: ClassVar[str] = "host.nvml-mock"
+    name = "host.nvml-mock"
     Args = MockArgs
 
     def programs(self, args: MockArgs) -> Programs:
@@ -207,7 +203,7 @@ class DeviceArgs(NodeArgs, frozen=True, kw_only=True):
 class HostPersistence(HostAction):
     """``host.persistence``: switch a device's persistence mode on again, if the experiment has switched it off."""
 
-    name: ClassVar[str] = "host.persistence"
+    name = "host.persistence"
     Args = DeviceArgs
 
     def programs(self, args: DeviceArgs) -> Programs:
@@ -235,7 +231,7 @@ def _mode_of(uuid: str, output: str) -> str:
 class HostReset(HostAction):
     """``host.reset``: a reset is not undone. Whether the device is back, samples show; that the host runs programs is verified."""
 
-    name: ClassVar[str] = "host.reset"
+    name = "host.reset"
     Args = DeviceArgs
 
     def programs(self, args: DeviceArgs) -> Programs:
@@ -246,7 +242,7 @@ class HostReset(HostAction):
 class HostDevice(HostAction):
     """``host.device``: nothing to undo, and the device must be there: a reset that was to be refused was refused."""
 
-    name: ClassVar[str] = "host.device"
+    name = "host.device"
     Args = DeviceArgs
 
     def programs(self, args: DeviceArgs) -> Programs:

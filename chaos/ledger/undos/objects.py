@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read, uid_of
-from chaos.ledger.undos import Args
-from chaos.ledger.undos.nodes import NodeArgs, identity, machine_of, shown
+from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
+from chaos.ledger.undos import Args, Undo
+from chaos.ledger.undos.nodes import NodeArgs, identity, shown
 from chaos.model.records import UndoRefused
 from fixtures.cluster import kinds
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import condition, is_going, labels_of, machine_of, uid_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import is_run_name
 from fixtures.ownership.read_proofs import read_proofs
@@ -65,24 +66,21 @@ class AbsentArgs(Args, frozen=True, kw_only=True):
             raise ValueError(f"object.absent: {self.key!r} is none of the kinds that an experiment creates")
 
 
-class ObjectAbsent:
+class ObjectAbsent(Undo):
     """``object.absent``: delete, by UID, the run's object of this name. Another's object of that name is not ours.
 
     In a namespace of the run its label tells, if the run's proof knows the namespace: another one may have its name by now. What
     stands in no namespace is deleted only where the proof knows its UID. What carries the label and nothing proves is told, and left.
     """
 
-    name: ClassVar[str] = "object.absent"
+    name = "object.absent"
     Args = AbsentArgs
-
-    def rights(self, args: AbsentArgs) -> tuple[str, ...]:
-        """Reading, watching and deleting that kind."""
-        return tuple(f"{verb} {args.key}" for verb in ("get", "list", "watch", "delete"))
+    RIGHTS = ("get {key}", "list {key}", "watch {key}", "delete {key}")
 
     def undo(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> None:
         """Ask for the deletion of exactly the object that is there."""
         found = read(cluster, args.key, args.name, args.namespace)
-        if found is None or not _of_run(cluster, args)[0](found) or field(found, "metadata", "deletionTimestamp"):
+        if found is None or not _of_run(cluster, args)[0](found) or is_going(found):
             return
         answer = cluster.delete(args.key, args.name, args.namespace, uid=uid_of(found), grace_seconds=args.grace_seconds)
         if answer.status != 404:
@@ -123,7 +121,7 @@ def _of_run(cluster: Cluster, args: AbsentArgs) -> tuple[Callable[[Json], bool],
 
 
 def _is_labelled(found: Json, args: AbsentArgs) -> bool:
-    return bool((field(found, "metadata", "labels") or {}).get(owned.RUN_LABEL) == args.run_id)
+    return bool((labels_of(found)).get(owned.RUN_LABEL) == args.run_id)
 
 
 def _where(key: str, namespace: str, name: str) -> str:
@@ -144,10 +142,10 @@ class PresentArgs(Args, frozen=True, kw_only=True):
             raise ValueError(f"object.present: {self.key!r} is none of the kinds that are saved and put back")
 
 
-class ObjectPresent:
+class ObjectPresent(Undo):
     """``object.present``: create it again, if nobody else has."""
 
-    name: ClassVar[str] = "object.present"
+    name = "object.present"
     Args = PresentArgs
 
     def args(self, key: str, obj: Json) -> PresentArgs:
@@ -170,7 +168,7 @@ class ObjectPresent:
             args.name,
             args.namespace,
             min(deadline, time.monotonic() + 30),
-            lambda obj: "it is going" if _going(obj) else "",
+            lambda obj: "it is going" if is_going(obj) else "",
         )
         if read(cluster, args.key, args.name, args.namespace) is not None:
             return
@@ -188,7 +186,7 @@ class ObjectPresent:
             args.name,
             args.namespace,
             deadline,
-            lambda obj: "it is missing" if obj is None else "it is going" if _going(obj) else "",
+            lambda obj: "it is missing" if obj is None else "it is going" if is_going(obj) else "",
         )
 
     def human(self, args: PresentArgs) -> tuple[str, str]:
@@ -201,16 +199,13 @@ def stripped(obj: Json) -> Json:
     meta = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_FIELDS}
     spec = obj.get("spec")
     if obj.get("kind") == "Service" and isinstance(spec, dict):
-        obj = {**obj, "spec": {key: value for key, value in spec.items() if key not in ("clusterIP", "clusterIPs") or _headless(spec)}}
+        obj = {
+            **obj,
+            "spec": {
+                key: value for key, value in spec.items() if key not in ("clusterIP", "clusterIPs") or spec.get("clusterIP") == "None"
+            },
+        }
     return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": meta}
-
-
-def _headless(spec: Json) -> bool:
-    return spec.get("clusterIP") == "None"
-
-
-def _going(obj: Json | None) -> bool:
-    return bool(field(obj, "metadata", "deletionTimestamp"))
 
 
 def _owners(obj: Json) -> list[Json]:
@@ -248,11 +243,12 @@ class NodeExistsArgs(NodeArgs, frozen=True, kw_only=True):
     wait_seconds: float
 
 
-class NodeExists:
+class NodeExists(Undo):
     """``node.exists``."""
 
-    name: ClassVar[str] = "node.exists"
+    name = "node.exists"
     Args = NodeExistsArgs
+    RIGHTS = ("get nodes", "list nodes", "watch nodes", "patch nodes", "create nodes")
 
     def args(self, node: Json, wait_seconds: float) -> NodeExistsArgs:
         """Arguments for deleting the node that was just read."""
@@ -261,11 +257,7 @@ class NodeExists:
             "metadata": {"labels": meta.get("labels") or {}, "annotations": meta.get("annotations") or {}},
             "spec": dict(node.get("spec") or {}),
         }
-        return NodeExistsArgs(**identity(node), saved=saved, ready=_node_ready(node), wait_seconds=wait_seconds)
-
-    def rights(self, args: Any) -> tuple[str, ...]:
-        """Reading, watching, patching and creating nodes."""
-        return ("get nodes", "list nodes", "watch nodes", "patch nodes", "create nodes")
+        return NodeExistsArgs(**identity(node), saved=saved, ready=(condition(node, "Ready") == "True"), wait_seconds=wait_seconds)
 
     def undo(self, cluster: Cluster, args: NodeExistsArgs, deadline: float) -> None:
         """Wait for the kubelet; put back what is missing on the node, or the node itself."""
@@ -274,7 +266,7 @@ class NodeExists:
         node = read(cluster, "nodes", args.name)
         if node is None:
             accepted(cluster.create("nodes", _recreated(args)), f"create node {args.name}")
-        elif uid_of(node) != args.uid and not _leaving(node) and (missing := _missing_of(args, node)):
+        elif uid_of(node) != args.uid and not is_going(node) and (missing := _missing_of(args, node)):
             _must_be_the_machine(args, node)
             merge(cluster, "nodes", node, missing)
 
@@ -290,7 +282,7 @@ class NodeExists:
 
 def _absent(args: NodeExistsArgs, node: Json | None) -> str:
     """Empty once the node is there and says which machine it is, if anything is to be put back on it."""
-    if node is None or _leaving(node):
+    if node is None or is_going(node):
         return "it is not there"
     unknown = uid_of(node) != args.uid and args.machine and not machine_of(node)
     return "it does not say which machine it is" if unknown and _missing_of(args, node) else ""
@@ -304,15 +296,6 @@ def _must_be_the_machine(args: NodeExistsArgs, node: Json) -> None:
     if not machine:
         raise ApiTrouble("NotYet", f"node {args.name} does not say yet which machine it is")
     raise UndoRefused("replaced", f"node {args.name} is another machine now", prior=args.machine, current=machine)
-
-
-def _leaving(node: Json) -> bool:
-    return bool(field(node, "metadata", "deletionTimestamp"))
-
-
-def _node_ready(node: Json) -> bool:
-    conditions = field(node, "status", "conditions") or ()
-    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def _people_taints(spec: Json) -> list[Json]:
@@ -350,15 +333,15 @@ def _recreated(args: NodeExistsArgs) -> Json:
 def _node_differs(args: NodeExistsArgs, node: Json | None) -> str:
     if node is None:
         return "the node is not there"
-    if _leaving(node):
+    if is_going(node):
         return "the node is being deleted"
     if uid_of(node) == args.uid:
         return ""  # it was never deleted
-    if args.ready and not _node_ready(node):
+    if args.ready and condition(node, "Ready") != "True":
         return "the node is not Ready, as it was"
     if missing := _missing_of(args, node):
         return f"missing: {', '.join(_names(missing))}"
-    present = field(node, "metadata", "labels") or {}
+    present = labels_of(node)
     wrong = {k: v for k, v in args.saved["metadata"]["labels"].items() if present.get(k) != v and k not in _ALIVE}
     return "; ".join(f"label {key}: {shown(present.get(key))} instead of {shown(value)}" for key, value in sorted(wrong.items()))
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
-from typing import Any, ClassVar
 
 import msgspec
 
-from chaos.cluster.gpu_names import names_another
-from chaos.cluster.node_work import cordon, fault_conditions, is_unschedulable, named_cordoner
 from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
+from chaos.ledger.undos import Undo
 from chaos.ledger.undos.nodes import NodeArgs, identity, same_node
 from chaos.model.records import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.devices.gpu_names import names_another
 from fixtures.model.nodes.health import wrong_status
 from fixtures.model.nodes.holds import STATE_LABEL, Kind, is_note
+from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, named_cordoner
+from fixtures.model.objects import conditions_of, is_unschedulable, labels_of
 
 _DEVICES = re.compile(r"(?i)gpu|nvidia|nvlink|nvswitch|xid|dcgm|syslog|acceleratedhardware")
 """Words in the types of conditions that tell faults of devices. Any other answers no fault of ours and is never cleared.
@@ -53,15 +54,12 @@ class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
 
 
-class NodeCleared:
+class NodeCleared(Undo):
     """``node.cleared``: uncordon and take the state label away where remediation did that, and see that the conditions are as before."""
 
-    name: ClassVar[str] = "node.cleared"
+    name = "node.cleared"
     Args = ClearedArgs
-
-    def rights(self, args: Any) -> tuple[str, ...]:
-        """Reading, watching and patching nodes."""
-        return ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
+    RIGHTS = ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
 
     def undo(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> None:
         """Put back what remediation changed. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
@@ -139,21 +137,17 @@ def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> Cl
         labels=_labels(node),
         conditions=_conditions(node),
         notes=_notes(node),
-        kinds=tuple(_kinds(node)),
+        kinds=tuple(sorted(str(item.get("type")) for item in conditions_of(node))),
         names=names,
         agents=tuple(key for key, value in sorted(_all_labels(node).items()) if AGENT_LABEL.fullmatch(key) and value == "true"),
     )
-
-
-def _kinds(node: Json) -> list[str]:
-    return sorted(str(item.get("type")) for item in field(node, "status", "conditions") or ())
 
 
 def _added(args: ClearedArgs, node: Json) -> list[str]:
     """Types of conditions about devices that the node did not have before, without those that name another GPU."""
     if args.kinds is None:
         return []
-    found = {str(item.get("type")): str(item.get("message") or "") for item in field(node, "status", "conditions") or ()}
+    found = {str(item.get("type")): str(item.get("message") or "") for item in conditions_of(node)}
     new = [kind for kind in sorted(found) if kind not in args.kinds and _DEVICES.search(kind)]
     return [kind for kind in new if not names_another(found[kind], args.names)]
 
@@ -172,7 +166,7 @@ def _over(kind: str) -> Json:
 
 
 def _all_labels(node: Json) -> dict[str, str]:
-    return field(node, "metadata", "labels") or {}
+    return labels_of(node)
 
 
 def _labels(node: Json) -> dict[str, str | None]:

@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from chaos.cluster.requests import await_object, field, kubectl, merge, read, uid_of
-from chaos.ledger.undos import Args
+from chaos.cluster.requests import await_object, field, kubectl, merge, read
+from chaos.ledger.undos import Args, Undo
 from chaos.ledger.undos.nodes import changed, shown
 from chaos.model.records import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import is_ready, node_of, owners_of, uid_of
 
 SCALED = ("apps/deployments", "apps/statefulsets", "apps/replicasets")
 """Kinds that experiments may scale."""
+
+
+class WorkloadValue(Undo):
+    """One value of a workload, restored while it is still the experiment's."""
+
+    RIGHTS = ("get {key}", "list {key}", "watch {key}", "patch {key}")
+
+    def undo(self, cluster: Cluster, args: Any, deadline: float) -> None:
+        """Restore the value while it is still ours."""
+        obj, where = read(cluster, args.key, args.name, args.namespace), f"{args.key} {args.namespace}/{args.name}"
+        if obj is None or uid_of(obj) != args.uid:
+            raise UndoRefused("replaced", f"{where} is gone or another one", prior=args.uid, current=uid_of(obj))
+        what, current = self.value(obj, args)
+        if current == args.ours != args.prior:
+            merge(cluster, args.key, obj, self.patch(obj, args))
+        elif current != args.prior:
+            raise changed(f"{what} of {where}", args.prior, current)
+
+    def verify(self, cluster: Cluster, args: Any, deadline: float) -> str:
+        """Empty once the value is back."""
+
+        def differs(obj: Json | None) -> str:
+            if obj is None or uid_of(obj) != args.uid:
+                return "it is gone or another one"
+            what, current = self.value(obj, args)
+            return self.unready(obj, args) if current == args.prior else f"{what}: {shown(current)} instead of {shown(args.prior)}"
+
+        return await_object(cluster, args.key, args.name, args.namespace, deadline, differs)
+
+    @abstractmethod
+    def value(self, obj: Json, args: Any) -> tuple[str, Any]:
+        """What the value is called, and what it is now."""
+
+    @abstractmethod
+    def patch(self, obj: Json, args: Any) -> Json:
+        """The merge patch that restores it."""
+
+    def unready(self, obj: Json, args: Any) -> str:
+        """What is still to come back when the value is restored; empty when nothing is."""
+        return ""
 
 
 class ReplicasArgs(Args, frozen=True, kw_only=True):
@@ -34,10 +76,10 @@ class ReplicasArgs(Args, frozen=True, kw_only=True):
             raise ValueError(f"workload.replicas: {self.key!r} is none of {', '.join(SCALED)}")
 
 
-class WorkloadReplicas:
+class WorkloadReplicas(WorkloadValue):
     """``workload.replicas``: restored once as many replicas are ready as there were."""
 
-    name: ClassVar[str] = "workload.replicas"
+    name = "workload.replicas"
     Args = ReplicasArgs
 
     def args(self, key: str, obj: Json, ours: int) -> ReplicasArgs:
@@ -47,34 +89,17 @@ class WorkloadReplicas:
             key=key, namespace=meta["namespace"], name=meta["name"], uid=uid_of(obj), prior=_replicas(obj), ours=ours, ready=_ready(obj)
         )
 
-    def rights(self, args: ReplicasArgs) -> tuple[str, ...]:
-        """Reading, watching and patching that kind."""
-        return tuple(f"{verb} {args.key}" for verb in ("get", "list", "watch", "patch"))
+    def value(self, obj: Json, args: ReplicasArgs) -> tuple[str, int]:
+        """``spec.replicas``."""
+        return "replicas", _replicas(obj)
 
-    def undo(self, cluster: Cluster, args: ReplicasArgs, deadline: float) -> None:
-        """Restore the number while it is still ours."""
-        obj = read(cluster, args.key, args.name, args.namespace)
-        if obj is None or uid_of(obj) != args.uid:
-            raise UndoRefused(
-                "replaced", f"{args.key} {args.namespace}/{args.name} is gone or another one", prior=args.uid, current=uid_of(obj)
-            )
-        current = _replicas(obj)
-        if current == args.ours != args.prior:
-            merge(cluster, args.key, obj, {"spec": {"replicas": args.prior}})
-        elif current != args.prior:
-            raise changed(f"replicas of {args.key} {args.namespace}/{args.name}", args.prior, current)
+    def patch(self, obj: Json, args: ReplicasArgs) -> Json:
+        """The number of before."""
+        return {"spec": {"replicas": args.prior}}
 
-    def verify(self, cluster: Cluster, args: ReplicasArgs, deadline: float) -> str:
-        """Empty once the number is back and as many are ready as were."""
-
-        def differs(obj: Json | None) -> str:
-            if obj is None or uid_of(obj) != args.uid:
-                return "it is gone or another one"
-            if _replicas(obj) != args.prior:
-                return f"replicas: {_replicas(obj)} instead of {args.prior}"
-            return "" if _ready(obj) >= args.ready else f"{_ready(obj)} of {args.ready} replicas are ready"
-
-        return await_object(cluster, args.key, args.name, args.namespace, deadline, differs)
+    def unready(self, obj: Json, args: ReplicasArgs) -> str:
+        """Empty once as many replicas are ready as were."""
+        return "" if _ready(obj) >= args.ready else f"{_ready(obj)} of {args.ready} replicas are ready"
 
     def human(self, args: ReplicasArgs) -> tuple[str, str]:
         """The workload, and the line that scales it back."""
@@ -103,11 +128,12 @@ class ReplacedArgs(Args, frozen=True, kw_only=True):
     ready: int
 
 
-class PodsReplaced:
+class PodsReplaced(Undo):
     """``pods.replaced``: nothing to undo, everything to verify. A kill that never happened left the pods as they were: right too."""
 
-    name: ClassVar[str] = "pods.replaced"
+    name = "pods.replaced"
     Args = ReplacedArgs
+    RIGHTS = ("list pods", "watch pods")
 
     def args(self, pods: list[Json], every: list[Json], *, on_node: bool) -> ReplacedArgs:
         """Arguments for killing ``pods``, which have one owner; ``every`` is what is in their namespace. Raises ValueError without one."""
@@ -115,7 +141,7 @@ class PodsReplaced:
         if len(owners) != 1 or not all(_owner(pod) for pod in pods):
             raise ValueError("pods.replaced: pods of one controller, which replaces them; found " + (", ".join(sorted(owners)) or "none"))
         owner = next(iter(owners.values()))
-        node = str(field(pods[0], "spec", "nodeName") or "") if on_node else ""
+        node = node_of(pods[0]) if on_node else ""
         return ReplacedArgs(
             namespace=str(pods[0]["metadata"]["namespace"]),
             owner_kind=str(owner["kind"]),
@@ -125,10 +151,6 @@ class PodsReplaced:
             killed=tuple(uid_of(pod) for pod in pods),
             ready=len(_ready_pods(every, str(owner["uid"]), node)),
         )
-
-    def rights(self, args: ReplacedArgs) -> tuple[str, ...]:
-        """Reading and watching pods."""
-        return ("list pods", "watch pods")
 
     def undo(self, cluster: Cluster, args: ReplacedArgs, deadline: float) -> None:
         """Nothing: the owner does it."""
@@ -151,19 +173,11 @@ class PodsReplaced:
 
 
 def _owner(pod: Json) -> Mapping[str, object]:
-    refs = field(pod, "metadata", "ownerReferences") or ()
-    return next((ref for ref in refs if ref.get("controller")), {})
+    return next((ref for ref in owners_of(pod) if ref.get("controller")), {})
 
 
 def _ready_pods(pods: Iterable[Json], owner_uid: str, node: str) -> list[Json]:
-    return [
-        pod
-        for pod in pods
-        if _owner(pod).get("uid") == owner_uid
-        and (not node or field(pod, "spec", "nodeName") == node)
-        and not field(pod, "metadata", "deletionTimestamp")
-        and any(c.get("type") == "Ready" and c.get("status") == "True" for c in field(pod, "status", "conditions") or ())
-    ]
+    return [pod for pod in pods if _owner(pod).get("uid") == owner_uid and node in ("", node_of(pod)) and is_ready(pod)]
 
 
 CONFIGURED = ("apps/daemonsets", "apps/deployments")
@@ -187,37 +201,19 @@ class EnvArgs(Args, frozen=True, kw_only=True):
             raise ValueError(f"workload.env: {self.key!r} is none of {', '.join(CONFIGURED)}")
 
 
-class WorkloadEnv:
+class WorkloadEnv(WorkloadValue):
     """``workload.env``: the template is put back; what runs with it is for ``agent.restarted``."""
 
-    name: ClassVar[str] = "workload.env"
+    name = "workload.env"
     Args = EnvArgs
 
-    def rights(self, args: EnvArgs) -> tuple[str, ...]:
-        """Reading, watching and patching that kind."""
-        return tuple(f"{verb} {args.key}" for verb in ("get", "list", "watch", "patch"))
+    def value(self, obj: Json, args: EnvArgs) -> tuple[str, str | None]:
+        """The variable in the template."""
+        return args.variable, value_of(obj, args.container, args.variable)
 
-    def undo(self, cluster: Cluster, args: EnvArgs, deadline: float) -> None:
-        """Restore the variable while it is still ours."""
-        obj = read(cluster, args.key, args.name, args.namespace)
-        if obj is None or uid_of(obj) != args.uid:
-            raise UndoRefused("replaced", f"{args.key} {args.name} is gone or another one", prior=args.uid, current=uid_of(obj))
-        current = value_of(obj, args.container, args.variable)
-        if current == args.ours != args.prior:
-            merge(cluster, args.key, obj, with_value(obj, args.container, args.variable, args.prior))
-        elif current != args.prior:
-            raise changed(f"{args.variable} of {args.key} {args.namespace}/{args.name}", args.prior, current)
-
-    def verify(self, cluster: Cluster, args: EnvArgs, deadline: float) -> str:
-        """Empty once the template says what it did."""
-
-        def differs(obj: Json | None) -> str:
-            if obj is None or uid_of(obj) != args.uid:
-                return "it is gone or another one"
-            current = value_of(obj, args.container, args.variable)
-            return "" if current == args.prior else f"{args.variable}: {shown(current)} instead of {shown(args.prior)}"
-
-        return await_object(cluster, args.key, args.name, args.namespace, deadline, differs)
+    def patch(self, obj: Json, args: EnvArgs) -> Json:
+        """The template with the variable of before."""
+        return with_value(obj, args.container, args.variable, args.prior)
 
     def human(self, args: EnvArgs) -> tuple[str, str]:
         """The workload, and the line that sets the variable back."""

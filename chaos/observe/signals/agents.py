@@ -7,33 +7,32 @@ import json
 from functools import partial
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan import InstalledComponent, PlanFacts
-from chaos.observe.components import NAMES, controller_of, pods_of
-from chaos.observe.devices import DOMAIN_DAEMON, domain_of
+from chaos.model.plan import PlanFacts
 from chaos.observe.signals.nodes import joined_nodes, slowly
-from chaos.observe.view import (
-    NoData,
-    Reading,
-    Signal,
-    View,
-    dig,
+from chaos.observe.view import NoData, Reading, Signal, View
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping
+from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, domain_members, domain_of, domain_state
+from fixtures.model.objects import (
+    address_of,
+    amounts_of,
+    controller_of,
     full_name,
     is_ready,
-    items_of,
     labels_of,
     name_of,
     namespace_of,
     node_of,
     number_of,
     restarts_of,
-    text_of,
+    scheduled_pods,
+    state_of,
     uid_of,
 )
-from fixtures.kubernetes.models import Json
 from fixtures.model.platform.components import DAEMON_SETS
+from fixtures.model.platform.installed import NAMES, InstalledComponent, pods_of
 from fixtures.model.platform.namespaces import IGNORED
 
-_COUNTS = ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
 AMOUNTS = ("capacity", "allocatable")
 POLICIES = "nvidia.com/clusterpolicies"
 AGENTS = ("device-plugin", "gfd", "nfd-worker", "exporter", "host-engine", "mig-manager", "dra-plugin", "rdma-plugin")
@@ -45,7 +44,7 @@ def ready(reading: Reading, *, component: str) -> JsonValue:
     found = _component(reading, component)
     pods = _instances(reading, found)
     if found.key == DAEMON_SETS:
-        return all(any(node_of(pod) == node and is_ready(pod) for pod in pods) for node in _hosts(reading, found))
+        return all(any(node_of(pod) == node and is_ready(pod) for pod in pods) for node in reading.plan.nodes)
     return bool(pods) and all(is_ready(pod) for pod in pods)
 
 
@@ -66,7 +65,7 @@ def settled(reading: Reading) -> JsonValue:
 
 def generations(reading: Reading) -> JsonValue:
     """``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec."""
-    return {full_name(item): number_of(dig(item, "metadata").get("generation")) for item in _agents(reading)}
+    return {full_name(item): number_of(mapping(item, "metadata").get("generation")) for item in _agents(reading)}
 
 
 def agent_pods(reading: Reading) -> JsonValue:
@@ -108,7 +107,7 @@ def elsewhere(reading: Reading, *, component: str) -> JsonValue:
 
 def policy_state(reading: Reading) -> JsonValue:
     """``status.state`` of the ClusterPolicy that its operator acts upon; empty without one. Raises :class:`NoData` when there are two."""
-    states = {name_of(item): text_of(dig(item, "status").get("state")) for item in View.at(reading).select(POLICIES)}
+    states = {name_of(item): state_of(item) for item in View.at(reading).select(POLICIES)}
     active = {name: state for name, state in states.items() if state not in IGNORED}
     if len(active) > 1:
         raise NoData(f"ClusterPolicies {' and '.join(sorted(active))} are both acted upon")
@@ -150,7 +149,7 @@ def content_of(item: Json) -> str:
 
 
 def _devices(facts: PlanFacts, node: Json, amounts: str) -> dict[str, int]:
-    return {name: number_of(value) for name, value in dig(node, "status", amounts).items() if facts.is_device(name)}
+    return {name: number_of(value) for name, value in amounts_of(node, amounts).items() if facts.is_device(name)}
 
 
 def _component(reading: Reading, name: str) -> InstalledComponent:
@@ -158,11 +157,6 @@ def _component(reading: Reading, name: str) -> InstalledComponent:
     if found is None:
         raise NoData(f"{name} was not found when the experiment was planned")
     return found
-
-
-def _hosts(reading: Reading, found: InstalledComponent) -> list[str]:
-    """Target nodes that the component was planned to run on: all of them."""
-    return list(reading.plan.nodes)
 
 
 def _instances(reading: Reading, found: InstalledComponent) -> list[Json]:
@@ -181,8 +175,7 @@ def _agents(reading: Reading) -> list[Json]:
 
 def _counts(reading: Reading, item: Json) -> list[int]:
     """Desired, ready and updated pods of a DaemonSet. Pods of nodes that joined are left out, as are such nodes without a pod yet."""
-    status = dig(item, "status")
-    desired, here, updated = (number_of(status.get(name)) for name in _COUNTS)
+    desired, here, updated = scheduled_pods(item)
     wanted: int = reading.memory.setdefault("daemonsets.first", {}).setdefault(uid_of(item), desired)
     joined = joined_nodes(reading)
     if not joined or desired <= wanted:
@@ -195,34 +188,22 @@ def _counts(reading: Reading, item: Json) -> list[int]:
 
 def state(reading: Reading) -> JsonValue:
     """``status.status`` of the domain: Ready or NotReady."""
-    return text_of(dig(_domain(reading), "status").get("status"))
+    return domain_state(_domain(reading))
 
 
 def members(reading: Reading) -> JsonValue:
     """``{node: status}`` of the domain's members."""
-    return {text_of(item.get("name")): text_of(item.get("status")) for item in _members(reading)}
+    return {node: status for node, _, status in domain_members(_domain(reading))}
 
 
 def strays(reading: Reading) -> JsonValue:
     """Members without a daemon: no pod of the domain's DaemonSet is on that node with that address; sorted."""
-    pods = {(node_of(pod), text_of(dig(pod, "status").get("podIP"))) for pod in pods_of(View.at(reading), _daemons(reading))}
-    found = ((text_of(item.get("name")), text_of(item.get("ipAddress"))) for item in _members(reading))
-    return sorted(name for name, address in found if (name, address) not in pods)
-
-
-def _members(reading: Reading) -> list[Json]:
-    return items_of(dig(_domain(reading), "status").get("nodes"))
-
-
-def _daemons(reading: Reading) -> InstalledComponent:
-    found = PlanFacts.of(reading.plan).components.get(DOMAIN_DAEMON)
-    if found is None:
-        raise NoData(f"{DOMAIN_DAEMON} was not found when the experiment was planned")
-    return found
+    pods = {(node_of(pod), address_of(pod)) for pod in pods_of(View.at(reading), _component(reading, DOMAIN_DAEMON))}
+    return sorted(node for node, address, _ in domain_members(_domain(reading)) if (node, address) not in pods)
 
 
 def _domain(reading: Reading) -> Json:
-    found, view = _daemons(reading), View.at(reading)
+    found, view = _component(reading, DOMAIN_DAEMON), View.at(reading)
     item = view.find(DAEMON_SETS, found.name, found.namespace)
     domain = domain_of(view, item) if item is not None and uid_of(item) == found.uid else None
     if domain is None:

@@ -19,20 +19,14 @@ import msgspec
 from chaos.model.allocations import REPLICA, Allocations, PodDevices
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import CANARY_LABEL, PlanFacts
-from chaos.observe.devices import (
-    RESOURCE,
-    PublishedDevice,
-    allocated_devices,
-    claims_of,
-    published_devices,
-    requested_count,
-    running_devices,
-)
 from chaos.observe.signals.pods import WORKER, holding, uuids_in
-from chaos.observe.view import NoData, Reading, View, dig, full_name, labels_of, name_of, namespace_of, node_of, number_of, phase_of, uid_of
+from chaos.observe.view import NoData, Reading, View, target_gpu
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import PROGRAM, Granted, PodResources
+from fixtures.model.demand.pod_devices import running_devices
+from fixtures.model.dra.nvidia_driver import RESOURCE, PublishedDevice, allocated_devices, claims_of, published_devices, requested_count
 from fixtures.model.dra.slices import CLAIMS
+from fixtures.model.objects import amounts_of, full_name, is_going, labels_of, name_of, namespace_of, node_of, number_of, phase_of, uid_of
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
 
@@ -68,7 +62,7 @@ def _listing(reading: Reading, node: str, reader: Json | None) -> PodResources:
     if reader is None:
         raise NoData(f"the reader of the PodResources of {node} is gone")
     name = name_of(reader)
-    if phase_of(reader) != "Running" or dig(reader, "metadata").get("deletionTimestamp"):
+    if phase_of(reader) != "Running" or is_going(reader):
         raise NoData(f"{name}, which reads the PodResources of {node}, no longer runs (phase {phase_of(reader) or 'unknown'})")
     lines = View.at(reading).log_tail(namespace_of(reader), name, 2, stamped=True).strip().splitlines()
     if not lines:
@@ -105,7 +99,7 @@ def of_target(reading: Reading) -> JsonValue:
     known: set[str] = reading.memory.setdefault("devices.target", set())
     known.update(own)
     if not known:
-        raise NoData(f"no id of {_uuid(reading)} was ever offered, among {len(offered)} ids of the target nodes")
+        raise NoData(f"no id of {target_gpu(reading).facts['uuid']} was ever offered, among {len(offered)} ids of the target nodes")
     return list(own)
 
 
@@ -129,14 +123,7 @@ def _offered(reading: Reading) -> list[str] | None:
 
 
 def _is_target(reading: Reading, id_: str) -> bool:
-    return id_.partition(REPLICA)[0] == _uuid(reading)
-
-
-def _uuid(reading: Reading) -> str:
-    target = next((target for target in reading.plan.targets if target.facts.get("uuid")), None)
-    if target is None:
-        raise NoData("the plan names no device")
-    return str(target.facts["uuid"])
+    return bool(id_.partition(REPLICA)[0] == target_gpu(reading).facts["uuid"])
 
 
 KNOWN_SECONDS = 2.0
@@ -189,7 +176,7 @@ def _counted(view: View, name: str, facts: PlanFacts) -> dict[str, int]:
     node = view.find("nodes", name)
     if node is None:
         raise NoData(f"node {name} is not there")
-    offered = dig(node, "status", "allocatable").items()
+    offered = amounts_of(node, "allocatable").items()
     return {resource: number_of(value) for resource, value in sorted(offered) if facts.is_device(resource)}
 
 
@@ -243,7 +230,7 @@ def _settled(reading: Reading, held: Callable[[Json], int]) -> list[Json]:
     now = time.monotonic()
     settled = []
     for pod in holding(reading):
-        if phase_of(pod) != "Running" or dig(pod, "metadata").get("deletionTimestamp"):
+        if phase_of(pod) != "Running" or is_going(pod):
             continue
         uid, count = uid_of(pod), held(pod)
         most[uid] = max(count, most.get(uid, 0))

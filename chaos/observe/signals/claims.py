@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
-
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import canary_namespace
-from chaos.observe.devices import DRA_DRIVER, allocated_devices, claims_of, published_devices
-from chaos.observe.signals.pods import canaries, live
-from chaos.observe.view import Reading, View, dig, full_name, items_of, name_of, namespace_of, node_of, phase_of, text_of, uid_of
+from chaos.observe.signals.pods import canaries
+from chaos.observe.view import Reading, View
+from fixtures.kubernetes.models import Json
+from fixtures.model.dra.nvidia_driver import (
+    DRA_DRIVER,
+    allocated_devices,
+    claims_of,
+    devices_in,
+    is_allocated,
+    published_devices,
+    slices_for,
+    users_of,
+)
 from fixtures.model.dra.slices import CLAIMS, SLICES
+from fixtures.model.objects import full_name, is_live, name_of, namespace_of, node_of, phase_of, uid_of
 
 
 def allocations(reading: Reading) -> JsonValue:
     """``{claim: allocated devices}`` of the experiment's claims, as ``driver/pool/device``."""
-    found = {}
-    for claim in View.at(reading).select(CLAIMS, canary_namespace(reading.plan)):
-        results = items_of(dig(claim, "status", "allocation", "devices").get("results"))
-        found[name_of(claim)] = sorted("/".join(text_of(item.get(key)) for key in ("driver", "pool", "device")) for item in results)
-    return found
+    return {name_of(claim): sorted(map("/".join, allocated_devices(claim, admin=True))) for claim in _own(reading)}
 
 
 def held(reading: Reading) -> JsonValue:
@@ -34,7 +39,7 @@ def held(reading: Reading) -> JsonValue:
         if own := sorted(f"{pool}/{device}" for _, pool, device in allocated_devices(claim) if pool in pools):
             found[full_name(claim)] = own
             if namespace_of(claim) not in (reading.plan.namespace, canary_namespace(reading.plan)):
-                users[full_name(claim)] = [text_of(user.get("uid")) for user in items_of(dig(claim, "status").get("reservedFor"))]
+                users[full_name(claim)] = users_of(claim)
     return {**found, **_given_back(reading, found, users)}
 
 
@@ -48,7 +53,7 @@ def _given_back(reading: Reading, found: dict[str, list[str]], users: dict[str, 
         devices, pods = known.get(name, (found[name], []))
         if devices == found[name]:
             known[name] = (devices, users[name] or pods)
-    running = {uid_of(pod) for pod in View.at(reading).pods_on(reading.plan.nodes) if live(pod)}
+    running = {uid_of(pod) for pod in View.at(reading).pods_on(reading.plan.nodes) if is_live(pod)}
     differing = {name for name, (devices, _) in known.items() if found.get(name) != devices}
     taken = {name for name in differing if running.intersection(known[name][1])}
     certain = taken & reading.memory.get("claims.taken", set())
@@ -58,21 +63,13 @@ def _given_back(reading: Reading, found: dict[str, list[str]], users: dict[str, 
 
 def devices(reading: Reading) -> JsonValue:
     """Devices that ResourceSlices publish for the target nodes, with their taints, sorted."""
-    found = []
-    for item in View.at(reading).select(SLICES):
-        spec = dig(item, "spec")
-        if text_of(spec.get("nodeName")) in reading.plan.nodes:
-            found += [
-                f"{text_of(device.get('name'))} {json.dumps(device.get('taints') or [], sort_keys=True)}"
-                for device in items_of(spec.get("devices"))
-            ]
-    return sorted(found)
+    slices = slices_for(View.at(reading).select(SLICES), reading.plan.nodes)
+    return sorted(device for item in slices for device in devices_in(item))
 
 
 def waiting(reading: Reading) -> JsonValue:
     """Names of the experiment's pods that are bound, may use claims that were allocated, and have not started: nobody prepares these."""
-    view = View.at(reading)
-    claims = [claim for claim in view.select(CLAIMS, canary_namespace(reading.plan)) if dig(claim, "status", "allocation")]
+    claims = [claim for claim in _own(reading) if is_allocated(claim)]
     bound = [pod for pod in canaries(reading) if node_of(pod) and phase_of(pod) == "Pending"]
     return sorted(name_of(pod) for pod in bound if claims_of(pod, claims))
 
@@ -81,7 +78,7 @@ def moved(reading: Reading) -> JsonValue:
     """Names of the experiment's claims that were given other devices than they were seen with before; sorted."""
     first: dict[str, list[str]] = reading.memory.setdefault("claims.first", {})
     found = set()
-    for claim in View.at(reading).select(CLAIMS, canary_namespace(reading.plan)):
+    for claim in _own(reading):
         given = sorted("/".join(one) for one in allocated_devices(claim))
         if given and first.setdefault(uid_of(claim), given) != given:
             found.add(name_of(claim))
@@ -90,8 +87,7 @@ def moved(reading: Reading) -> JsonValue:
 
 def released(reading: Reading) -> JsonValue:
     """Names of the experiment's claims that hold nothing and that nobody may use, sorted."""
-    states = [(name_of(claim), dig(claim, "status")) for claim in View.at(reading).select(CLAIMS, canary_namespace(reading.plan))]
-    return sorted(name for name, status in states if not status.get("allocation") and not status.get("reservedFor"))
+    return sorted(name_of(claim) for claim in _own(reading) if not is_allocated(claim) and not users_of(claim))
 
 
 def tainted(reading: Reading) -> JsonValue:
@@ -102,9 +98,11 @@ def tainted(reading: Reading) -> JsonValue:
 
 def slice_uids(reading: Reading) -> JsonValue:
     """UIDs of the GPU driver's ResourceSlices for the target nodes, sorted: others once they were published anew."""
-    specs = [(uid_of(item), dig(item, "spec")) for item in View.at(reading).select(SLICES)]
-    ours = [(uid, spec) for uid, spec in specs if text_of(spec.get("driver")) == DRA_DRIVER]
-    return sorted(uid for uid, spec in ours if text_of(spec.get("nodeName")) in reading.plan.nodes)
+    return sorted(map(uid_of, slices_for(View.at(reading).select(SLICES), reading.plan.nodes, DRA_DRIVER)))
+
+
+def _own(reading: Reading) -> list[Json]:
+    return View.at(reading).select(CLAIMS, canary_namespace(reading.plan))
 
 
 SIGNALS = {

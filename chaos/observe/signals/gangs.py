@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import GANG_LABEL, canary_namespace
-from chaos.observe.signals.pods import live
-from chaos.observe.view import (
-    Reading,
-    View,
+from chaos.observe.view import Reading, View
+from fixtures.kubernetes.models import Json
+from fixtures.model.objects import (
     annotations_of,
     condition,
-    dig,
-    items_of,
+    conditions_of,
+    is_live,
     labels_of,
     name_of,
     node_of,
@@ -22,7 +22,7 @@ from chaos.observe.view import (
     text_of,
     uid_of,
 )
-from fixtures.kubernetes.models import Json
+from fixtures.model.queues.kueue import reserved_by, used_of
 
 SIZE_ANNOTATION = "gpu-conformance.io/gang-size"
 """On every member of a canary gang: how many there are."""
@@ -36,7 +36,7 @@ CLUSTER_QUEUES = "kueue.x-k8s.io/clusterqueues"
 
 def bound(reading: Reading) -> JsonValue:
     """``{gang: bound members}`` of the experiment's gangs; ended members are no longer bound."""
-    return {name: sum(bool(node_of(pod)) and live(pod) for pod in pods) for name, pods in members(reading).items()}
+    return {name: sum(bool(node_of(pod)) and is_live(pod) for pod in pods) for name, pods in members(reading).items()}
 
 
 def held(reading: Reading) -> JsonValue:
@@ -49,28 +49,26 @@ def sizes(reading: Reading) -> JsonValue:
     return {name: size_of(pods) for name, pods in members(reading).items()}
 
 
-def whole(reading: Reading) -> JsonValue:
+def whole(reading: Reading) -> list[str]:
     """Names of gangs whose members all run, sorted."""
     return sorted(name for name, pods in members(reading).items() if sum(phase_of(pod) == "Running" for pod in pods) >= size_of(pods) > 0)
 
 
 def whole_count(reading: Reading) -> JsonValue:
     """How many gangs run whole."""
-    value = whole(reading)
-    return len(value) if isinstance(value, list) else 0
+    return len(whole(reading))
 
 
-def partial(reading: Reading) -> JsonValue:
+def partial(reading: Reading) -> list[str]:
     """Names of gangs of which some members are bound and some are not, sorted."""
     return sorted(name for name, pods in members(reading).items() if 0 < _held(pods) < size_of(pods))
 
 
-def partial_seconds(reading: Reading) -> JsonValue:
+def partial_seconds(reading: Reading) -> float:
     """How long the longest gang has been bound in part, without a break."""
     since: dict[str, float] = reading.memory.setdefault("gangs.partial", {})
     now = time.monotonic()
-    current = partial(reading)
-    names = set(current) if isinstance(current, list) else set()
+    names = set(partial(reading))
     for name in set(since) - names:
         del since[name]
     for name in names:
@@ -80,13 +78,12 @@ def partial_seconds(reading: Reading) -> JsonValue:
 
 def partial_overdue(reading: Reading) -> JsonValue:
     """Whether a gang has been bound in part for longer than the experiment's duration ``stale``."""
-    value = partial_seconds(reading)
-    return isinstance(value, float) and value > reading.plan.seconds.get("stale", DEFAULT_STALE)
+    return partial_seconds(reading) > reading.plan.seconds.get("stale", DEFAULT_STALE)
 
 
 def member_uids(reading: Reading) -> JsonValue:
     """UIDs of all live members, sorted."""
-    return sorted(uid_of(pod) for pods in members(reading).values() for pod in pods if live(pod))
+    return sorted(uid_of(pod) for pods in members(reading).values() for pod in pods if is_live(pod))
 
 
 def members(reading: Reading) -> dict[str, list[Json]]:
@@ -109,7 +106,7 @@ def restarted(reading: Reading) -> JsonValue:
     first: dict[str, set[str]] = reading.memory.setdefault("gangs.first", {})
     found = []
     for name, pods in members(reading).items():
-        running = {uid_of(pod) for pod in pods if phase_of(pod) == "Running" and live(pod)}
+        running = {uid_of(pod) for pod in pods if phase_of(pod) == "Running" and is_live(pod)}
         if len(running) < size_of(pods):
             continue
         if not running & first.setdefault(name, running):
@@ -126,7 +123,7 @@ def admissions(reading: Reading) -> JsonValue:
     """How often Workloads of the experiment became Admitted, counted by the times their conditions changed."""
     seen: set[tuple[str, str]] = reading.memory.setdefault("queue.admissions", set())
     for item in _workloads(reading):
-        for entry in items_of(dig(item, "status").get("conditions")):
+        for entry in conditions_of(item):
             if entry.get("type") == "Admitted" and entry.get("status") == "True":
                 seen.add((uid_of(item), text_of(entry.get("lastTransitionTime"))))
     return len(seen)
@@ -137,19 +134,11 @@ def usage_agrees(reading: Reading) -> JsonValue:
     queue = next((item for item in View.at(reading).select(CLUSTER_QUEUES) if labels_of(item).get(GANG_LABEL) == reading.plan.run_id), None)
     if queue is None:
         return False
-    used: dict[str, int] = {}
-    for flavor in items_of(dig(queue, "status").get("flavorsUsage")):
-        for resource in items_of(flavor.get("resources")):
-            used[text_of(resource.get("name"))] = used.get(text_of(resource.get("name")), 0) + number_of(resource.get("total"))
-    wanted: dict[str, int] = {}
+    uses, reserves = used_of(queue), Counter[str]()
     for item in _workloads(reading):
-        if condition(item, "Admitted") != "True":
-            continue
-        for part in items_of(dig(item, "status", "admission").get("podSetAssignments")):
-            for name, amount in dig(part, "resourceUsage").items():
-                wanted[name] = wanted.get(name, 0) + number_of(amount)
-    devices = {name for name in {*used, *wanted} if "/" in name}
-    return all(used.get(name, 0) == wanted.get(name, 0) for name in devices)
+        if condition(item, "Admitted") == "True":
+            reserves.update(reserved_by(item))
+    return all(uses.get(name, 0) == reserves[name] for name in {*uses, *reserves} if "/" in name)
 
 
 def _workloads(reading: Reading) -> list[Json]:
@@ -157,7 +146,7 @@ def _workloads(reading: Reading) -> list[Json]:
 
 
 def _held(pods: list[Json]) -> int:
-    return sum(bool(node_of(pod)) and live(pod) for pod in pods)
+    return sum(bool(node_of(pod)) and is_live(pod) for pod in pods)
 
 
 SIGNALS = {

@@ -7,12 +7,14 @@ import time
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import PlanFacts
-from chaos.observe.components import pods_of
-from chaos.observe.view import NoData, Reading, View, dig, is_ready, items_of, name_of, namespace_of, node_of
+from chaos.observe.view import NoData, Reading, View, target_gpu
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mappings
+from fixtures.model.objects import containers_of, is_ready, name_of, namespace_of, node_of
 from fixtures.model.platform.exporters import metrics_port
+from fixtures.model.platform.installed import pods_of
 
 DEFAULT_STALE = 60.0
 XID = "DCGM_FI_DEV_XID_ERRORS"
@@ -40,7 +42,7 @@ def foreign(reading: Reading) -> JsonValue:
         return []  # a page that is not served names no foreign device
 
 
-def stale(reading: Reading) -> JsonValue:
+def stale(reading: Reading) -> float:
     """Seconds since any value of the page last changed, seen from here: a page that never changes is frozen."""
     joined = "\n".join(f"{sample.name} {sorted(sample.labels.items())} {sample.value}" for sample in _samples(reading))
     digest = hashlib.sha256(joined.encode()).hexdigest()
@@ -53,35 +55,23 @@ def stale(reading: Reading) -> JsonValue:
 
 def frozen(reading: Reading) -> JsonValue:
     """Whether the page has not changed for longer than the experiment's duration ``stale``."""
-    value = stale(reading)
-    return isinstance(value, float) and value > reading.plan.seconds.get("stale", DEFAULT_STALE)
+    return stale(reading) > reading.plan.seconds.get("stale", DEFAULT_STALE)
 
 
-def xids(reading: Reading) -> JsonValue:
+def xids(reading: Reading) -> dict[str, int]:
     """``{UUID: code}`` of devices whose last Xid is not 0."""
-    return _codes(reading)
-
-
-def _codes(reading: Reading) -> dict[str, int]:
     return {uuid: int(sample.value) for sample in _samples(reading) if sample.name == XID and sample.value and (uuid := _uuid(sample))}
 
 
 def xid_of_target(reading: Reading) -> JsonValue:
     """The last Xid that the metrics show for the targeted device; 0 without one."""
-    return _codes(reading).get(_target(reading), 0)
+    return xids(reading).get(target_gpu(reading).facts["uuid"], 0)
 
 
 def xids_elsewhere(reading: Reading) -> JsonValue:
     """As :func:`xids`, of every device but the targeted one."""
-    target = _target(reading)
-    return {uuid: code for uuid, code in _codes(reading).items() if uuid != target}
-
-
-def _target(reading: Reading) -> str:
-    uuid = next((str(target.facts["uuid"]) for target in reading.plan.targets if target.facts.get("uuid")), "")
-    if not uuid:
-        raise NoData("the plan names no device")
-    return uuid
+    target = target_gpu(reading).facts["uuid"]
+    return {uuid: code for uuid, code in xids(reading).items() if uuid != target}
 
 
 def _samples(reading: Reading) -> list[Sample]:
@@ -107,7 +97,7 @@ def _exporters(reading: Reading) -> list[Json]:
 
 def port_of(pod: Json) -> int:
     """The container port on which a pod serves its metrics."""
-    return metrics_port(port for container in items_of(dig(pod, "spec").get("containers")) for port in items_of(container.get("ports")))
+    return metrics_port(port for container in containers_of(pod) for port in mappings(container.get("ports")))
 
 
 def _uuid(sample: Sample) -> str:

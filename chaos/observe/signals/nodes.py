@@ -6,23 +6,28 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby, pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from chaos.cluster.gpu_names import names_another, names_of, names_this
-from chaos.cluster.node_work import cordon, fault_conditions, is_unschedulable, work_of
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import PlanFacts
 from chaos.observe.sampler import MEMORY, NodeHistory
-from chaos.observe.view import NoData, Reading, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
+from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from fixtures.kubernetes.models import Condition, Json
+from fixtures.kubernetes.untyped import mappings
+from fixtures.model.devices.gpu_names import names_another, names_of, names_this
 from fixtures.model.nodes.holds import STATE_LABEL, Kind
+from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, work_of
 from fixtures.model.nodes.work import Why
+from fixtures.model.objects import amounts_of, condition, is_unschedulable, labels_of, name_of, number_of, taints_of, text_of, uid_of
 from fixtures.verdict.record import TargetKind
 
 T = TypeVar("T")
+
+MIG_CONFIG = "nvidia.com/mig.config"
 
 VOLATILE_LABELS = frozenset({"nvidia.com/gfd.timestamp"})
 """Labels that change without anything having changed: GFD writes the time of its start."""
@@ -34,24 +39,14 @@ OTHERS_SECONDS, OTHERS_SECONDS_SIMULATED = 10.0, 1.0
 """How often, at most, the whole fleet is read: nobody may touch it, so a late look is as good."""
 
 
-def allocatable(reading: Reading) -> JsonValue:
-    """``{node: {resource: count}}`` of the target nodes' devices."""
-    return {name: _devices(reading, node, "allocatable") for name, node in _targets(reading).items()}
+def amounts(reading: Reading, field: str) -> JsonValue:
+    """``{node: {resource: count}}`` of the target nodes' devices: their ``capacity`` or ``allocatable``."""
+    return {name: _devices(reading, node, field) for name, node in _targets(reading).items()}
 
 
-def capacity(reading: Reading) -> JsonValue:
-    """As :func:`allocatable`, of the capacity."""
-    return {name: _devices(reading, node, "capacity") for name, node in _targets(reading).items()}
-
-
-def allocatable_devices(reading: Reading) -> JsonValue:
-    """Number of allocatable devices of the target nodes."""
-    return sum(sum(_devices(reading, node, "allocatable").values()) for node in _targets(reading).values())
-
-
-def capacity_devices(reading: Reading) -> JsonValue:
-    """Number of devices in the target nodes' capacity."""
-    return sum(sum(_devices(reading, node, "capacity").values()) for node in _targets(reading).values())
+def amount(reading: Reading, field: str) -> int:
+    """Number of devices of the target nodes: in their ``capacity``, or ``allocatable``."""
+    return sum(sum(_devices(reading, node, field).values()) for node in _targets(reading).values())
 
 
 def gpus_out(reading: Reading) -> JsonValue:
@@ -60,11 +55,7 @@ def gpus_out(reading: Reading) -> JsonValue:
     units = number_of(target.facts.get("units")) if target else 0
     if not units:
         raise NoData("how many devices make a GPU was not known when the experiment was planned")
-    missing = sum(
-        sum(_devices(reading, node, "capacity").values()) - sum(_devices(reading, node, "allocatable").values())
-        for node in _targets(reading).values()
-    )
-    return missing / units
+    return (amount(reading, "capacity") - amount(reading, "allocatable")) / units
 
 
 def gpus_returned(reading: Reading) -> JsonValue:
@@ -81,7 +72,7 @@ def allocatable_fabric(reading: Reading) -> JsonValue:
     """``{resource: count}`` of what else than devices the target nodes' plugins advertise (``rdma/*`` and the like), summed."""
     facts, total = PlanFacts.of(reading.plan), dict[str, int]()
     for node in _targets(reading).values():
-        for resource, value in dig(node, "status", "allocatable").items():
+        for resource, value in amounts_of(node, "allocatable").items():
             if "/" in resource and not facts.is_device(resource) and not resource.startswith(("hugepages", "attachable-volumes")):
                 total[resource] = total.get(resource, 0) + number_of(value)
     return total
@@ -116,14 +107,14 @@ def registered_anew(reading: Reading) -> JsonValue:
         kept = {key: value for key, value in planned.items() if key not in VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
         if any(labels.get(key) != value for key, value in kept.items()):
             return False
-        if _people_taints(dig(node, "spec").get("taints")) != _people_taints(target.facts.get("taints")):
+        if _people_taints(taints_of(node)) != _people_taints(target.facts.get("taints")):
             return False
     return True
 
 
 def _people_taints(taints: object) -> list[str]:
     """Taints that the cluster itself does not write."""
-    return sorted(_taint(taint) for taint in items_of(taints) if not text_of(taint.get("key")).startswith("node.kubernetes.io/"))
+    return sorted(_taint(taint) for taint in mappings(taints) if not text_of(taint.get("key")).startswith("node.kubernetes.io/"))
 
 
 def unschedulable(reading: Reading) -> JsonValue:
@@ -140,12 +131,12 @@ def cordoned_by_another(reading: Reading) -> JsonValue:
 
 def taints(reading: Reading) -> JsonValue:
     """Taints of the target nodes, as ``key=value:effect``, sorted."""
-    return sorted(_taint(taint) for node in _targets(reading).values() for taint in items_of(dig(node, "spec").get("taints")))
+    return sorted(_taint(taint) for node in _targets(reading).values() for taint in taints_of(node))
 
 
 def labels(reading: Reading) -> JsonValue:
     """A digest of the target nodes' labels, those left out that change by themselves."""
-    return _digest({name: _lasting(node) for name, node in _targets(reading).items()})
+    return _digest({name: _without_volatile(labels_of(node)) for name, node in _targets(reading).items()})
 
 
 def label_changes(reading: Reading) -> JsonValue:
@@ -164,28 +155,23 @@ def deploy_labels(reading: Reading) -> JsonValue:
     }
 
 
-def mig_state(reading: Reading) -> JsonValue:
-    """``nvidia.com/mig.config.state`` of the target node; empty without."""
-    return next((labels_of(node).get("nvidia.com/mig.config.state", "") for node in _targets(reading).values()), "")
+def label(reading: Reading, key: str) -> str:
+    """A label of the target node; empty without."""
+    return next((labels_of(node).get(key, "") for node in _targets(reading).values()), "")
 
 
-def mig_states(reading: Reading) -> JsonValue:
-    """Every :func:`mig_state` of the target node since the sampler began, in order."""
-    return _in_turn(reading, ("nvidia.com/mig.config.state",))
-
-
-def mig_config(reading: Reading) -> JsonValue:
-    """``nvidia.com/mig.config`` of the target node; empty without."""
-    return next((labels_of(node).get("nvidia.com/mig.config", "") for node in _targets(reading).values()), "")
+def in_turn(reading: Reading, key: str) -> list[str]:
+    """Values of a label that the target node has had since the sampler began, in order, each once in a row."""
+    found = (labels[key] for states in _label_states(reading) for labels in states if labels.get(key))
+    return [value for value, _ in groupby(found)]
 
 
 def faults(reading: Reading) -> JsonValue:
     """Types of the target nodes' health conditions that tell a fault, sorted."""
-    return sorted(found for node in _targets(reading).values() for found in faults_of(node))
+    return sorted(found for node in _targets(reading).values() for found in _faults(node))
 
 
-def faults_of(node: Json) -> list[str]:
-    """Types of a node's conditions that tell a fault."""
+def _faults(node: Json) -> list[str]:
     return [item.type for item in _bad_conditions(node)]
 
 
@@ -208,10 +194,7 @@ def fault_messages(reading: Reading) -> JsonValue:
 
 def faults_name_target(reading: Reading) -> JsonValue:
     """Whether the conditions that tell a fault name the targeted device, by UUID, PCI address or index."""
-    target = next((target for target in reading.plan.targets if target.facts.get("uuid")), None)
-    if target is None:
-        raise NoData("the plan names no device")
-    return names_this(str(fault_messages(reading)), names_of(target.facts))
+    return names_this(str(fault_messages(reading)), names_of(target_gpu(reading).facts))
 
 
 def faults_of_others(reading: Reading) -> JsonValue:
@@ -226,16 +209,6 @@ def faults_of_others(reading: Reading) -> JsonValue:
     return sorted(now - reading.memory.setdefault("node.faults.first", now))
 
 
-def remediation_state(reading: Reading) -> JsonValue:
-    """The remediation system's label on the target node; empty without."""
-    return next((labels_of(node).get(STATE_LABEL, "") for node in _targets(reading).values()), "")
-
-
-def remediation_history(reading: Reading) -> JsonValue:
-    """States of remediation on the target node since the sampler began, in order, each once in a row."""
-    return _in_turn(reading, (STATE_LABEL,))
-
-
 _QUARANTINE = (Why.CORDONED, Why.TAINTED, Why.FAULT, Why.REPAIR)
 REMEDIATION_ORDER = ("quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded")
 
@@ -243,7 +216,7 @@ REMEDIATION_ORDER = ("quarantined", "draining", "drain-succeeded", "remediating"
 def remediation_in_order(reading: Reading) -> JsonValue:
     """Whether the states seen so far are those of a repair that goes well, in order. A short one may lie between two samples."""
     left = iter(REMEDIATION_ORDER)
-    return all(state in left for state in remediation_history(reading))
+    return all(state in left for state in in_turn(reading, STATE_LABEL))
 
 
 def quarantined(reading: Reading) -> JsonValue:
@@ -280,28 +253,26 @@ def others(reading: Reading) -> JsonValue:
 
 def digest_of(reading: Reading, node: Json) -> str:
     """What must not change about a node that is left alone."""
-    spec = dig(node, "spec")
     return _digest(
         {
-            "labels": _lasting(node),
-            "taints": sorted(_taint(taint) for taint in items_of(spec.get("taints"))),
+            "labels": _without_volatile(labels_of(node)),
+            "taints": sorted(_taint(taint) for taint in taints_of(node)),
             "unschedulable": is_unschedulable(node),
             "ready": condition(node, "Ready"),
-            "faults": sorted(faults_of(node)),
+            "faults": sorted(_faults(node)),
             "devices": _devices(reading, node, "allocatable"),
         }
     )
 
 
-def slowly(reading: Reading, name: str, read: object) -> JsonValue:
+def slowly(reading: Reading, name: str, read: Callable[[], Any]) -> Any:
     """The value of ``read()``, asked for at most every ``OTHERS_SECONDS``: it reads what the experiment is not about, all of it."""
     kept = reading.memory.get(name)
     seconds = OTHERS_SECONDS if reading.plan.target_kind is TargetKind.LIVE else OTHERS_SECONDS_SIMULATED
     if kept is not None and time.monotonic() - kept[0] < seconds:
         return kept[1]
-    value: JsonValue = read()  # type: ignore[operator]
-    reading.memory[name] = (time.monotonic(), value)
-    return value
+    reading.memory[name] = (time.monotonic(), read())
+    return reading.memory[name][1]
 
 
 def _targets(reading: Reading) -> dict[str, Json]:
@@ -327,19 +298,9 @@ def _label_states(reading: Reading) -> list[list[dict[str, str]]]:
     return list(seen.values())
 
 
-def _in_turn(reading: Reading, keys: tuple[str, ...]) -> list[str]:
-    """Values of the first of the labels that a target node has, in order, each once in a row."""
-    found = (labels[key] for states in _label_states(reading) for labels in states for key in keys if labels.get(key))
-    return [value for value, _ in groupby(found)]
-
-
 def _devices(reading: Reading, node: Json, field: str) -> dict[str, int]:
     facts = PlanFacts.of(reading.plan)
-    return {name: number_of(value) for name, value in sorted(dig(node, "status", field).items()) if facts.is_device(name)}
-
-
-def _lasting(node: Json) -> dict[str, str]:
-    return _without_volatile(labels_of(node))
+    return {name: number_of(value) for name, value in sorted(amounts_of(node, field).items()) if facts.is_device(name)}
 
 
 def _without_volatile(labels: dict[str, str]) -> dict[str, str]:
@@ -354,14 +315,14 @@ def _digest(value: JsonValue) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-SIGNALS = {
-    "allocatable": allocatable,
-    "allocatable.devices": allocatable_devices,
+SIGNALS: dict[str, Signal] = {
+    "allocatable": partial(amounts, field="allocatable"),
+    "allocatable.devices": partial(amount, field="allocatable"),
     "allocatable.fabric": allocatable_fabric,
     "gpus.out": gpus_out,
     "gpus.returned": gpus_returned,
-    "capacity": capacity,
-    "capacity.devices": capacity_devices,
+    "capacity": partial(amounts, field="capacity"),
+    "capacity.devices": partial(amount, field="capacity"),
     "node.ready": ready,
     "node.present": present,
     "node.uids": node_uids,
@@ -376,11 +337,11 @@ SIGNALS = {
     "node.fault.messages": fault_messages,
     "node.faults.name.target": faults_name_target,
     "node.faults.of.others": faults_of_others,
-    "mig.state": mig_state,
-    "mig.states": mig_states,
-    "mig.config": mig_config,
-    "remediation.state": remediation_state,
-    "remediation.history": remediation_history,
+    "mig.state": partial(label, key=f"{MIG_CONFIG}.state"),
+    "mig.states": partial(in_turn, key=f"{MIG_CONFIG}.state"),
+    "mig.config": partial(label, key=MIG_CONFIG),
+    "remediation.state": partial(label, key=STATE_LABEL),
+    "remediation.history": partial(in_turn, key=STATE_LABEL),
     "remediation.in.order": remediation_in_order,
     "nodes.quarantined": quarantined,
     "nodes.others": others,

@@ -11,28 +11,34 @@ import time
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import CANARY_LABEL, PlanFacts, canary_namespace
-from chaos.observe.devices import requested_devices
 from chaos.observe.signals.nodes import slowly
-from chaos.observe.view import (
-    Reading,
-    View,
+from chaos.observe.view import Reading, View
+from chaos.observe.watched_pods import WatchedPods, listed, state_of
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping
+from fixtures.model.demand.pod_devices import requested_devices
+from fixtures.model.objects import (
+    Budget,
+    budget_of,
     condition,
-    dig,
+    container_statuses,
     full_name,
+    is_going,
+    is_live,
     is_ready,
-    items_of,
     labels_of,
     name_of,
     namespace_of,
     node_of,
-    number_of,
     phase_of,
+    reason_of,
     restarts_of,
     text_of,
     uid_of,
+    unhealthy_devices,
+    uses_claims,
 )
-from chaos.observe.watched_pods import DELETED, DONE, GONE, WatchedPods, listed, refusal_of, state_of
-from fixtures.kubernetes.models import Json
+from fixtures.model.pod_endings import DELETED, DONE, GONE, refusal_of
 from fixtures.verdict.record import TargetKind
 
 _BEAT = re.compile(r"^beat (\d{1,12})\s*$", re.MULTILINE)
@@ -47,17 +53,12 @@ device that the fault is about.
 def holding(reading: Reading) -> list[Json]:
     """Pods of the target nodes that hold devices and have not ended."""
     facts = PlanFacts.of(reading.plan)
-    return [pod for pod in View.at(reading).pods_on(reading.plan.nodes) if live(pod) and uses_devices(pod, facts)]
+    return [pod for pod in View.at(reading).pods_on(reading.plan.nodes) if is_live(pod) and uses_devices(pod, facts)]
 
 
 def uses_devices(pod: Json, facts: PlanFacts) -> bool:
     """Whether a pod asks for devices: by resource, or by claim where the experiment is about claims."""
-    return bool(requested_devices(pod, facts.is_device) or (facts.device_class and dig(pod, "spec").get("resourceClaims")))
-
-
-def live(pod: Json) -> bool:
-    """Whether a pod has not ended."""
-    return phase_of(pod) not in ("Succeeded", "Failed")
+    return bool(requested_devices(pod, facts.is_device) or (facts.device_class and uses_claims(pod)))
 
 
 def canaries(reading: Reading, role: str = "") -> list[Json]:
@@ -83,7 +84,7 @@ def victim(reading: Reading) -> JsonValue:
 
 def unbound(reading: Reading) -> JsonValue:
     """Names of the experiment's pods that no scheduler has placed, sorted."""
-    return sorted(name_of(pod) for pod in canaries(reading) if live(pod) and not node_of(pod))
+    return sorted(name_of(pod) for pod in canaries(reading) if is_live(pod) and not node_of(pod))
 
 
 def canary_restarts(reading: Reading) -> JsonValue:
@@ -93,7 +94,7 @@ def canary_restarts(reading: Reading) -> JsonValue:
 
 def canary_nodes(reading: Reading) -> JsonValue:
     """Nodes that live workers are bound to, sorted, one entry per pod."""
-    return sorted(node_of(pod) for pod in canaries(reading, WORKER) if live(pod) and node_of(pod))
+    return sorted(node_of(pod) for pod in canaries(reading, WORKER) if is_live(pod) and node_of(pod))
 
 
 def progress(reading: Reading) -> JsonValue:
@@ -131,7 +132,7 @@ def beat_in(text: str) -> int | None:
 
 def probe_phase(reading: Reading) -> JsonValue:
     """Phase of the newest probe pod; empty before there is one."""
-    probes = sorted(canaries(reading, PROBE), key=lambda pod: (text_of(dig(pod, "metadata").get("creationTimestamp")), name_of(pod)))
+    probes = sorted(canaries(reading, PROBE), key=lambda pod: (text_of(mapping(pod, "metadata").get("creationTimestamp")), name_of(pod)))
     return phase_of(probes[-1]) if probes else ""
 
 
@@ -144,30 +145,28 @@ def device_health(reading: Reading) -> JsonValue:
     """Devices that kubelets report as Unhealthy in the status of pods that hold them (``allocatedResourcesStatus``, KEP-4680)."""
     found = set()
     for pod in holding(reading):
-        for status in items_of(dig(pod, "status").get("containerStatuses")):
-            for resource in items_of(status.get("allocatedResourcesStatus")):
-                found |= {
-                    text_of(item.get("resourceID")) for item in items_of(resource.get("resources")) if item.get("health") == "Unhealthy"
-                }
+        for status in container_statuses(pod):
+            found |= set(unhealthy_devices(status))
     return sorted(found)
 
 
 def budget(reading: Reading) -> JsonValue:
     """Disruptions that the experiment's budget allows now; -1 without one."""
-    budgets = View.at(reading).select("policy/poddisruptionbudgets", canary_namespace(reading.plan))
-    return number_of(dig(budgets[0], "status").get("disruptionsAllowed")) if budgets else -1
+    return next((one.allowed for one in _budgets(reading)), -1)
 
 
 def budget_kept(reading: Reading) -> JsonValue:
     """Whether as many workers are healthy as the experiment's budget demands; false without one: it was not kept either."""
-    budgets = View.at(reading).select("policy/poddisruptionbudgets", canary_namespace(reading.plan))
-    return bool(budgets) and all(
-        number_of(dig(item, "status").get("currentHealthy")) >= number_of(dig(item, "status").get("desiredHealthy")) for item in budgets
-    )
+    budgets = _budgets(reading)
+    return bool(budgets) and all(one.healthy >= one.desired for one in budgets)
+
+
+def _budgets(reading: Reading) -> list[Budget]:
+    return [budget_of(item) for item in View.at(reading).select("policy/poddisruptionbudgets", canary_namespace(reading.plan))]
 
 
 def _beating(reading: Reading) -> list[Json]:
-    return [pod for pod in canaries(reading, WORKER) if phase_of(pod) == "Running" and not dig(pod, "metadata").get("deletionTimestamp")]
+    return [pod for pod in canaries(reading, WORKER) if phase_of(pod) == "Running" and not is_going(pod)]
 
 
 def _beats(reading: Reading) -> dict[str, int]:
@@ -186,7 +185,7 @@ def uids(reading: Reading) -> JsonValue:
     """
     return {
         **_here(reading).states(),
-        **{full_name(pod): state_of(pod) for pod in _on_targets(reading) if live(pod) and _own(reading, pod)},
+        **{full_name(pod): state_of(pod) for pod in _on_targets(reading) if is_live(pod) and _own(reading, pod)},
     }
 
 
@@ -208,7 +207,7 @@ def failed(reading: Reading) -> JsonValue:
     pods = [*View.at(reading).pods_on(reading.plan.nodes), *View.at(reading).select("pods", canary_namespace(reading.plan))]
     facts = PlanFacts.of(reading.plan)
     own = [pod for pod in pods if _own(reading, pod) and phase_of(pod) == "Failed" and uses_devices(pod, facts)]
-    return listed({*_here(reading).failed(), *(f"{full_name(pod)} {_reason(pod)}" for pod in own)})
+    return listed({*_here(reading).failed(), *(f"{full_name(pod)} {reason_of(pod) or condition(pod, 'Ready') or 'Failed'}" for pod in own)})
 
 
 def refused(reading: Reading) -> JsonValue:
@@ -278,10 +277,6 @@ def _own(reading: Reading, pod: Json) -> bool:
 
 def _ours(reading: Reading) -> bool:
     return reading.plan.target_kind is not TargetKind.LIVE
-
-
-def _reason(pod: Json) -> str:
-    return text_of(dig(pod, "status").get("reason")) or condition(pod, "Ready") or "Failed"
 
 
 SIGNALS = {

@@ -14,11 +14,11 @@ from chaos.act import canary_pods
 from chaos.act.context import ActivityContext
 from chaos.activities import base, canaries
 from chaos.model.plan import Plan, PlanFacts, Target, canary_namespace
-from chaos.observe.components import Components
 from chaos.observe.view import View
 from chaos.plan.planning import plan_facts as facts_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
+from fixtures.model.platform.installed import Components
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.policy.policy_file import build_policy

@@ -94,7 +94,7 @@ def test_nothing_is_done_that_the_cluster_does_not_hold(tmp_path: Path, monkeypa
 
 def test_an_undo_that_nobody_knows_is_refused(tmp_path: Path, cluster: Cluster) -> None:
     does = acting(tmp_path, cluster, ledger(tmp_path, cluster))
-    for name in ("node.moon", "node.taints"):  # unknown, and one with other arguments
+    for name in ("node.moon", "node.unschedulable"):  # unknown, and one with other arguments
         with pytest.raises(ActivityFailed, match="nothing was done"):
             with does.fault(name, strip(cluster)):
                 pytest.fail("the body ran")

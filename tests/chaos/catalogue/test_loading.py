@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.catalogue import FOLDER, KnownNames, SelectionError, check_document, known_names, load_experiment, select_experiments
-from chaos.ledger.registry import REGISTRY
+from chaos.ledger.bounds import REGISTRY
 from chaos.model.conditions import parse_condition, signals_of
 from chaos.model.experiment import SELF_HEALING, ExperimentError
 from fixtures.verdict.record import TargetKind

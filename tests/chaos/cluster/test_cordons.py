@@ -7,9 +7,6 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.nodes import cordon
-from chaos.cluster.gpu_names import names_another, names_of, names_this
-from chaos.cluster.node_work import cordon as cordon_on
-from chaos.cluster.node_work import named_cordoner
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
 from chaos.ledger.undos.nodes import NodeUnschedulable
 from chaos.ledger.undos.remediation import NodeCleared, cleared_args
@@ -19,7 +16,10 @@ from chaos.model.records import UndoRefused
 from chaos.observe.signals import SIGNALS
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
+from fixtures.model.devices.gpu_names import names_another, names_of, names_this
 from fixtures.model.nodes.holds import Kind
+from fixtures.model.nodes.untyped_nodes import cordon as cordon_on
+from fixtures.model.nodes.untyped_nodes import named_cordoner
 from tests.chaos.ledger.simulated_cluster import acting, daemon_pod, fetch, ledger, node, soon, world
 from tests.chaos.observe.made_up_cluster import Read, World
 from tests.chaos.observe.made_up_cluster import node as seen

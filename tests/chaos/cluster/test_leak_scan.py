@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster import leak_scan
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.simulator.server.store import Store
+from tests.chaos import leak_scan
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, world
 from tests.troubles import Trouble
 

@@ -13,8 +13,6 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from chaos.cluster import leak_scan
-from chaos.cluster.leak_scan import Fingerprint
 from chaos.engine import campaign as engine
 from chaos.engine import runner
 from chaos.engine.campaign import Campaign
@@ -22,8 +20,10 @@ from chaos.engine.recover import status
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Cluster
 from fixtures.verdict.record import Verdict
+from tests.chaos import leak_scan
 from tests.chaos.catalogue.documents import LABEL, activity, document
 from tests.chaos.engine.stage import NoConformance, Stage, load
+from tests.chaos.leak_scan import Fingerprint
 from tests.chaos.ledger.simulated_cluster import recover
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Forward

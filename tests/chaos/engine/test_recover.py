@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.cluster import leak_scan, namespaces
-from chaos.cluster.leak_scan import Fingerprint
+from chaos.cluster import namespaces
 from chaos.cluster.requests import until_gone
 from chaos.engine.recover import accepted_entry, end_halt, preview, status
 from chaos.ledger import authentic, config_maps
@@ -23,6 +22,8 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from tests.chaos import leak_scan
+from tests.chaos.leak_scan import Fingerprint
 from tests.chaos.ledger import crash
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, fetch, ledger, namespace, plan, recover, soon, world
 from tests.hostile.faults import effects

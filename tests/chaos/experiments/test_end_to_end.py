@@ -15,14 +15,15 @@ import pytest
 
 from chaos.cluster import namespaces
 from chaos.cluster.injector import run_on_host
-from chaos.cluster.node_work import named_cordoner
 from chaos.cluster.requests import await_object
 from chaos.engine.campaign import Campaign
 from chaos.model.experiment import Experiment
-from chaos.observe.view import View, name_of, node_of, restarts_of
+from chaos.observe.view import View
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.untyped_nodes import named_cordoner
+from fixtures.model.objects import name_of, node_of, restarts_of
 from fixtures.verdict.record import Verdict
 from tests.chaos.engine.stage import campaign_on
 from tests.chaos.ledger.simulated_cluster import shape, soon

@@ -19,12 +19,12 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act.canary_pods import HOLD, worker_script
 from chaos.act.context import current
 from chaos.activities import devices, hosts, ranks, telemetry
-from chaos.cluster.gpu_names import kernel_address
 from chaos.cluster.injector import FIND_KUBELET, KUBELETS, HostResult, nvidia_smi
 from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostMock, HostPersistence, KubeletArgs, MockArgs
 from chaos.model.plan import Target
 from chaos.observe.signals.pods import beat_in, uuids_in
 from fixtures.cluster.client import Cluster
+from fixtures.model.devices.gpu_names import kernel_address
 from tests.chaos.hosts.throw_away_root import Root
 from tests.chaos.ledger.simulated_cluster import RUN, acting, ledger, world
 from tests.chaos.tables import table

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable, Taint
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from fixtures.cluster.client import Cluster
@@ -26,20 +26,12 @@ class Act(msgspec.Struct, frozen=True):
 
 def prepare(cluster: Cluster, act: Act) -> tuple[str, Any, Callable[[], object]]:
     """The undo's name and arguments by the state now, and the act itself."""
-    if act.kind in ("labels", "annotations"):
-        undo = NodeLabels() if act.kind == "labels" else NodeAnnotations()
-        args = undo.args(fetch(cluster, "nodes", act.node), {act.key: act.value})
-        return undo.name, args, lambda: cluster.patch("nodes", act.node, {"metadata": {act.kind: args.ours}})
+    if act.kind == "labels":
+        args = NodeLabels().args(fetch(cluster, "nodes", act.node), {act.key: act.value})
+        return "node.labels", args, lambda: cluster.patch("nodes", act.node, {"metadata": {"labels": args.ours}})
     if act.kind == "unschedulable":
         cordon = NodeUnschedulable().args(fetch(cluster, "nodes", act.node), act.value)
         return "node.unschedulable", cordon, lambda: cluster.patch("nodes", act.node, {"spec": {"unschedulable": act.value or None}})
-    if act.kind == "taints":
-        node, place = fetch(cluster, "nodes", act.node), (act.key, "NoSchedule")
-        add = (Taint(key=act.key, effect="NoSchedule", value=act.value),) if act.value else ()
-        taints = NodeTaints().args(node, add=add, remove=(place,))
-        kept = [taint for taint in node["spec"].get("taints") or () if (taint["key"], taint["effect"]) != place]
-        written = [*kept, *({"key": t.key, "effect": t.effect, "value": t.value} for t in add)]
-        return "node.taints", taints, lambda: cluster.patch("nodes", act.node, {"spec": {"taints": written or None}})
     if act.kind == "replicas":
         found = fetch(cluster, "apps/deployments", "gpu-operator", NAMESPACE)
         scaled = WorkloadReplicas().args("apps/deployments", found, act.value)

@@ -27,9 +27,7 @@ class Cut(BaseException):
 
 ACTS = st.one_of(
     st.builds(Act, st.just("labels"), NODES, KEYS, VALUES),
-    st.builds(Act, st.just("annotations"), NODES, KEYS, VALUES),
     st.builds(Act, st.just("unschedulable"), NODES, value=st.booleans()),
-    st.builds(Act, st.just("taints"), NODES, st.sampled_from(["nvidia.com/gpu", "chaos"]), VALUES),
     st.builds(Act, st.just("replicas"), value=st.integers(0, 3)),
     st.builds(Act, st.just("create"), key=st.sampled_from(["canary-1", "canary-2"])),
     st.builds(Act, st.just("delete")),

@@ -10,11 +10,10 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import change, must_be_alone
-from chaos.ledger.bounds import Terms
-from chaos.ledger.registry import REGISTRY
+from chaos.ledger.bounds import REGISTRY, Terms
 from chaos.ledger.undos import agents as module
 from chaos.ledger.undos.agents import PublishedArgs, SlicesPublished, offered
-from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeTaints, NodeUnschedulable, Taint
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.objects import AbsentArgs, NodeExists, ObjectAbsent, ObjectPresent
 from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
 from chaos.model.records import UndoRefused
@@ -39,8 +38,8 @@ def put_back(name: str, cluster: Cluster, args: Any) -> str:
     return undo.verify(cluster, args, soon(1))
 
 
-@pytest.mark.parametrize(("undo", "name"), [(NodeLabels(), "labels"), (NodeAnnotations(), "annotations")])
-def test_a_map_of_a_node_gets_back_what_was_removed_set_and_overwritten(cluster: Cluster, undo: Any, name: str) -> None:
+def test_labels_of_a_node_get_back_what_was_removed_set_and_overwritten(cluster: Cluster) -> None:
+    undo, name = NodeLabels(), "labels"
     patch_node(cluster, {"metadata": {name: {"a": "1", "b": "2", "kept": "3"}}})
     before = fetch(cluster, "nodes", "gpu-1")["metadata"][name]
     args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"a": None, "b": "other", "c": "new"})
@@ -78,21 +77,6 @@ def test_a_node_is_uncordoned_when_its_taint_is_gone_too(cluster: Cluster) -> No
     assert "still there" in undo.verify(cluster, args, soon(0.1))
     patch_node(cluster, {"spec": {"taints": taints}})
     assert undo.verify(cluster, args, soon(0.1)) == ""
-
-
-def test_taints_get_back_their_places_and_others_stay(cluster: Cluster) -> None:
-    undo = NodeTaints()
-    gpu, mine = ("nvidia.com/gpu", "NoSchedule"), Taint(key="chaos", effect="NoExecute", value="run")
-    args = undo.args(fetch(cluster, "nodes", "gpu-1"), add=(mine,), remove=(gpu,))
-    theirs = {"key": "maintenance", "effect": "NoSchedule"}
-    patch_node(cluster, {"spec": {"taints": [theirs, {"key": "chaos", "effect": "NoExecute", "value": "run"}]}})
-    assert put_back("node.taints", cluster, args) == ""
-    taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
-    assert sorted(taint["key"] for taint in taints) == ["maintenance", "nvidia.com/gpu"]
-    patch_node(cluster, {"spec": {"taints": [{"key": "chaos", "effect": "NoExecute", "value": "another's"}]}})
-    with pytest.raises(UndoRefused, match="somebody else"):
-        undo.undo(cluster, args, soon())
-    assert {t["key"] for t in fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]} == {"chaos", "nvidia.com/gpu"}
 
 
 # -- the Node object -----------------------------------------------------------------------------------
@@ -290,20 +274,18 @@ def test_a_person_is_given_a_line_that_a_shell_takes_as_it_is(cluster: Cluster) 
         "kubectl label node gpu-1 nvidia.com/gpu.product=H100 x- --overwrite",
     )
     assert NodeUnschedulable().human(NodeUnschedulable().args(found, True))[1] == "kubectl uncordon gpu-1"
-    taints = NodeTaints().args(found, add=(Taint(key="a", effect="NoSchedule"),), remove=(("nvidia.com/gpu", "NoSchedule"),))
-    assert NodeTaints().human(taints)[1] == "kubectl taint node gpu-1 nvidia.com/gpu=present:NoSchedule a:NoSchedule- --overwrite"
     hostile = NodeLabels().args({**found, "metadata": {**found["metadata"], "labels": {"x": "$(reboot)"}}}, {"x": "y"})
     assert "'x=$(reboot)'" in NodeLabels().human(hostile)[1]
 
 
 def test_texts_of_a_cluster_do_not_move_a_terminals_cursor(cluster: Cluster) -> None:
     value = "a\x1b[2Jb\nc'd\\e"
-    patch_node(cluster, {"metadata": {"annotations": {"x": value}}})
-    args = NodeAnnotations().args(fetch(cluster, "nodes", "gpu-1"), {"x": None})
-    line = NodeAnnotations().human(args)[1]
+    found = fetch(cluster, "nodes", "gpu-1")
+    args = NodeLabels().args({**found, "metadata": {**found["metadata"], "labels": {"x": value}}}, {"x": None})
+    line = NodeLabels().human(args)[1]
     assert line.isprintable()
     bash = subprocess.run(["bash", "-c", line.replace("kubectl", "printf '%s|'", 1)], capture_output=True, check=True, text=True)
-    assert bash.stdout == f"annotate|node|gpu-1|x={value}|--overwrite|"
+    assert bash.stdout == f"label|node|gpu-1|x={value}|--overwrite|"
 
 
 OURS = {"spec": {"unschedulable": True}}
@@ -425,7 +407,7 @@ def test_an_entry_about_slices_of_a_node_that_is_not_planned_is_refused(tmp_path
     elsewhere = undo.args(DRIVER, "gpu-2", [published("a", "gpu-0", node="gpu-2")], PLUGIN)
     assert terms.outside(book.draft("slices.published", here)) == ""
     assert "node gpu-2, which is not in its plan" in terms.outside(book.draft("slices.published", elsewhere))
-    assert "not an undo of experiment" in terms.outside(book.draft("node.taints", NodeTaints().args(node("gpu-1"))))
+    assert "not an undo of experiment" in terms.outside(book.draft("node.labels", NodeLabels().args(node("gpu-1"), {})))
 
 
 def test_a_rule_is_taken_back_under_the_names_of_its_run_only(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from chaos.model.plan import CANARY_LABEL, InstalledComponent, Plan, PlanFacts, Target
+from chaos.model.plan import CANARY_LABEL, Plan, PlanFacts, Target
 from chaos.observe.view import NoData, Reading, View
 from fixtures.cluster.answer import Expected, Form
 from fixtures.cluster.kinds import BUILT_IN, KINDS, path
 from fixtures.cluster.server_clock import ServerClock
 from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.installed import InstalledComponent
 from fixtures.model.platform.namespaces import Platform
 from fixtures.policy.model import Tenants
 from fixtures.verdict.record import TargetKind

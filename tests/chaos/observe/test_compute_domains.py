@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from chaos.model.plan import PlanFacts
-from chaos.observe.components import Components, find_components
-from chaos.observe.devices import DOMAIN_DAEMON, DOMAIN_LABEL, DOMAINS
 from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, DOMAIN_LABEL, DOMAINS
+from fixtures.model.platform.installed import Components, find_components
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, plan, pod, standing, workload
 
 

@@ -8,13 +8,13 @@ import pytest
 from chaos.act import canary_pods
 from chaos.model.allocations import AFTER, BEFORE, Allocations, AllocationSnapshot, check_invariants
 from chaos.model.plan import PlanFacts
-from chaos.observe.components import Components
-from chaos.observe.devices import RESOURCE, allocated_devices, requested_count
 from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData
 from chaos.plan.selectors import ClaimPlanningView, PlanRefused, TargetQuery, choose_daemon_pod
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.nvidia_driver import RESOURCE, allocated_devices, requested_count
 from fixtures.model.dra.slices import TAINT_RULES
+from fixtures.model.platform.installed import Components
 from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, installed, made_by, node, plan, pod
 from tests.chaos.observe.made_up_cluster import canary as canary_pod
 

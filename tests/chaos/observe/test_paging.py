@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from chaos.observe.signals.pods import others
-from chaos.observe.view import NoData, Reading, View, name_of
+from chaos.observe.view import NoData, Reading, View
 from fixtures.cluster.paging import PAGE
 from fixtures.kubernetes.models import Json
+from fixtures.model.objects import name_of
 from tests.chaos.ledger.simulated_cluster import daemon_pod, plan, world
 from tests.chaos.observe.made_up_cluster import World
 

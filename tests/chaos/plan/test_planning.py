@@ -7,10 +7,10 @@ import pytest
 
 from chaos.model.experiment import needs_cordoned
 from chaos.model.plan import Device, PlanFacts
-from chaos.observe.components import Components, find_components
 from chaos.plan.planning import _activities, _narrowed, _untouched
 from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused, TargetQuery
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.installed import Components, find_components
 from fixtures.verdict.record import TargetKind
 from tests.chaos.observe.made_up_cluster import World, installed, made_by, node, pod, standing, workload
 from tests.chaos.shipped import EXPERIMENTS

@@ -9,8 +9,7 @@ import yaml
 
 from chaos.activities import canaries, gangs, ranks
 from chaos.cluster.requests import Right
-from chaos.ledger.bounds import WORKLOAD_KINDS
-from chaos.ledger.registry import REGISTRY
+from chaos.ledger.bounds import REGISTRY, WORKLOAD_KINDS
 from chaos.model.experiment import Experiment
 from chaos.model.plan import PlanFacts, Target
 from chaos.safety.admission import KEEPING, required_rights, restarted_agents, writes

@@ -9,21 +9,14 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.cluster.requests import Reviewer, Right
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, Level
-from chaos.model.plan import InstalledComponent, Target
-from chaos.safety.gate_input import (
-    ClusterState,
-    GateInput,
-    NodeState,
-    Remediator,
-    RequestedFault,
-    SettingsError,
-    find_remediators,
-    settings_of,
-)
+from chaos.model.plan import Target
+from chaos.safety.gate_input import ClusterState, GateInput, NodeState, RequestedFault, SettingsError, settings_of
 from chaos.safety.gate_reading import node_states, read_cluster_state
 from chaos.safety.gates import GATES, closed_gates
 from chaos.safety.lease import halt
 from fixtures.cluster.client import Cluster
+from fixtures.model.platform.installed import InstalledComponent
+from fixtures.model.platform.remediators import Remediator, find_remediators
 from fixtures.policy.model import Chaos, Policy
 from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.record import TargetKind

@@ -9,8 +9,9 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities import devices
 from chaos.cluster.injector import HostResult
 from chaos.ledger.file import Ledger
-from chaos.safety.gate_reading import CLIQUE, COUNT, FAMILY, PRODUCT, node_states, reset_obstacle
+from chaos.safety.gate_reading import node_states
 from fixtures.cluster.client import Cluster
+from fixtures.model.devices.reset_alone import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
 from tests.chaos.ledger.simulated_cluster import acting, node
 from tests.chaos.tables import table
 

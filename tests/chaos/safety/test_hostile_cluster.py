@@ -13,13 +13,13 @@ from chaos.cluster import injector, namespaces
 from chaos.engine.child import _acting
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
 from chaos.ledger.undos.host import DeviceArgs, HostReset, Means
-from chaos.model.plan import InstalledComponent, PlanFacts
+from chaos.model.plan import PlanFacts
 from chaos.model.records import Aborted
-from chaos.observe.components import Components, find_components, pods_of
 from chaos.observe.view import View
 from chaos.plan.planning import devices_by_node, plan_facts
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.platform.installed import Components, InstalledComponent, find_components, pods_of
 from fixtures.policy.model import Policy, Probes
 from tests.chaos.ledger.simulated_cluster import RUN, acting, daemon_pod, ledger, plan, soon, world
 from tests.chaos.observe.made_up_cluster import World, pod, standing, workload

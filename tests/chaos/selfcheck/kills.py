@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.cluster import leak_scan
 from chaos.engine.recover import status
 from chaos.model.records import LedgerError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from tests.chaos import leak_scan
 from tests.chaos.selfcheck.runs import ROOT, RUN_SECONDS, Stage, start
 
 VICTIMS = ("runner", "child", "both")

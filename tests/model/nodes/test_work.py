@@ -3,13 +3,13 @@
 import pytest
 
 from chaos.model.plan import PlanFacts
-from chaos.observe.components import Components
 from chaos.plan.planning import _narrowed, _untouched
 from chaos.plan.selectors import PlanningView, PlanRefused, TargetQuery, choose_node
 from chaos.safety.gate_reading import node_states
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.work import as_node, work_by_node
 from fixtures.model.placement.affinity import fence_tolerations
+from fixtures.model.platform.installed import Components
 from tests.builders import a_policy, a_scope
 from tests.chaos.observe.made_up_cluster import World, node
 

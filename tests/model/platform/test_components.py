@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from chaos.observe.components import Components, find_components
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.installed import Components, find_components
 from tests.chaos.observe.made_up_cluster import World, node, standing
 from tests.tables import each_row
 

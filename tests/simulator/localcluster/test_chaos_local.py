@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.cluster import leak_scan, namespaces
+from chaos.cluster import namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.model.records import State
 from chaos.safety.gate_input import settings_of
@@ -24,6 +24,7 @@ from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.ownership import owned
 from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.record import Target, TargetKind, Verdict
+from tests.chaos import leak_scan
 from tests.chaos.shipped import EXPERIMENTS
 
 pytestmark = pytest.mark.test_all

@@ -6,11 +6,19 @@ import msgspec
 import pytest
 
 from chaos.model.experiment import Experiment
-from chaos.surface import local_runs
-from chaos.surface.local_runs import LocalRun, document_digest, experiments_table, outcome_words, outcomes_in, read_local_runs, runs_summary
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import TargetKind, Verdict, encode
 from tests.chaos.shipped import EXPERIMENTS
+from tests.development import chaos_pages
+from tests.development.chaos_pages import (
+    LocalRun,
+    document_digest,
+    experiments_table,
+    outcome_words,
+    outcomes_in,
+    read_local_runs,
+    runs_summary,
+)
 from tests.reports.chaos_samples import chaos, experiment
 
 
@@ -40,7 +48,7 @@ def result(id_: str, verdict: Verdict, message: str = "") -> ChaosResult:
 def test_every_experiment_that_exists_there_has_run_there() -> None:
     there = {id_ for id_, experiment in EXPERIMENTS.items() if TargetKind.LOCAL in experiment.extension.fidelity}
     kept = read_local_runs()
-    assert set(kept) == there, "run pytest chaos --chaos --local, then python -m chaos.surface.local_runs REPORT-DIR"
+    assert set(kept) == there, "run pytest chaos --chaos --local, then python -m tests.development.chaos_pages REPORT-DIR"
     wrong = {run.id: (run.verdict, run.reason) for run in kept.values() if run.verdict is not Verdict.PASSED}
     assert all(verdict is Verdict.NOT_APPLICABLE and reason for verdict, reason in wrong.values()), wrong
     assert sum(run.verdict is Verdict.PASSED for run in kept.values()) > len(there) / 2
@@ -64,16 +72,16 @@ def test_a_run_on_another_target_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.test_all
 def test_the_command_merges_later_runs_over_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_runs, "FILE", tmp_path / "kept.json")
+    monkeypatch.setattr(chaos_pages, "FILE", tmp_path / "kept.json")
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     one = report(tmp_path / "one", TargetKind.LOCAL, result("A9", Verdict.FAILED, "broke"), result("A1", Verdict.PASSED))
     two = report(tmp_path / "two", TargetKind.LOCAL, result("A9", Verdict.PASSED))
-    assert local_runs.main([str(one)]) == 0
-    assert local_runs.main([str(two)]) == 0
+    assert chaos_pages.main([str(one)]) == 0
+    assert chaos_pages.main([str(two)]) == 0
     kept = read_local_runs(tmp_path / "kept.json")
     assert {id_: run.verdict for id_, run in kept.items()} == {"A1": Verdict.PASSED, "A9": Verdict.PASSED}
-    assert local_runs.main([str(tmp_path)]) == 1
+    assert chaos_pages.main([str(tmp_path)]) == 1
     with pytest.raises(msgspec.MsgspecError):
         read_local_runs(Path(__file__))
 
@@ -82,7 +90,7 @@ def test_an_experiment_that_changed_since_is_shown_as_such() -> None:
     one = EXPERIMENTS["A1"]
     assert outcome_words(one, {"A1": run_of(one)}) == "passed, 12 s"
     assert outcome_words(one, {"A1": run_of(one, document="of another")}) == "passed, 12 s (before its last change)"
-    assert outcome_words(one, {}) == local_runs.NEVER
+    assert outcome_words(one, {}) == chaos_pages.NEVER
     assert "| passed, 12 s |" in experiments_table([one], {"A1": run_of(one)})
     turned = dict(reversed(one.document.items()))
     assert document_digest(turned) == document_digest(one.document) != document_digest({**one.document, "method": []})

@@ -1,4 +1,4 @@
-"""Records for the docs how experiments ended on the real local control plane: ``python -m chaos.surface.local_runs REPORT-DIR…``.
+"""Records for the docs how experiments ended on the real local control plane: ``python -m tests.development.chaos_pages REPORT-DIR…``.
 
 A report folder of ``pytest chaos --chaos --local`` tells which experiments ran there, on which Kubernetes, with which verdict. Each
 outcome is kept with a digest of the document it was of: one that has changed since is shown as such.
@@ -116,7 +116,7 @@ def _document(folder: Path, result: ChaosResult, experiments: Mapping[str, Exper
 def main(arguments: list[str] | None = None) -> int:
     """Take the outcomes of report folders over; those named later win."""
     parser = argparse.ArgumentParser(
-        prog="python -m chaos.surface.local_runs", description="Keep what experiments did on --local, for the docs."
+        prog="python -m tests.development.chaos_pages", description="Keep what experiments did on --local, for the docs."
     )
     parser.add_argument("folders", metavar="REPORT-DIR", nargs="+", type=Path)
     folders: list[Path] = parser.parse_args(arguments).folders
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         for folder in folders:
             runs |= {run.id: run for run in outcomes_in(folder, experiments)}
     except ValueError as error:
-        complain("chaos.surface.local_runs", error)
+        complain("tests.development.chaos_pages", error)
         return 1
     there = [id_ for id_, experiment in experiments.items() if TargetKind.LOCAL in experiment.extension.fidelity]
     kept = [runs[id_] for id_ in there if id_ in runs]

@@ -14,6 +14,7 @@ from chaos.cluster.requests import field
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.quantity import QuantityError, canonical
+from fixtures.model.objects import conditions_of, is_unschedulable, labels_of, name_of, namespace_of, taints_of
 from fixtures.ownership import owned
 
 VOLATILE_LABELS = ("nvidia.com/gfd.timestamp",)
@@ -68,8 +69,8 @@ def scan(cluster: Cluster, *, ignore: Iterable[str] = ()) -> Fingerprint:
     selector = f"{owned.MANAGED_BY}={owned.SUITE}"
     for key in OWNED:
         for obj in cluster.each(key, labels=selector):
-            namespace = str(field(obj, "metadata", "namespace") or "")
-            if namespace not in ignored and str(field(obj, "metadata", "name")) not in ignored:
+            namespace = namespace_of(obj)
+            if namespace not in ignored and name_of(obj) not in ignored:
                 values[f"left by the suite: {key} {namespace + '/' if namespace else ''}{field(obj, 'metadata', 'name')}"] = "there"
     return Fingerprint(values=values)
 
@@ -77,16 +78,16 @@ def scan(cluster: Cluster, *, ignore: Iterable[str] = ()) -> Fingerprint:
 def _node(node: Json) -> Iterator[tuple[str, str]]:
     where = f"node {field(node, 'metadata', 'name')}"
     yield where, "there"
-    yield f"{where} unschedulable", str(bool(field(node, "spec", "unschedulable"))).lower()
-    for key, value in (field(node, "metadata", "labels") or {}).items():
+    yield f"{where} unschedulable", str(bool(is_unschedulable(node))).lower()
+    for key, value in (labels_of(node)).items():
         if key not in VOLATILE_LABELS:
             yield f"{where} label {key}", str(value)
     for key, value in (field(node, "metadata", "annotations") or {}).items():
         if not key.startswith(VOLATILE_ANNOTATIONS):
             yield f"{where} annotation {key}", str(value)
-    for taint in field(node, "spec", "taints") or ():
+    for taint in taints_of(node):
         yield f"{where} taint {taint.get('key')}:{taint.get('effect')}", str(taint.get("value") or "")
-    for condition in field(node, "status", "conditions") or ():
+    for condition in conditions_of(node):
         yield f"{where} condition {condition.get('type')}", "there"
     for amounts in ("capacity", "allocatable"):
         for name, amount in (field(node, "status", amounts) or {}).items():
@@ -112,7 +113,3 @@ def _workload(key: str, obj: Json) -> Iterator[tuple[str, str]]:
 
 def _shown(value: str | None) -> str:
     return "absent" if value is None else repr(value)
-
-
-READS = tuple(f"list {key}" for key in ("nodes", *SCALED, *OWNED))
-"""Rights that it takes."""
