@@ -31,12 +31,12 @@ _SOURCE = "node.status.conditions, node labels, node.spec"
 
 def check_quarantined(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     """One finding per accelerator node about whose health something is said."""
-    held, said = held_nodes(scope, fields), words_by_node(scope)
+    held, stated = held_nodes(scope, fields), words_by_node(scope)
     for nodes in pools(scope, scope.accelerator_nodes).values():
-        healthy = [node for node in nodes if not of(said[node.name], Health.FAULT)]  # whatever the fault: a pressure has taints too
+        healthy = [node for node in nodes if not of(stated[node.name], Health.FAULT)]  # whatever the fault: a pressure has taints too
         normal = {taint.key for node in healthy for taint in node.taints} | own_keys(nodes, scope.is_fence_key)
         for node in nodes:
-            if words := said[node.name]:
+            if words := stated[node.name]:
                 yield _quarantined(scope, node, words, held.get(node.name, []), _alone(node, normal))
             else:
                 message = "no condition or label says anything about its health"

@@ -182,16 +182,16 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
 def _pending(attempt: Attempt, victim: Pod) -> Finding:
     place = subject(attempt.node)
     condition = victim.condition("PodScheduled")
-    said = unschedulable(victim)
+    verdict = unschedulable(victim)
     about = About(place, _SOURCE)
     if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
         return about.undecided(
             f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}", cause="ProbeDidNotRun"
         )
-    if said is None or not said.about(ReasonKind.TAINT):
+    if verdict is None or not verdict.about(ReasonKind.TAINT):
         return about.undecided(f"the pod is not placed for another reason than a taint: {condition.message[:300]}", cause="ProbeDidNotRun")
     seconds = f"{attempt.watched_seconds:.1f} s watched; the control was bound after {attempt.control_seconds:.1f} s"
-    return about.ok(f"Pending, {'; '.join(reason.text for reason in said.about(ReasonKind.TAINT))} ({seconds})", expected=_EXPECTED)
+    return about.ok(f"Pending, {'; '.join(reason.text for reason in verdict.about(ReasonKind.TAINT))} ({seconds})", expected=_EXPECTED)
 
 
 _OF_RUN = "pod status and log"
@@ -341,9 +341,9 @@ def _counted(place: Subject, where: str, log: str) -> Finding:
 
 def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
     why = why_not_running(pod)
-    said = unschedulable(pod) if pod is not None else None
+    verdict = unschedulable(pod) if pod is not None else None
     about = About(place, _OF_RUN)
-    if said is not None and plan.resource in said.insufficient:
+    if verdict is not None and plan.resource in verdict.insufficient:
         return about.undecided(f"the free {plan.resource} was taken by another pod meanwhile: {why}", cause="NoFreeDevice")
     if image_trouble(pod):
         return about.undecided(f"the probe's image cannot be pulled (policy probes.image): {why}", cause="ProbeDidNotRun")

@@ -85,8 +85,8 @@ def not_freed(gone: Unread) -> Finding | None:
     if not any(words in gone.trouble for words in (_REFUSAL, *(f"OutOf{place.resource}" for place in gone.places))):
         return None
     message = "the pod that held the devices is gone, and the kubelet gives them to no other"
-    node, said = subject(gone.places[0].node), cut(gone.trouble, 300)
-    return bad(node, cause="DeviceNotFreed", observed=said, expected=_EXPECTED, source="pod status", message=message)
+    node, trouble = subject(gone.places[0].node), cut(gone.trouble, 300)
+    return bad(node, cause="DeviceNotFreed", observed=trouble, expected=_EXPECTED, source="pod status", message=message)
 
 
 def _of_device(one: NodeDocument, old: Device, new: Device) -> Finding | None:

@@ -51,7 +51,7 @@ def known_pod(scope: Scope, pod: Pod) -> Known:
         partial(_held, scope, pod),
     ]
     if waits:
-        parts += [partial(_said, scope, pod), partial(_found, found), partial(_by_nodes, scope, pod)]
+        parts += [partial(_by_scheduler, scope, pod), partial(_found, found), partial(_by_nodes, scope, pod)]
     facts, unread = gathered(*parts)
     state, answer = _answer(scope, pod, facts, found)
     events = unread_events(scope.snapshot) if waits else ""
@@ -158,7 +158,7 @@ def _held(scope: Scope, pod: Pod) -> Iterator[Fact]:
         yield Fact(about="holds", name="which devices", value=words, source="status.containerStatuses[].allocatedResourcesStatus: nothing")
 
 
-def _said(scope: Scope, pod: Pod) -> Iterator[Fact]:
+def _by_scheduler(scope: Scope, pod: Pod) -> Iterator[Fact]:
     """What its scheduler says: the condition, and the newest warning that is no repetition of it."""
     who = f"{pod.scheduler_name or 'default-scheduler'} says"
     condition, texts = pod.condition("PodScheduled"), set()

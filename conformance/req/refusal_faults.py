@@ -80,15 +80,15 @@ def _lacks(scope: Scope, pod: Pod, node: Node) -> str:
 
 def _asks_too_much(scope: Scope, pod: Pod, node: Node | None, message: str) -> str:
     """That a pod asks for more than its node has, however free that is, as a clause, or empty."""
-    said = _AMOUNTS.search(message)
-    capacity = int(said["capacity"]) if said else 0
+    amounts = _AMOUNTS.search(message)
+    capacity = int(amounts["capacity"]) if amounts else 0
     if node is not None:
         for name, count in sorted(scope.devices_of(pod.spec).items()):
             if 0 < max(_offered(scope, node, name), capacity if name in message else 0) < count:
                 return f"it asks for {count} {name}, more than {node.name} has"
     devices = any(name in message for name in scope.devices_of(pod.spec))
-    if said and capacity and not devices and int(said["requested"]) > capacity:
-        return f"it asks for {said['requested']} of what the node has {capacity}"
+    if amounts and capacity and not devices and int(amounts["requested"]) > capacity:
+        return f"it asks for {amounts['requested']} of what the node has {capacity}"
     return ""
 
 
@@ -154,12 +154,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class By(StrEnum):
     """Who put a pod on its node.
 
-    ``UNTOLD``: it has no record that says so. ``EMPTIED``: the same, where other pods have theirs. ``UNREAD``: nobody could read it.
+    ``UNRECORDED``: it has no record that says so. ``EMPTIED``: the same, where other pods have theirs. ``UNREAD``: nobody could read it.
     """
 
     SCHEDULER = "scheduler"
     AUTHOR = "author"
-    UNTOLD = "untold"
+    UNRECORDED = "unrecorded"
     EMPTIED = "emptied"
     UNREAD = "unread"
 
@@ -176,7 +176,7 @@ def placement(fields: object) -> Placement:
     entries = mappings(fields)
     if authors := [entry for entry in entries if owns(entry, _NODE_NAME)]:
         return Placement(By.AUTHOR, text_of(authors[0].get("manager")))
-    return Placement(By.SCHEDULER if any(owns(entry, _CONTAINERS) for entry in entries) else By.UNTOLD)
+    return Placement(By.SCHEDULER if any(owns(entry, _CONTAINERS) for entry in entries) else By.UNRECORDED)
 
 
 class Records:
@@ -207,7 +207,7 @@ class Records:
 
 def _beside_others(found: Placement) -> Placement:
     """A placement where pods have records, as every API server keeps them: one that is missing was taken away."""
-    return Placement(By.EMPTIED) if found.by is By.UNTOLD else found
+    return Placement(By.EMPTIED) if found.by is By.UNRECORDED else found
 
 
 def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refusal], list[Refusal]]:
@@ -219,7 +219,7 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
     if any(one.fault is not Fault.UNPROVEN for one in refusals):
         return [*refusals], []
     authors: dict[tuple[str, str], str] = {}
-    untold = False
+    unrecorded = False
     proven = unread = False
     asked = 0
     for one, pod in _samples(refusals):
@@ -233,14 +233,14 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
         unread = unread or found.by is By.UNREAD
         if found.by is By.AUTHOR:
             authors[_maker(one)] = found.manager
-        elif found.by is By.UNTOLD and not one.alone:
-            untold = True
+        elif found.by is By.UNRECORDED and not one.alone:
+            unrecorded = True
         if proven:
             break
     others = [one for one in refusals if _maker(one) not in authors]
     if proven:
         return others, []
-    if untold:
+    if unrecorded:
         return [one for one in others if not one.alone], []
     return [], [_doubted(one, authors.get(_maker(one)), unread) for one in refusals]
 

@@ -37,7 +37,7 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
     One more for each node of which only events tell that it refused pods.
     """
     refusals: dict[tuple[str, str], list[Refusal]] = {}
-    seen: dict[str, int] = {}
+    bound: dict[str, int] = {}
     for pod in scope.snapshot.pods:
         if not pod.node_name:
             continue
@@ -50,7 +50,7 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
                     cause="NotUnderstood",
                 )
             continue
-        seen[pod.node_name] = seen.get(pod.node_name, 0) + 1
+        bound[pod.node_name] = bound.get(pod.node_name, 0) + 1
         if found is None:
             continue
         if asks_for_shared_units(found.message):
@@ -58,24 +58,24 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
             yield not_judged(subject(pod), message=message, source=_SOURCE)
         else:
             refusals.setdefault((found.node, found.reason), []).append(found)
-    told: dict[str, list[Refusal]] = {}
+    gone: dict[str, list[Refusal]] = {}
     for event in scope.pod_events.of_gone_pods():
         if found := _of_event(scope, event):
             if found.fault is Fault.NODE:
                 refusals.setdefault((found.node, found.reason), []).append(found)
             else:
-                told.setdefault(found.node, []).append(found)
+                gone.setdefault(found.node, []).append(found)
     judged: set[str] = set()
     for (node, reason), group in sorted(refusals.items()):
         for finding in _judge(scope, node, reason, group, now, records):
             judged |= {node} if finding.outcome is not Outcome.NOT_JUDGED else set()
             yield finding
-    for node in sorted(told.keys() - judged):
-        if recent := [one for one in told[node] if _recent(one, now, scope.policy.requests.refused_hours * 3600)]:
+    for node in sorted(gone.keys() - judged):
+        if recent := [one for one in gone[node] if _recent(one, now, scope.policy.requests.refused_hours * 3600)]:
             judged.add(node)
-            yield _only_told(node, recent)
-    for node in sorted(seen.keys() - judged):
-        yield ok(Subject("Node", node), observed=f"{seen[node]} device pods, none refused", expected=_EXPECTED, source=_SOURCE)
+            yield _by_events(node, recent)
+    for node in sorted(bound.keys() - judged):
+        yield ok(Subject("Node", node), observed=f"{bound[node]} device pods, none refused", expected=_EXPECTED, source=_SOURCE)
 
 
 def refusal(scope: Scope, pod: Pod) -> Refusal | None:
@@ -179,12 +179,12 @@ def _doubtful(place: Subject, doubted: list[Refusal]) -> Finding:
     return undecided(place, message=message, source=_SOURCE, cause="PlacementUnknown")
 
 
-def _only_told(node: str, told: list[Refusal]) -> Finding:
+def _by_events(node: str, gone: list[Refusal]) -> Finding:
     """What only events of tenants' namespaces tell."""
-    spaces, reasons = sorted({one.namespace for one in told}), sorted({one.reason for one in told})
+    spaces, reasons = sorted({one.namespace for one in gone}), sorted({one.reason for one in gone})
     message = (
-        f"events in {listed(spaces, 3)} say that {node} refused {len(told)} device pods that are gone ({quoted(listed(reasons, 3), 100)}), "
-        f"and no pod that is still there shows it: whoever may write events there can write this; they say: {quoted(_commonest(told))}"
+        f"events in {listed(spaces, 3)} say that {node} refused {len(gone)} device pods that are gone ({quoted(listed(reasons, 3), 100)}), "
+        f"and no pod that is still there shows it: whoever may write events there can write this; they say: {quoted(_commonest(gone))}"
     )
     return undecided(Subject("Node", node), message=message, source="events of the kubelet", cause="PlacementUnknown")
 

@@ -93,22 +93,22 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
 
 def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Trouble:
     """The most telling of what node, containers and events say."""
-    said = _of_containers(pod, now)
-    if not said.complaint and (newest := events.of_bound(pod)[:1]):
-        said = Trouble(words=f"{newest[0].reason}: {newest[0].text}", complaint=True)
+    trouble = _of_containers(pod, now)
+    if not trouble.complaint and (newest := events.of_bound(pod)[:1]):
+        trouble = Trouble(words=f"{newest[0].reason}: {newest[0].text}", complaint=True)
     node = scope.snapshot.node_by_name.get(pod.node_name)
     if node is None:
         return Trouble(words=f"the cluster has no node {pod.node_name}", complaint=True)
     if not node.ready:
-        return Trouble(words=f"its node is NotReady; {quoted(said.words)}", complaint=True, cause="NodeNotReady")
-    if not said.complaint and (peers := _peers(pod, runtimes)):
-        return Trouble(words=f"{peers}; {quoted(said.words)}", complaint=True, cause="NodeLacksRuntime")
+        return Trouble(words=f"its node is NotReady; {quoted(trouble.words)}", complaint=True, cause="NodeNotReady")
+    if not trouble.complaint and (peers := _peers(pod, runtimes)):
+        return Trouble(words=f"{peers}; {quoted(trouble.words)}", complaint=True, cause="NodeLacksRuntime")
     for pattern, words, cause in _CAUSES:
-        if found := pattern.search(said.words):
+        if found := pattern.search(trouble.words):
             meaning = words.format(next((group for group in found.groups() if group), ""))
             lasting = cause == "HostDeviceGone"
-            return Trouble(words=f"{meaning} ({quoted(said.words)})", complaint=said.complaint, lasting=lasting, cause=cause)
-    return Trouble(words=quoted(said.words), complaint=said.complaint)
+            return Trouble(words=f"{meaning} ({quoted(trouble.words)})", complaint=trouble.complaint, lasting=lasting, cause=cause)
+    return Trouble(words=quoted(trouble.words), complaint=trouble.complaint)
 
 
 def _of_containers(pod: Pod, now: float) -> Trouble:

@@ -76,14 +76,14 @@ def _judge(scope: Scope, group: Group, now: float, rooms: FreeCapacity, events: 
         return about.not_judged(other, source=f"{CLASSES}, {SLICES}")
     if not places:
         return about.ok(f"{asked}: no free devices fit it")
-    said = _said(group, events)
-    if reason := _explained(group, claimed, said):
+    words = _words_of_scheduler(group, events)
+    if reason := _explained(group, claimed, words):
         return about.not_judged(reason, source="condition PodScheduled, events")
     if reason := _not_understood(group):
         return about.undecided(reason, cause="NotUnderstood", source="condition PodScheduled")
     limit, state = scope.policy.requests.pending_minutes * 60, "devices that fit it are free, and it has waited"
     cause, unknown = "PodWaitsBesideFreeDevices", f"{asked}, which are free, and nothing says since when it waits"
-    age = overdue(about, group.since, now, limit, state, cause=cause, unknown=unknown, quiet=not said)  # else it is just being placed
+    age = overdue(about, group.since, now, limit, state, cause=cause, unknown=unknown, quiet=not words)  # else it is just being placed
     if isinstance(age, Finding):
         return age
     since = [room.free_since for room in places]
@@ -94,17 +94,17 @@ def _judge(scope: Scope, group: Group, now: float, rooms: FreeCapacity, events: 
         free_for = overdue(room, free_since, now, limit, f"{places[0].node.name} has had room for it", cause=cause)
         if isinstance(free_for, Finding):
             return free_for
-    if not said and (unread := unread_events(scope.snapshot)):
+    if not words and (unread := unread_events(scope.snapshot)):
         message = f"devices that fit it are free, and what its scheduler may say of it was not read: {unread}"
         return about.undecided(message, cause="EventsUnread", source="events")
     nodes = list(dict.fromkeys(room.node.name for room in places))
     if still and (changed := still(group.pods, nodes)):
         return about.ok(f"{asked}: {changed}", source="the cluster, asked again")
-    return _bad(scope, group, claimed, places, nodes, age, said)
+    return _bad(scope, group, claimed, places, nodes, age, words)
 
 
 def _bad(
-    scope: Scope, group: Group, claimed: Sequence[ClaimedDevices], places: Sequence[Room], nodes: list[str], age: float, said: str
+    scope: Scope, group: Group, claimed: Sequence[ClaimedDevices], places: Sequence[Room], nodes: list[str], age: float, words: str
 ) -> Finding:
     own = _own_amounts(scope, group.pods[0], claimed[0])
     by_dra = claimed[0].amounts
@@ -118,7 +118,7 @@ def _bad(
     what = ", ".join(f"{count} {name}" for name, count in free.items()) if len(nodes) == 1 else listed(devices)
     where = f"{listed(nodes, 3)} {'has' if len(nodes) == 1 else 'have'}"
     who = group.pods[0].scheduler_name or "default-scheduler"
-    reason = f"{who} says: {said}" if said else f"{who} has said nothing about it: does it run?"
+    reason = f"{who} says: {words}" if words else f"{who} has said nothing about it: does it run?"
     message = f"it has waited for {duration(age)} although {where} {what} free, and fits: {reason}"
     observed = f"{_amounts(scope, group, claimed)}, pending for {duration(age)}; {where} {what} free"
     return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="PodWaitsBesideFreeDevices")
@@ -152,10 +152,10 @@ def _free_by_class(scope: Scope, group: Group, claimed: Sequence[ClaimedDevices]
     return ""
 
 
-def _explained(group: Group, claimed: Sequence[ClaimedDevices], said: str) -> str:
+def _explained(group: Group, claimed: Sequence[ClaimedDevices], words: str) -> str:
     """Why a scheduler may rightly leave a group although devices are free, or empty: reasons that the arithmetic does not weigh."""
-    if _QUOTA.search(said):
-        return f"its quota or queue holds it back, says the scheduler: {said}"
+    if _QUOTA.search(words):
+        return f"its quota or queue holds it back, says the scheduler: {words}"
     for pod, asked in zip(group.pods, claimed, strict=True):
         message = unschedulable(pod)
         not_weighed = _NOT_WEIGHED - {ReasonKind.DRA} if asked.requests else _NOT_WEIGHED
@@ -174,7 +174,7 @@ def _not_understood(group: Group) -> str:
     return ""
 
 
-def _said(group: Group, events: PodEvents) -> str:
+def _words_of_scheduler(group: Group, events: PodEvents) -> str:
     """What the scheduler says: the newest event that is no repetition of the condition, and the condition."""
     for pod in group.pods:
         condition = pod.condition("PodScheduled")

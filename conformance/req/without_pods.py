@@ -124,8 +124,8 @@ def _without_pods(
     warnings = [event for event in events if event.type != "Normal"]
     newest_one = max(warnings or events, key=lambda event: unix(event.last) or 0.0, default=None)
     words = quoted(newest_one.text if newest_one is not None else job.message)
-    told = (words, *(queued.said if queued is not None and queued.waits else ()))
-    if held := next((text for text in told if names_quota(text)), ""):
+    texts = (words, *(queued.said if queued is not None and queued.waits else ()))
+    if held := next((text for text in texts if names_quota(text)), ""):
         return about.not_judged(f"its quota or queue holds it back: {quoted(held)}")
     claimed = claimed_devices_of(scope, template.spec, template.namespace, template.claims)
     if claimed.not_modelled:
