@@ -12,6 +12,23 @@ from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
 from tests.tables import each_row
 
+CHECKS = {"fenced": check_fenced, "intruders": check_intruders, "blanket": check_blanket_tolerations}
+
+
+@each_row
+def test_what_each_check_finds(
+    check: str, nodes: list[dict[str, Any]] | None, pods: dict[str, dict[str, Any]], more: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """``expected``: the cause of each subject, or its outcome where it has none."""
+    lists: dict[str, Any] = {name: value for name, value in more.items() if name in ("trouble", "offline")}
+    if nodes is not None:
+        lists["nodes"] = [a_node(**node) for node in nodes]
+    if "daemonset" in more:
+        lists["daemonsets"] = [a_daemonset(*more["daemonset"], owner="")]
+    scope = a_scope(a_policy(**more.get("policy", {})), pods=[a_pod(name, **pod) for name, pod in pods.items()], **lists)
+    assert {one.subject.name: one.cause or str(one.outcome) for one in CHECKS[check](scope)} == expected
+
+
 # -- FENCE-01
 
 
@@ -23,21 +40,6 @@ def test_what_does_not_fence_fails_with_its_reason(taints: tuple[str, ...], word
     findings = list(check_fenced(a_scope(nodes=[a_node("gpu-0"), a_node("gpu-1", taints=taints)])))
     assert by_name(findings) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.BAD}
     assert word in messages(findings)
-
-
-def test_a_command_for_the_usual_key_is_offered_only_where_device_pods_tolerate_it() -> None:
-    nodes = [a_node("bare", taints=()), a_node("amd", taints=(), resource="amd.com/gpu"), a_node("own", taints=["team=ml:NoSchedule"])]
-    causes = {finding.subject.name: finding.cause for finding in check_fenced(a_scope(nodes=nodes))}
-    assert causes == {"bare": "NodeNotFenced", "amd": "FenceKeyMissing", "own": "FenceKeyMissing"}
-
-
-def test_one_key_per_product_and_another_for_another_product() -> None:
-    nodes = [a_node("gpu-0"), a_node("gpu-1"), a_node("gpu-2", taints=["sku=gpu:NoSchedule"])]
-    findings = list(check_fenced(a_scope(nodes=nodes)))
-    assert by_name(findings)["gpu-2"] is Outcome.BAD
-    assert "fenced by sku while 2 nodes" in messages(findings)
-    nodes[2] = a_node("gpu-2", taints=["sku=gpu:NoSchedule"], product="NVIDIA-L4")
-    assert set(by_name(check_fenced(a_scope(nodes=nodes))).values()) == {Outcome.OK}
 
 
 def test_suffixes_of_mig_and_sharing_do_not_split_a_pool() -> None:
@@ -87,13 +89,6 @@ def test_a_pod_that_only_watches_devices_of_others_needs_no_aim() -> None:
         list(check_aimed(a_scope(nodes=[a_node()], pods=pods[:1], resourceclaims=[admin], deviceclasses=[a_class()])))
 
 
-def test_an_owner_that_no_daemonset_is_makes_no_agent_of_a_pod() -> None:
-    pods = [a_pod("forged", node="gpu-0", owner="DaemonSet/my-exporter"), a_pod("other", "team-b", node="gpu-0", owner="DaemonSet/logs")]
-    policy = a_policy(operators={"expectedAgents": ["team-a/my-exporter"]})
-    scope = a_scope(policy, nodes=[a_node()], pods=pods, daemonsets=[a_daemonset("logs", "team-a", owner="")])
-    assert by_name(check_intruders(scope)) == {"forged": Outcome.BAD, "other": Outcome.BAD}
-
-
 @each_row
 def test_what_looks_like_an_agent_in_nobodys_namespace_is_undecided_and_the_policy_decides(spec: Json, words: str) -> None:
     pods = [a_pod("exporter-x", "metrics", node="gpu-0", owner="DaemonSet/exporter", **spec)]
@@ -104,12 +99,6 @@ def test_what_looks_like_an_agent_in_nobodys_namespace_is_undecided_and_the_poli
     assert "tenants.moreInfrastructure" in finding.message
     (finding,) = check_intruders(a_scope(a_policy(tenants={"moreInfrastructure": ["metrics"]}), **known))
     assert finding.outcome is Outcome.OK
-
-
-def test_daemonsets_that_were_not_read_leave_their_pods_undecided() -> None:
-    pods = [a_pod("web", node="gpu-0", owner="DaemonSet/web"), a_pod("web-1", node="gpu-0", owner="ReplicaSet/web")]
-    scope = a_scope(nodes=[a_node()], pods=pods, trouble={"apps/daemonsets": "Forbidden"})
-    assert by_name(check_intruders(scope)) == {"web": Outcome.UNDECIDED, "web-1": Outcome.BAD}
 
 
 @each_row
@@ -179,42 +168,9 @@ def test_device_pods_select_accelerator_nodes_only(spec: Json, outcome: Outcome)
     assert by_name(check_aimed(a_scope(nodes=[a_node(), a_cpu_node()], pods=pods))) == {"train": outcome}
 
 
-# -- virtual machines, other vendors' names
-
-
-def test_a_pod_that_holds_a_device_by_a_product_s_name_is_no_intruder() -> None:
-    pods = [
-        a_pod("virt-launcher", "vms", devices={"nvidia.com/GA102GL_A10": "1"}, node="gpu-0"),
-        a_pod("fabric-only", devices={"rdma/ib": "1"}, node="gpu-0"),
-        a_pod("none", devices={"nvidia.com/GA102GL_A10": "0"}, node="gpu-0"),
-    ]
-    found = by_name(check_intruders(a_scope(nodes=[a_node(capacity={"nvidia.com/GA102GL_A10": "1"})], pods=pods)))
-    assert found == {"virt-launcher": Outcome.OK, "fabric-only": Outcome.BAD, "none": Outcome.BAD}
-
-
-@pytest.mark.parametrize("name", ["nvidia.com/gpuu", "amd.com/gpu"])
-def test_a_device_that_the_node_does_not_have_excuses_nobody(name: str) -> None:
-    """A kubelet admits such a pod where somebody wrote spec.nodeName, and ignores what it asks for."""
-    pods = [a_pod("web", node="gpu-0", devices={name: "1"}), a_pod("both", node="gpu-0", devices={name: "1", "nvidia.com/gpu": "1"})]
-    assert by_name(check_intruders(a_scope(nodes=[a_node()], pods=pods))) == {"web": Outcome.UNDECIDED, "both": Outcome.OK}
-    lost = a_node(capacity={name: "0"})  # a kubelet keeps the name of a resource whose plugin is gone
-    assert by_name(check_intruders(a_scope(nodes=[lost], pods=pods[:1]))) == {"web": Outcome.OK}
-
-
-def test_what_the_kubelet_gives_static_pods_is_not_theirs() -> None:
-    marked: dict[str, Any] = {"node": "gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}, "tolerations": ["*:NoExecute"]}
-    pods = [a_pod("web-gpu-0", owner="Node/gpu-0", **marked), a_pod("by-hand", **marked), a_pod("of-another", owner="Node/gpu-1", **marked)]
-    found = by_name(check_blanket_tolerations(a_scope(nodes=[a_node()], pods=pods)))
-    assert found == {"web-gpu-0": Outcome.NOT_JUDGED, "by-hand": Outcome.BAD, "of-another": Outcome.BAD}
-
-
 def test_a_static_pod_has_its_nodes_own_uid_as_its_owner() -> None:
-    marked: dict[str, Any] = {"node": "gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}, "tolerations": ["*"]}
-    pods = [a_pod("web", owner="Node/gpu-0", **marked)]
+    """A node's name is no secret."""
     forged = a_node()
     forged.metadata.uid = "another"
-    for nodes in ([forged], [a_node("gpu-1")]):  # a node's name is no secret, and a node may be gone
-        scope = a_scope(nodes=nodes, pods=pods)
-        assert by_name(check_blanket_tolerations(scope)) == {"web": Outcome.BAD}
-    assert by_name(check_blanket_tolerations(a_scope(pods=pods, trouble={"nodes": "Forbidden"}))) == {"web": Outcome.UNDECIDED}
-    assert by_name(check_blanket_tolerations(a_scope(pods=pods, offline=True))) == {"web": Outcome.UNDECIDED}
+    pod = a_pod("web", owner="Node/gpu-0", node="gpu-0", annotations={"kubernetes.io/config.mirror": "x"}, tolerations=["*"])
+    assert by_name(check_blanket_tolerations(a_scope(nodes=[forged], pods=[pod]))) == {"web": Outcome.BAD}
