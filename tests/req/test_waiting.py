@@ -10,6 +10,7 @@ from conformance.req.waiting import MAX_ASKED, check_waiting, recheck
 from conformance.req.without_pods import check_jobs_without_pods
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.claimable import ClaimedDevices, claimed_devices_of
@@ -334,14 +335,6 @@ def a_refusal(message: str) -> Any:
     return event
 
 
-def test_an_event_of_another_namespace_says_nothing_of_a_job() -> None:
-    """A word of a quota would hide the job."""
-    event = a_refusal("exceeded quota: gpus")
-    assert job_outcome(a_job(), events=[event]) == {"train": Outcome.NOT_JUDGED}
-    event.metadata.namespace = "team-x"
-    assert job_outcome(a_job(), events=[event]) == {"train": Outcome.BAD}
-
-
 def test_a_job_whose_pods_nobody_can_make_is_named_with_the_reason() -> None:
     event = a_refusal('Error creating: admission webhook "pods.example.com" denied the request')
     findings = list(check_jobs_without_pods(scope(batch__jobs=[a_job()], events=[event]), NOW))
@@ -350,26 +343,9 @@ def test_a_job_whose_pods_nobody_can_make_is_named_with_the_reason() -> None:
     assert "denied the request" in messages(findings)
 
 
-def test_a_job_that_waits_for_a_reason_is_left_alone() -> None:
-    assert job_outcome(a_job(suspend=True)) == {"train": Outcome.NOT_JUDGED}
-    assert job_outcome(a_job(), holders(8)) == {"train": Outcome.OK}
-    assert job_outcome(a_job(), events=[a_refusal("Error creating: exceeded quota: devices")]) == {"train": Outcome.NOT_JUDGED}
-    assert job_outcome(a_job(age=MINUTE)) == {"train": Outcome.NOT_JUDGED}
-    assert job_outcome(a_job(age=MINUTE), events=[a_refusal("Error creating: denied")]) == {"train": Outcome.UNDECIDED}
-
-
 @each_row
 def test_a_job_that_has_had_pods_or_is_over_does_not_wait_for_its_first(status: Json) -> None:
     assert job_outcome(a_job(status=status)) == {}
-
-
-def test_jobs_of_other_kinds_wait_for_their_pods_as_well() -> None:
-    group = {"groupName": "g", "replicas": 2, "template": {"spec": a_spec(devices=1, tolerations=[TOLERATES])}}
-    cluster = a_workload("RayCluster", "tune", {"workerGroupSpecs": [group]})
-    cluster["metadata"]["creationTimestamp"] = ago(5 * HOUR)
-    assert by_name(check_jobs_without_pods(scope(rayclusters=[cluster]), NOW)) == {"tune": Outcome.BAD}
-    head = a_pod("tune-head", labels={"ray.io/cluster": "tune"})
-    assert by_name(check_jobs_without_pods(scope(head, rayclusters=[cluster]), NOW)) == {}
 
 
 def a_job_of(kind: str, spec: Json, status: Json | None = None) -> Json:
@@ -410,11 +386,6 @@ def test_every_kind_that_owns_a_gang_waits_for_its_pods(key: str, kind: str, spe
 def test_a_job_of_such_a_kind_that_is_due_no_pods_is_not_judged(key: str, kind: str, spec: Json, status: Json) -> None:
     made = next(made for other, _, made, _ in KINDS_WITH_PODS if other == key)
     assert without_pods(key, a_job_of(kind, {**made, **spec}, status)) == {}
-
-
-def test_a_suspended_job_of_kubeflow_is_left_alone() -> None:
-    spec = {"tfReplicaSpecs": {"Worker": a_role()}, "runPolicy": {"suspend": True}}
-    assert without_pods("kubeflow.org/tfjobs", a_job_of("TFJob", spec)) == {"tune": Outcome.NOT_JUDGED}
 
 
 def a_pod_group(phase: str = "Pending", said: str = "", *, owner: str = "uid-tune", namespace: str = "team-a") -> Json:
@@ -471,25 +442,40 @@ def resumed(kind: str = "Suspended", *, status: str = "False", age: float = 2) -
     return {"conditions": [{"type": kind, "status": status, "reason": "JobResumed", "message": "Job resumed", **times}]}
 
 
-def test_a_job_that_was_suspended_waits_since_it_is_resumed() -> None:
-    """Kueue lets a job in after hours, and its controller makes the pods a moment later."""
-    assert job_outcome(a_job(suspend=False, status=resumed())) == {"train": Outcome.NOT_JUDGED}
-    assert job_outcome(a_job(suspend=False, status=resumed(age=4 * HOUR))) == {"train": Outcome.BAD}
-    cluster = a_job_of("RayCluster", KINDS_WITH_PODS[-1][2]["rayClusterSpec"], resumed("RayClusterSuspended"))
-    assert without_pods("ray.io/rayclusters", cluster) == {"tune": Outcome.NOT_JUDGED}
+SPECS: dict[str, Json] = {
+    **{key: spec for key, _, spec, _ in KINDS_WITH_PODS},
+    "batch/jobs": {"template": a_role()["template"]},
+    "ray.io/rayclusters": KINDS_WITH_PODS[-1][2]["rayClusterSpec"],
+    "kubeflow.org/mpijobs": {"mpiReplicaSpecs": {"Worker": a_role()}},
+    "trainer.kubeflow.org/trainjobs": {
+        "podTemplateOverrides": [a_role()["template"]],
+        "managedBy": "trainer.kubeflow.org/trainjob-controller",
+    },
+    "jobset.x-k8s.io/jobsets": {"replicatedJobs": [{"name": "node", "template": {"spec": a_role()}}]},
+}
 
 
-def test_since_when_a_job_is_resumed_that_its_controller_calls_suspended_is_not_known() -> None:
-    assert job_outcome(a_job(suspend=False, status=resumed(status="True"))) == {"train": Outcome.UNDECIDED}
+def the_job(key: str, row: dict[str, Any]) -> Json:
+    """The job of a row, with devices in its template; ``resumed`` as the function of that name."""
+    status = row.get("status", {}) | (resumed(**row["resumed"]) if "resumed" in row else {})
+    job = a_workload(KINDS[key].kind, row.get("name", "tune"), {**SPECS[key], **row.get("spec", {})}, status=status)
+    job["metadata"] |= {"uid": f"uid-{key}", "creationTimestamp": ago(row.get("age", 5 * HOUR))}
+    return job
 
 
-def test_a_young_job_is_not_doubted_for_what_is_no_warning() -> None:
-    """Kueue and the controllers of Kubeflow's jobs say of every job that they have seen it."""
-    event = a_refusal("Admitted by clusterQueue research")
-    event.type = "Normal"
-    assert job_outcome(a_job(age=MINUTE), events=[event]) == {"train": Outcome.NOT_JUDGED}
-    made = {"conditions": [{"type": "Created", "status": "True", "message": "TFJob tune is created."}]}
-    assert job_outcome(a_job(age=MINUTE, status=made)) == {"train": Outcome.NOT_JUDGED}
+@each_row
+def test_which_jobs_without_pods_are_named(
+    jobs: dict[str, dict[str, Any]], pods: list[dict[str, Any]], events: list[dict[str, Any]], expected: dict[str, Outcome]
+) -> None:
+    written = []
+    for row in events:
+        event = a_refusal(row["message"])
+        event.involved_object.name, event.type = "tune", row.get("type", event.type)
+        event.metadata.namespace = row.get("namespace", "team-a")
+        written.append(event)
+    lists: dict[str, Any] = {key.replace("/", "__").replace(".", "_"): [the_job(key, row)] for key, row in jobs.items()}
+    found = check_jobs_without_pods(scope(*(a_pod(**pod) for pod in pods), events=written, **lists), NOW)
+    assert by_name(found) == expected
 
 
 @pytest.mark.parametrize("left_out", [{"trouble": {"events": "Forbidden"}}, {"offline": True}], ids=["refused", "not saved"])
@@ -504,35 +490,6 @@ def test_what_events_may_explain_is_not_blamed_where_they_were_not_read(left_out
     made = {"conditions": [{"type": "Created", "status": "True", "message": "the job is created"}]}
     assert by_name(check_jobs_without_pods(scope(batch__jobs=[a_job(status=made)], **left_out), NOW)) == {"train": Outcome.UNDECIDED}
     assert by_name(check_waiting(scope(a_waiting_pod(said=FULL), **left_out), NOW)) == {"train-0": Outcome.BAD}
-
-
-def test_a_ray_job_is_judged_by_its_cluster_once_that_is_there() -> None:
-    spec = KINDS_WITH_PODS[-1][2]
-    job = a_job_of("RayJob", spec, {"jobDeploymentStatus": "Initializing", "rayClusterName": "tune-x1"})
-    assert without_pods("ray.io/rayjobs", job) == {"tune": Outcome.BAD}
-    assert without_pods("ray.io/rayjobs", job, a_pod("tune-x1-head", labels={"ray.io/cluster": "tune-x1"})) == {}
-    cluster = a_job_of("RayCluster", spec["rayClusterSpec"])
-    cluster["metadata"]["name"] = "tune-x1"
-    assert without_pods("ray.io/rayjobs", job, rayclusters=[cluster]) == {"tune-x1": Outcome.BAD}
-
-
-def test_an_mpi_job_that_its_own_operator_makes_waits_for_its_pods() -> None:
-    spec = {"mpiReplicaSpecs": {"Worker": a_role()}, "runPolicy": {"managedBy": "kubeflow.org/mpi-operator"}}
-    assert without_pods("kubeflow.org/mpijobs", a_job_of("MPIJob", spec)) == {"tune": Outcome.BAD}
-
-
-def test_a_train_job_is_judged_by_its_job_set_once_that_is_there() -> None:
-    """A JobSet that starts anew has no pod for a moment."""
-    spec = {"podTemplateOverrides": [a_role()["template"]], "managedBy": "trainer.kubeflow.org/trainjob-controller"}
-    job = a_job_of("TrainJob", spec)
-    key = "trainer.kubeflow.org/trainjobs"
-    assert without_pods(key, job) == {"tune": Outcome.BAD}
-    again = a_job_of("JobSet", {"replicatedJobs": [{"name": "node", "template": {"spec": a_role()}}]}, {"restarts": 1})
-    assert without_pods(key, job, jobsets=[again]) == {}
-
-
-def test_a_job_without_devices_is_not_judged() -> None:
-    assert job_outcome(a_job(template={"spec": a_spec()})) == {}
 
 
 # -- clusters of others
