@@ -1,13 +1,11 @@
 from typing import Any
 
-import pytest
-
 from conformance.fence.holds import check_temporary
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.nodes.holds import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
-from tests.model.nodes.said import DAY, HOUR, MINUTE, NOW, a_condition, ago, told, written
+from tests.model.nodes.said import DAY, MINUTE, NOW, a_condition, ago, told, written
 from tests.tables import each_row
 
 
@@ -16,79 +14,34 @@ def only(node: Node, fields: Any = None, **policy: Any) -> Finding:
     return finding
 
 
-def old(key: str, age: float, value: str = "") -> Taint:
-    return Taint(key=key, value=value, effect="NoSchedule", time_added=ago(age))
+def held(row: dict[str, Any]) -> Node:
+    """The node of a row; ages are in days: its own, of its cordon, of a taint with a key of its own."""
+    taints = [
+        Taint(key=one["key"], effect="NoSchedule", time_added=ago(one["days"] * DAY)) if isinstance(one, dict) else one
+        for one in row.get("taints", ())
+    ]
+    conditions = [a_condition(row["condition"], age=3 * DAY)] if "condition" in row else []
+    cordoned = row["cordoned"] * DAY if "cordoned" in row else None
+    more = {name: row[name] for name in ("labels", "annotations") if name in row}
+    return told(*conditions, cordoned=cordoned, taints=taints, age=row.get("days", 30) * DAY, **more)
 
 
-@pytest.mark.parametrize(
-    ("node", "fields", "words"),
-    [
-        (told(taints=[old("readiness.k8s.io/newlyjoinednode", 2 * DAY)]), None, ("2 days", "node readiness controller")),
-        (
-            told(taints=["readiness.k8s.io/newlyjoinednode:NoSchedule"]),
-            written(SPEC_TAINTS, "manager", 3 * DAY),
-            ("3 days", "managedFields"),
-        ),
-        (told(taints=["efs.csi.aws.com/agent-not-ready:NoExecute"], age=4 * DAY), None, ("4 days", "creation of the node")),
-        (told(taints=["node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"], age=4 * DAY), None, ("cloud controller manager",)),
-        (told(taints=["node.cluster.x-k8s.io/uninitialized:NoSchedule"], age=4 * DAY), None, ("Cluster API",)),
-        (told(taints=[f"ToBeDeletedByClusterAutoscaler={int(NOW - 5 * DAY)}:NoSchedule"]), None, ("5 days", "Cluster Autoscaler")),
-        (told(taints=[old("karpenter.sh/disrupted", 3 * DAY)]), None, ("Karpenter", "3 days")),
-        (told(taints=[old("amd-gpu-driver-upgrade", 3 * DAY)]), None, ("AMD GPU operator",)),
-        (told(taints=[old("nvidia.com/gpu-xid-error", 3 * DAY)]), None, ("3 days",)),
-        (told(taints=[old("acme.example/maintenance", 3 * DAY)]), None, ("3 days", "owner not known")),
-        (told(cordoned=2 * DAY), None, ("cordon", "2 days", "owner not known")),
-        (told(cordoned=2 * DAY), written(SPEC_UNSCHEDULABLE, "kubectl-cordon"), ("owner kubectl-cordon",)),
-        (told(cordoned=2 * DAY, annotations={"acme.example/cordoned-by": "jane"}), written(SPEC_UNSCHEDULABLE), ("owner jane",)),
-        (told(cordoned=2 * DAY, annotations={"weave.works/kured-node-lock": "{}"}), None, ("weave.works/kured-node-lock",)),
-    ],
-)
-def test_an_old_hold_fails_with_its_age_and_owner(node: Node, fields: object, words: tuple[str, ...]) -> None:
-    finding = only(node, fields)
-    assert finding.outcome is Outcome.BAD
+@each_row
+def test_how_a_hold_is_judged(
+    node: dict[str, Any], fields: dict[str, Any] | None, policy: dict[str, Any], outcome: Outcome, words: list[str]
+) -> None:
+    known: Any = None
+    if fields is not None:
+        path = SPEC_TAINTS if "taints" in fields else SPEC_UNSCHEDULABLE
+        known = written(path, fields.get("taints") or fields["cordon"], fields["days"] * DAY)
+    finding = only(held(node), known, **policy)
+    assert finding.outcome is outcome
     assert [word for word in words if word not in finding.message] == []
 
 
-def test_the_age_of_a_pressure_is_that_of_its_condition() -> None:
-    node = told(a_condition("DiskPressure", age=3 * DAY), taints=["node.kubernetes.io/disk-pressure:NoSchedule"])
-    finding = only(node)
-    assert finding.outcome is Outcome.BAD
-    assert "for 3 days, by condition DiskPressure" in finding.message
-
-
-def test_a_taint_of_a_cordon_that_nobody_took_away_is_named_for_what_it_is() -> None:
-    finding = only(told(taints=[old("node.kubernetes.io/unschedulable", 3 * DAY)]))
-    assert finding.outcome is Outcome.BAD
-    assert "taint node.kubernetes.io/unschedulable without spec.unschedulable" in finding.message
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        told(taints=[old("readiness.k8s.io/newlyjoinednode", 2 * MINUTE)]),
-        told(taints=["karpenter.sh/unregistered:NoExecute"], age=2 * MINUTE),
-        told(taints=[f"ToBeDeletedByClusterAutoscaler={int(NOW - 60)}:NoSchedule"]),
-        told(cordoned=23 * HOUR),
-        told(cordoned=30 * DAY, age=HOUR),
-    ],
-)
-def test_a_young_hold_is_undecided_with_the_time_to_ask_again(node: Node) -> None:
-    finding = only(node)
-    assert finding.outcome is Outcome.UNDECIDED
-    assert "ask again in" in finding.message
-
-
-def test_an_unknown_age_is_undecided_and_an_offline_snapshot_is_told_how_to_save_it() -> None:
-    node = told(taints=["acme.example/maintenance:NoSchedule"])
-    finding = only(node)
-    assert finding.outcome is Outcome.UNDECIDED
-    assert "since when is not known" in finding.message
-    (finding,) = check_temporary(a_scope(nodes=[node], offline=True), {})
+def test_an_offline_snapshot_lacks_what_would_tell_the_age() -> None:
+    (finding,) = check_temporary(a_scope(nodes=[told(taints=["acme.example/maintenance:NoSchedule"])], offline=True), {})
     assert "--show-managed-fields" in finding.message
-
-
-def test_the_owner_may_allow_more_time() -> None:
-    assert only(told(cordoned=2 * DAY), nodes={"heldHours": 72}).outcome is Outcome.UNDECIDED
 
 
 @each_row
@@ -116,23 +69,8 @@ def test_a_taint_that_only_asks_is_not_judged() -> None:
     assert [finding.outcome for finding in findings] == [Outcome.NOT_JUDGED, Outcome.OK]
 
 
-def test_the_fence_is_never_temporary_whatever_its_key() -> None:
-    node = told(taints=["acme.example/gpu-upgrade-ring=3:NoSchedule"])
-    assert only(node, fence={"taintKeys": ["nvidia.com/gpu", "acme.example/gpu-upgrade-ring"]}).outcome is Outcome.OK
-
-
-def test_a_node_that_the_policy_leaves_out_may_be_held() -> None:
-    finding = only(told(cordoned=90 * DAY, age=99 * DAY), accelerators={"allowNotJudged": ["gpu-*"]})
-    assert finding.outcome is Outcome.ALLOWED
-    assert "90 days" in finding.message
-
-
-def test_notes_of_an_earlier_cordon_do_not_name_the_owner_of_this_one() -> None:
-    labels = {"k8saas.nvidia.com/cordon-by": "NVSentinel", "k8saas.nvidia.com/cordon-timestamp": ago(40 * DAY).replace(":", "-")}
-    finding = only(told(cordoned=2 * DAY, labels=labels), written(SPEC_UNSCHEDULABLE, "kubectl-cordon", 2 * DAY))
-    assert "for 2 days" in finding.message
-    assert "owner kubectl-cordon" in finding.message
-    labels["k8saas.nvidia.com/cordon-timestamp"] = ago(2 * DAY + MINUTE).replace(":", "-")
+def test_the_notes_of_a_cordon_name_its_owner() -> None:
+    labels = {"k8saas.nvidia.com/cordon-by": "NVSentinel", "k8saas.nvidia.com/cordon-timestamp": ago(2 * DAY + MINUTE).replace(":", "-")}
     assert "owner NVSentinel" in only(told(cordoned=2 * DAY, labels=labels)).message
 
 
