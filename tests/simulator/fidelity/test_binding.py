@@ -119,4 +119,4 @@ def test_a_binding_leaves_no_entry_and_a_maker_of_pods_does(cluster: Cluster) ->
     assert made.by is By.AUTHOR
     assert made.manager
     assert cluster.patch("pods", "made", {"metadata": {"managedFields": [{}]}}, SPACE).ok
-    assert record(cluster, "made").by is By.UNTOLD
+    assert record(cluster, "made").by is By.UNRECORDED
