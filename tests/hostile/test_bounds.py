@@ -358,27 +358,6 @@ def answering(talk: Callable[[socket.socket], None]) -> Iterator[int]:
             server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_watch_opens_where_the_server_closes_the_connection_of_the_list(tmp_path: Path) -> None:
-    """It closes each connection after one answer and does not say so. Its watches stay open."""
-    body = json.dumps(a_list("Pod", an_object("Pod", "a"))).encode()
-    ended = threading.Event()
-
-    def once(connection: socket.socket) -> None:
-        if b"watch=true" in connection.recv(65536):
-            connection.sendall(_CHUNKED)
-            ended.wait(PATIENCE)
-        else:
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-            time.sleep(0.2)  # the next request is on its way
-
-    with answering(once) as port:
-        cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
-        with Observation(cluster, "pods", "default") as observation:
-            assert observation.objects.keys() == {"default/a"}
-        assert cluster.requests().by_verb_and_resource["list pods"] == 1
-        ended.set()
-
-
 def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
     with lying(tmp_path, every(Said(b"", 307, {"Location": "/api/v1/pods?again=true"}))) as (cluster, asked):
         with pytest.raises(ApiTrouble, match="redirect"):

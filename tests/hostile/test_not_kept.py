@@ -15,11 +15,10 @@ from chaos.ledger import config_maps, replay
 from chaos.ledger.file import Ledger
 from chaos.ledger.replay import Reason
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.records import LeaseRefused, LedgerError
+from chaos.model.records import LeaseRefused
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import proof
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX
@@ -177,21 +176,6 @@ def test_the_newest_entry_is_lost_if_it_is_taken_out_alone(
     assert recovered(tmp_path / "kubeconfig") == 11  # nothing has forgotten it meanwhile
     assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
     assert products(cluster) == ["H100", "H100"]
-    assert read_proofs(cluster) == {}
-
-
-def test_a_run_that_ended_before_it_said_that_the_ledger_holds_an_entry_is_put_back(
-    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ended(self: Proof, digest: str) -> None:
-        raise ApiTrouble("Timeout", "no answer in time")
-
-    monkeypatch.setattr(Proof, "held", ended)
-    with pytest.raises(LedgerError, match="no answer in time"):
-        armed(cluster, tmp_path)
-    assert products(cluster) == ["H100", "H100"]
-    done = recover(cluster, seconds=PATIENCE)
-    assert (done.clean, done.restored, done.unmade) == (True, 1, ())
     assert read_proofs(cluster) == {}
 
 

@@ -95,11 +95,6 @@ def test_versions_that_cannot_be_compared_are_not(tmp_path: Path, version: str) 
         assert states(observation)[:4] == [[("p", "7")], [("p", "6")], [("p", "6"), ("q", "3")], [("q", "3")]]
 
 
-def test_a_version_that_is_no_number_is_not_compared_with_one(tmp_path: Path) -> None:
-    with told(tmp_path, event("MODIFIED", at_version("p", "x"))) as (observation, _):
-        assert states(observation)[:2] == [[("p", "7")], [("p", "x")]]
-
-
 # -- waits ---------------------------------------------------------------------------------------------
 
 
@@ -220,18 +215,6 @@ def test_one_false_version_makes_no_list_old(tmp_path: Path, false: int, liar: C
         with pytest.raises(ApiTrouble, match="list of version 59, older than version 60"):
             listed(cluster)
         listed(cluster)
-
-
-def test_versions_of_an_old_cluster_may_be_far_apart(tmp_path: Path) -> None:
-    """Nobody has written the first object for years."""
-    with lying(tmp_path, in_order("12", "9000000050", "9000000049", "9000000050", "9000000049")) as (cluster, _):
-        written(cluster)
-        written(cluster)
-        with pytest.raises(ApiTrouble, match="older than version 9000000050"):
-            listed(cluster)
-        listed(cluster)
-        with pytest.raises(ApiTrouble, match="older than version 9000000050"):
-            listed(cluster)
 
 
 def test_another_resource_may_be_in_another_etcd(tmp_path: Path) -> None:

@@ -146,17 +146,6 @@ def test_a_true_ledger_in_a_flood_is_still_found(cluster: Cluster, tmp_path: Pat
     assert product(cluster) == "H100"
 
 
-def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_path: Path) -> None:
-    stripped(cluster, tmp_path)
-    text = lines_of(cluster)
-    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
-    plant(cluster, name="innocent")
-    assert cluster.patch("configmaps", "innocent", {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
-    done = recover(cluster, seconds=PATIENCE)
-    is_told(done, "is not the run of its name")
-    assert product(cluster) == "None"
-
-
 def test_an_entry_that_was_edited_is_not_the_one_that_was_written(cluster: Cluster, tmp_path: Path) -> None:
     stripped(cluster, tmp_path)
     edited = lines_of(cluster).replace('"H100"', '"B200"')
