@@ -32,10 +32,7 @@ def test_what_each_check_finds(
 # -- FENCE-01
 
 
-@pytest.mark.parametrize(
-    ("taints", "word"),
-    [((), "no taint"), (("nvidia.com/gpu=present:PreferNoSchedule",), "only asks"), (("team=ml:NoSchedule",), "allowed key")],
-)
+@each_row
 def test_what_does_not_fence_fails_with_its_reason(taints: tuple[str, ...], word: str) -> None:
     findings = list(check_fenced(a_scope(nodes=[a_node("gpu-0"), a_node("gpu-1", taints=taints)])))
     assert by_name(findings) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.BAD}

@@ -70,10 +70,7 @@ def test_more_parts_than_a_device_has_leave_open_who_was_given_one(parts: list[s
     assert beside(*({"gpu-fraction": part} for part in parts), labels=labels) == (expected, expected)
 
 
-@pytest.mark.parametrize(
-    ("amounts", "expected"),
-    [(["40750"], Outcome.OK), (["20000", "20750"], Outcome.OK), (["40751"], Outcome.UNDECIDED), (["40750", "1"], Outcome.UNDECIDED)],
-)
+@each_row
 def test_parts_in_memory_are_parts_of_the_memory_that_a_device_has(amounts: list[str], expected: Outcome) -> None:
     assert beside(*({"gpu-memory": amount} for amount in amounts)) == (expected, expected)
 

@@ -16,6 +16,7 @@ from fixtures.model.devices.counts import physical_counts
 from fixtures.model.devices.node_labels import advertisement
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 
 def outcome(findings: Iterable[Finding], name: str) -> Outcome:
@@ -63,10 +64,7 @@ def test_a_taint_by_the_name_of_a_device_resource_fences(taint: str, expected: O
     assert outcome(check_fenced(a_scope(nodes=[node, a_cpu_node()])), "gpu-0") is expected
 
 
-@pytest.mark.parametrize(
-    ("fence", "others", "expected"),
-    [({"singleNode": False}, 0, Outcome.NOT_JUDGED), ({"singleNode": False}, 1, Outcome.BAD), ({}, 0, Outcome.BAD)],
-)
+@each_row
 def test_a_single_box_needs_no_fence_where_the_policy_says_so(fence: Mapping[str, Any], others: int, expected: Outcome) -> None:
     nodes = [a_node(taints=()), *(a_cpu_node(f"cpu-{index}") for index in range(others))]
     scope = a_scope(a_policy(fence=dict(fence)), nodes=nodes, pods=[a_pod("web", node="gpu-0")])

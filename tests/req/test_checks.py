@@ -162,10 +162,7 @@ def test_every_pod_counts_for_the_larger_of_its_containers_and_its_start(
         assert requests_of(spec).get(name, 0) == wanted
 
 
-@pytest.mark.parametrize(
-    ("amount", "count"),
-    [("2", 2), (3, 3), ("2000m", 2), ("1k", 1000), ("0", 0), ("1500m", 1), ("two", 1), ("0x1", 1), ("-1", 1), ("", 1), (1.5, 1), (True, 1)],
-)
+@each_row
 def test_what_a_pod_asks_for_has_one_answer_and_what_the_api_refuses_is_not_none(amount: Any, count: int) -> None:
     """Chaos keeps away from what is busy, requirements count what is free: both by the same reader."""
     pod = a_pod(node="gpu-0", devices={"nvidia.com/gpu": 0})

@@ -62,16 +62,6 @@ def test_namespaces_without_living_device_pods_and_the_platforms_are_no_subjects
     assert judged(pods) == []
 
 
-def test_claimed_devices_are_counted_by_their_class() -> None:
-    pod = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
-    dra = {"deviceclasses": [a_class()], "resourceslices": [a_slice("gpu-0")], "resourceclaims": [a_claim("mine", namespace="team-a")]}
-    (finding,) = judged([pod], a_quota(KEY), **dra)
-    assert finding.outcome is Outcome.BAD
-    assert f"{DRIVER}.deviceclass.resource.k8s.io/devices" in finding.message
-    (finding,) = judged([pod], a_quota(f"{DRIVER}.deviceclass.resource.k8s.io/devices"), **dra)
-    assert finding.outcome is Outcome.OK
-
-
 def test_a_claim_that_cannot_be_followed_leaves_the_namespace_undecided() -> None:
     pod = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "gone"}])
     (finding,) = judged([pod], a_quota(KEY))
@@ -89,9 +79,23 @@ BY_CLAIM = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "
 CLASS_KEY = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
 
 
-@pytest.mark.parametrize("key", [KEY, CLASS_KEY])
-def test_an_extended_resource_of_a_class_is_counted_by_the_class_too(key: str) -> None:
-    assert judged([train()], a_quota(key), **claiming())[0].outcome is Outcome.OK
+PLAIN = {"extended": ""}
+
+
+@pytest.mark.parametrize(
+    ("pod", "key", "dra", "expected", "words"),
+    [
+        (train(), KEY, {}, Outcome.OK, ""),
+        (train(), CLASS_KEY, {}, Outcome.OK, ""),
+        (BY_CLAIM, CLASS_KEY, PLAIN, Outcome.OK, ""),
+        (BY_CLAIM, KEY, PLAIN, Outcome.BAD, CLASS_KEY),
+        (BY_CLAIM, "count/resourceclaims.resource.k8s.io", PLAIN, Outcome.BAD, f"up to 32 devices; the key is {CLASS_KEY}"),
+    ],
+)
+def test_which_key_counts_devices_of_a_class(pod: Pod, key: str, dra: Any, expected: Outcome, words: str) -> None:
+    (finding,) = judged([pod], a_quota(key), **claiming(**dra))
+    assert finding.outcome is expected
+    assert words in finding.message
 
 
 def test_another_classs_extended_resource_counts_nothing() -> None:
@@ -108,9 +112,3 @@ def test_a_quota_with_scopes_counts_no_claims(spec: Json) -> None:
     (finding,) = judged([pod], a_quota(CLASS_KEY, **spec), **claiming())
     assert finding.outcome is Outcome.BAD
     assert "a quota with scopes counts no claims" in finding.message
-
-
-def test_a_count_of_claims_is_no_count_of_devices() -> None:
-    (finding,) = judged([BY_CLAIM], a_quota("count/resourceclaims.resource.k8s.io"), **claiming(""))
-    assert finding.outcome is Outcome.BAD
-    assert f"one claim may take up to 32 devices; the key is {CLASS_KEY}" in finding.message
