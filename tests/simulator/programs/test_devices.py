@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import pytest
 
 from fixtures.simulator.config.behaviour import Behaviour
@@ -46,19 +47,17 @@ def test_init_containers_share_with_the_containers() -> None:
 
 
 def test_a_refused_pod_holds_nothing() -> None:
-    machine = hardware("a", 2, hcas=1)
-    manager = DeviceManager(machine, HEALTHY)
+    manager = DeviceManager(hardware("a", 2, hcas=1), HEALTHY)
     with pytest.raises(AdmissionFailure):
         manager.allocate(pod("one", {RDMA: 1, GPU: 3}))
     assert manager.holders() == {}
 
 
-def shared(**more: Any) -> Sharing:
-    return Sharing(strategy="time-slicing", replicas=2, **more)
+SHARED = Sharing(strategy="time-slicing", replicas=2)
 
 
 def test_replicas_share_their_device_and_spread_over_devices() -> None:
-    manager = DeviceManager(hardware("a", 2, sharing=shared()), HEALTHY)
+    manager = DeviceManager(hardware("a", 2, sharing=SHARED), HEALTHY)
     for name in ("one", "two", "three", "four"):
         manager.allocate(pod(name, {GPU: 1}))
     seen = [uuids(manager, name)[0] for name in ("one", "two", "three", "four")]
@@ -67,7 +66,7 @@ def test_replicas_share_their_device_and_spread_over_devices() -> None:
 
 
 def test_more_than_one_replica_is_refused_where_the_plugin_says_so() -> None:
-    strict = hardware("a", 1, sharing=shared(fail_requests_greater_than_one=True))
+    strict = hardware("a", 1, sharing=msgspec.structs.replace(SHARED, fail_requests_greater_than_one=True))
     with pytest.raises(AdmissionFailure) as refusal:
         DeviceManager(strict, HEALTHY).allocate(pod("one", {GPU: 2}))
     assert refusal.value.reason == "UnexpectedAdmissionError"
