@@ -11,7 +11,7 @@ from fixtures.model.dra.claims import Request, requests
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
-from tests.tables import each_row, table
+from tests.tables import each_row
 
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 NIC = {"name": "eth1", "attributes": {"dra.net/ifName": {"string": "eth1"}, "dra.net/mac": {"string": "aa:bb"}}}
@@ -74,7 +74,14 @@ def test_classes_name_their_driver_in_many_ways(expression: str, answer: str) ->
     assert asking(web("c"), **items) == answer
 
 
-WISH: Json = table(__file__)["WISH"]
+WISH: Json = {
+    "deviceClassName": "gpu",
+    "count": 3,
+    "allocationMode": "ExactCount",
+    "selectors": [{"cel": {"expression": "device.driver == 'x'"}}],
+    "capacity": {"requests": {"memory": "10Gi", "shares": 2}},
+    "tolerations": [{"operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 30}],
+}
 READ = Request(
     name="r", device_class="gpu", count=3, expressions=("device.driver == 'x'",), admin=False, capacity={"memory": "10Gi", "shares": "2"}
 )
@@ -96,7 +103,12 @@ def test_requests_are_read_in_every_shape(request_: Json, ways: list[Request]) -
     assert requests({"devices": {"requests": [{"name": "r", **request_}]}}) == [ways]
 
 
-@each_row
+@pytest.mark.parametrize("request_", [
+    {"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
+    {"exactly": {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "10Gi"}}}},
+    {"exactly": {"deviceClassName": "gpu", "tolerations": [{"operator": "Exists"}]}},
+    {"firstAvailable": [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu", "allocationMode": "All"}]},
+])  # fmt: skip
 @pytest.mark.parametrize("check", [check_intruders, check_aimed])
 def test_a_pod_is_a_device_pod_however_its_claim_asks(request_: Json, check: Any) -> None:
     """FENCE-02 lets it on accelerator nodes, and FENCE-08 wants it to choose them: by its claim, and by a template alike."""
