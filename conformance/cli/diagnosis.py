@@ -16,13 +16,14 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 import msgspec
 import pytest
 
-from conformance.inv.rights import Review, ask_rights, rights
+from conformance.inv.rights import rights
 from conformance.plugin.options import OPTIONS, SUITE
 from conformance.plugin.progress import REPORT
 from conformance.plugin.session import REQUIREMENT, STATE, State
 from conformance.probes.node_sampling import kept_away
 from conformance.requirement import Requirement, needs_of
 from conformance.version import VERSION
+from fixtures.cluster.access import Review, ask_rights
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.offers import without_devices

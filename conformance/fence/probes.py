@@ -16,11 +16,12 @@ from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.events import ReasonKind
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, in_batches, kept_away, left_out, not_reached, per_node
-from conformance.probes.running import absence_seconds, disturbance, image_trouble, unschedulable, why_not_running
+from conformance.probes.running import absence_seconds, unschedulable
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node, Pod, Toleration
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.pod_state import disturbance, image_trouble, why_not_running
 from fixtures.model.devices.offers import foreign_taints, probe_tolerations
 from fixtures.model.nodes.pools import pools, product_label, product_of
 from fixtures.model.placement.affinity import fence_taints, fence_tolerations

@@ -26,7 +26,6 @@ from conformance.probes.computing import (
     image_of,
     listing_pod,
     visible_to,
-    why_partial,
     why_unchecked,
 )
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
@@ -34,7 +33,7 @@ from conformance.probes.running import ProbeResult, run_pods
 from fixtures.compute.document import Device
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.placement.free_devices import Place, listable_places, usable_places
+from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_partial
 from fixtures.policy.model import Hardware
 from fixtures.probes.workspace import Workspace
 from fixtures.text import yaml_text

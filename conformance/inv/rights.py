@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from conformance.requirement import Needs
-from fixtures.cluster import access
-from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.access import Review, Right, right_of
 from fixtures.cluster.kinds import KINDS, kubectl_name
-from fixtures.cluster.trouble import ApiTrouble
-from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import CLAIMS, SLICES, TEMPLATES
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 from fixtures.snapshot.state import Snapshot
@@ -20,41 +16,13 @@ from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject
 
 _SOURCE = "SelfSubjectAccessReview"
-ASKED_AT_ONCE = 8
-"""Reviews in flight: far from the API server, one after the other would take longer than all lists."""
-
-
-class Right(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """One verb on one resource, cluster-wide. ``subresource`` is empty for the resource itself."""
-
-    verb: str
-    group: str
-    resource: str
-    subresource: str = ""
-    needed_by: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        resource = f"{self.group}/{self.resource}" if self.group else self.resource
-        return f"{self.verb} {resource}" + (f"/{self.subresource}" if self.subresource else "")
-
-    def review(self) -> Json:
-        """The SelfSubjectAccessReview that asks for it. No namespace means: in all of them."""
-        return access.review(self.verb, self.group, self.resource, self.subresource)
-
-
-class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """A right and what the API server answered. ``allowed`` is None when it gave no answer, ``reason`` says why."""
-
-    right: Right
-    allowed: bool | None
-    reason: str = ""
 
 
 def rights(needs: Needs, snapshot: Snapshot) -> list[Right]:
     """Every right that the selected requirements need, once. Kinds that the cluster does not serve need none."""
     found: dict[Right, list[str]] = {}
-    wanted = [(_right("list", key), ids) for key, ids in needs.reads.items()]
-    wanted += [(_right(verb, key), ids) for text, ids in needs.writes.items() for verb, _, key in [text.partition(" ")]]
+    wanted = [(right_of("list", key), ids) for key, ids in needs.reads.items()]
+    wanted += [(right_of(verb, key), ids) for text, ids in needs.writes.items() for verb, _, key in [text.partition(" ")]]
     for right, ids in wanted:
         if _served(right, snapshot):
             found.setdefault(right, []).extend(ids)
@@ -81,45 +49,6 @@ def _served(right: Right, snapshot: Snapshot) -> bool:
     if not snapshot.listing(key).served:
         return False
     return key not in KINDS or not snapshot.versions or key in snapshot.versions
-
-
-def _right(verb: str, key: str) -> Right:
-    """``pods``, ``apps/daemonsets``, ``pods/log`` or ``group/plural/subresource``."""
-    head, _, tail = key.rpartition("/")
-    core_subresource = head and "/" not in head and "." not in head and key not in KINDS and head in KINDS
-    if core_subresource or head.count("/") == 1:
-        key, subresource = head, tail
-    else:
-        subresource = ""
-    group, _, resource = key.rpartition("/")
-    return Right(verb=verb, group=group, resource=resource, subresource=subresource)
-
-
-def ask_rights(cluster: Cluster, wanted: Iterable[Right]) -> Iterator[Review]:
-    """Ask the API server about each right, several at a time. Reviews create nothing."""
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        yield from pool.map(lambda right: _ask(cluster, right), wanted)
-
-
-def _ask(cluster: Cluster, right: Right) -> Review:
-    try:
-        return read_review(right, cluster.request("POST", access.PATH, body=right.review()))
-    except ApiTrouble as trouble:
-        return Review(right=right, allowed=None, reason=trouble.message)
-
-
-def read_review(right: Right, answer: Answer) -> Review:
-    """What an answer to a review says."""
-    if not answer.ok:
-        return Review(right=right, allowed=None, reason=f"{answer.status} {answer.message}")
-    try:
-        status = answer.json().get("status")
-    except ApiTrouble as trouble:
-        return Review(right=right, allowed=None, reason=trouble.message)
-    if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
-        return Review(right=right, allowed=None, reason="the answer has no status.allowed")
-    reason = str(status.get("evaluationError") or status.get("reason") or "")
-    return Review(right=right, allowed=status["allowed"], reason=reason[:300])
 
 
 def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:

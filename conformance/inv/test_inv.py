@@ -6,11 +6,12 @@ import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.inv.judged_nodes import check_agreement, check_judged
-from conformance.inv.rights import ask_rights, check_custom_kinds, check_rights, rights
+from conformance.inv.rights import check_custom_kinds, check_rights, rights
 from conformance.inv.skew import check_skew
 from conformance.inv.versions import check_peers, check_versions
 from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
+from fixtures.cluster.access import ask_rights
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held

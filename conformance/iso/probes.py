@@ -20,7 +20,6 @@ from conformance.probes.computing import (
     faulty,
     has_library,
     image_of,
-    is_slice,
     listing_pod,
     sample_fault,
     sample_pod,
@@ -32,7 +31,7 @@ from conformance.probes.node_sampling import PlaceFinding, choose_places, in_bat
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
-from fixtures.model.placement.free_devices import Place, listable_places, runtime_classes, usable_places, why_unlistable
+from fixtures.model.placement.free_devices import Place, is_slice, listable_places, runtime_classes, usable_places, why_unlistable
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject

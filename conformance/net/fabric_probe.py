@@ -13,10 +13,10 @@ import msgspec
 from conformance.net.ports import with_ports_read
 from conformance.net.two_nodes import FabricRun, Plan, RankPod
 from conformance.net.visible_fabric import attached
-from conformance.probes.running import pod_trouble
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
+from fixtures.model.demand.pod_state import pod_trouble
 from fixtures.model.devices.fabric import MACHINE_TYPE
 from fixtures.model.nodes.pools import product_of
 from fixtures.model.placement.affinity import fence_tolerations

@@ -10,10 +10,11 @@ import msgspec
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.events import ReasonKind, Unschedulable, parse_unschedulable
 from conformance.probes.node_sampling import choose_places
-from conformance.probes.running import absence_seconds, disturbance
+from conformance.probes.running import absence_seconds
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod, Toleration
 from fixtures.model.cluster import Scope
+from fixtures.model.demand.pod_state import disturbance
 from fixtures.model.dra.claims import Request
 from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.model.placement.claimable import could_choose

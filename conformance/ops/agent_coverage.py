@@ -71,7 +71,7 @@ def _behind_services(scope: Scope) -> Iterator[Finding]:
             yield about.ok(f"there are pods with {wanted}")
             continue
         state = f"no DaemonSet or pod has {wanted} yet; the Service exists"
-        age = overdue(about, one.since, now, limit, state, cause="AgentSelectsTooFew")
+        age = overdue(about, one.since or 0.0, now, limit, state, cause="AgentSelectsTooFew")  # one without a time is none of this minute
         message = f"no DaemonSet or pod has {wanted}: the agent behind this Service is gone from every node"
         yield about.bad(message, cause="AgentSelectsTooFew", observed="none") if isinstance(age, float) else age
 

@@ -28,15 +28,12 @@ from fixtures.model.platform.agents import (
     workload_of,
 )
 from fixtures.model.platform.components import mounts_plugin_folder
-from fixtures.model.platform.kubelet_plugins import plugin_pods
+from fixtures.model.platform.kubelet_plugins import plugins_by_vendor
 from fixtures.model.platform.namespaces import UNPROVEN, workload_names
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
-
-_HIDDEN = ("eks.amazonaws.com/compute-type", "auto")
-"""EKS Auto Mode runs the plugins on the machine, where no pod shows them."""
 
 _OF_PLUGINS = "pods that mount /var/lib/kubelet/device-plugins"
 _ONE_PLUGIN = "one device plugin per vendor"
@@ -46,7 +43,7 @@ def check_one_plugin(scope: Scope) -> Iterator[Finding]:
     """One finding per accelerator node with a device plugin that is seen. Raises :class:`NotApplicable` where none is."""
     seen = False
     for node in scope.accelerator_nodes:
-        plugins = _plugins(scope, node)
+        plugins = plugins_by_vendor(scope, node)
         if not plugins:
             continue
         seen = True
@@ -61,20 +58,6 @@ def check_one_plugin(scope: Scope) -> Iterator[Finding]:
             yield about.ok()
     if not seen:
         raise NotApplicable("NoPlugins", "no pod on an accelerator node is a device plugin; plugins may be host services")
-
-
-def _plugins(scope: Scope, node: Node) -> dict[str, list[str]]:
-    """Names of plugins by vendor on a node: one per owner, as a pod may be there twice while it is replaced."""
-    found: dict[str, set[str]] = {}
-    for vendor, pod in plugin_pods(scope, node):
-        if not pod.metadata.deletion_timestamp:
-            owner = pod.controller
-            name = f"{owner.kind} {pod.namespace}/{owner.name}" if owner else f"Pod {pod.namespace}/{pod.metadata.name}"
-            found.setdefault(vendor, set()).add(name)
-    if node.metadata.label.get(_HIDDEN[0]) == _HIDDEN[1]:
-        for names in found.values():
-            names.add("EKS Auto Mode's own")
-    return {vendor: sorted(names) for vendor, names in found.items()}
 
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"

@@ -18,7 +18,6 @@ from fixtures.compute.document import SCHEMA_VERSION, Device, Document, Status, 
 from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.counts import AMD_PARTITION, AMD_PARTITION_LABELS, amd_units
 from fixtures.model.placement.free_devices import Place, why_unlistable
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut, listed
@@ -254,28 +253,6 @@ def why_uncomputed(scope: Scope) -> Callable[[Place], str]:
     unchecked = why_unchecked(scope)
     sample = scope.policy.probes.sample_image
     return lambda place: why_unlistable(place) if sample and not brings_library(place) else unchecked(place)
-
-
-def is_slice(place: Place) -> bool:
-    """Whether its devices are MIG devices, of which CUDA enumerates one in a process."""
-    published = any(device.body.attribute("profile") for device in place.devices)
-    return published or "mig-" in place.resource or bool(place.view.gpu.product.mig_profile)
-
-
-def why_partial(place: Place) -> str:
-    """Why units of a place are parts of devices, or may be; empty where they are whole devices.
-
-    Facts: docs/facts/vendors-and-clouds.md#amd.
-    """
-    if is_slice(place) or any(device.is_part for device in place.devices):
-        return "it offers parts of devices"
-    if place.vendor != "amd" or place.driver:
-        return ""
-    labels, name = place.node.metadata.label, place.resource.partition("/")[2]
-    partition = name if "_nps" in name else next((labels[key] for key in AMD_PARTITION_LABELS if labels.get(key)), "")
-    if not partition:
-        return f"no label {AMD_PARTITION} says whether its units are whole devices"
-    return "it offers parts of devices" if amd_units(partition, "") > 1 else ""
 
 
 def computing(finding: Finding, sight: VisibleDevices, *, shared: bool = False) -> Finding:

@@ -11,15 +11,14 @@ import urllib3.exceptions
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.events import Unschedulable, parse_unschedulable
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.kubernetes.models import ContainerStatus, Json, Node, Pod
+from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.model.cluster import Scope
+from fixtures.model.demand.pod_state import pod_trouble
 from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.probes.pods import PodShape, decode_pod, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
-
-_PREPARING = (None, "ContainerCreating", "PodInitializing")
 
 
 def unschedulable(pod: Pod) -> Unschedulable | None:
@@ -31,59 +30,6 @@ def unschedulable(pod: Pod) -> Unschedulable | None:
         return parse_unschedulable(condition.message)
     except Unreadable:
         return None
-
-
-def why_not_running(pod: Pod | None) -> str:
-    """One clause for a message."""
-    if pod is None:
-        return "it is gone"
-    if pod.status.phase == "Failed":
-        return f"it failed on {pod.spec.node_name or 'no node'}: {pod.status.reason or 'exit'} {pod.status.message}".strip()[:400]
-    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
-        waiting = (status.state or {}).get("waiting")
-        if isinstance(waiting, dict) and waiting.get("reason") not in _PREPARING:
-            return f"container {status.name} waits: {waiting.get('reason')} {waiting.get('message') or ''}".strip()[:400]
-    condition = pod.condition("PodScheduled")
-    if condition is not None and condition.status == "False":
-        return f"{condition.reason or 'not scheduled'}: {condition.message}"[:400]
-    return f"its phase is {pod.status.phase or 'unknown'}" + (
-        f" on {pod.spec.node_name}" if pod.spec.node_name else " and no scheduler took it up"
-    )
-
-
-_ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Terminated", "NodeLost"})
-
-
-def disturbance(pod: Pod) -> str:
-    """What keeps a probe pod from being an answer although the cluster may be in order, as a clause; empty when nothing does."""
-    disruption = pod.condition("DisruptionTarget")
-    if disruption is not None and disruption.status == "True":
-        return f"it was disrupted ({disruption.reason}: {disruption.message})"[:300]
-    if pod.status.phase == "Failed" and pod.status.reason in _ENDED_BY_OTHERS:
-        return f"it was ended from outside ({pod.status.reason}: {pod.status.message})"[:300]
-    scheduled = pod.condition("PodScheduled")
-    if scheduled is not None and scheduled.reason == "SchedulingGated":
-        return f"a scheduling gate holds it, which the suite did not set ({scheduled.message})"[:300]
-    if pod.status.phase == "Pending" and pod.spec.node_name and not _complains(pod):
-        return "its node is still preparing it, for example pulling the image (policy probes.startSeconds)"
-    return ""
-
-
-def _complains(pod: Pod) -> bool:
-    """Whether a container says why it does not start."""
-    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
-        waiting = (status.state or {}).get("waiting")
-        if isinstance(waiting, dict) and waiting.get("reason") not in _PREPARING:
-            return True
-    return False
-
-
-def image_trouble(pod: Pod | None) -> bool:
-    """Whether it is the image that keeps a placed pod from starting."""
-    return pod is not None and any(
-        isinstance(waiting := (status.state or {}).get("waiting"), dict) and "Image" in str(waiting.get("reason"))
-        for status in pod.status.container_statuses or ()
-    )
 
 
 FACTOR = 5.0
@@ -318,26 +264,3 @@ def _read(workspace: Workspace, name: str, namespace: str = "") -> Pod:
     if not answer.ok:
         raise ApiTrouble(answer.reason, f"pod {name} of this run: {answer.status} {answer.message}")
     return decode_pod(answer.json())
-
-
-def pod_trouble(pod: Pod) -> str:
-    """Why a pod is where it is, in one line: its own reason, a waiting container's, or the scheduler's."""
-    parts = [pod.status.phase or "no phase"]
-    if pod.status.reason or pod.status.message:
-        parts.append(": ".join(part for part in (pod.status.reason, pod.status.message) if part))
-    parts += [
-        text for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())) if (text := _state(status))
-    ]
-    scheduled = pod.condition("PodScheduled")
-    if scheduled is not None and scheduled.status == "False":
-        parts.append(f"{scheduled.reason}: {scheduled.message}")
-    return "; ".join(parts)[:600]
-
-
-def _state(status: ContainerStatus) -> str:
-    for name in ("waiting", "terminated"):
-        state = (status.state or {}).get(name)
-        if isinstance(state, dict) and state.get("reason") != "Completed":
-            words = [str(state[key]) for key in ("reason", "message") if state.get(key)]
-            return f"container {status.name} {name}: {': '.join(words)}" if words else ""
-    return ""

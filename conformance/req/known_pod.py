@@ -11,7 +11,6 @@ from functools import partial
 from conformance.known.answers import Known, gathered
 from conformance.known.device import uuids_by_claim
 from conformance.known.node import placed_since
-from conformance.probes.running import why_not_running
 from conformance.req.checks import check_can_be_offered
 from conformance.req.waiting import check_waiting
 from fixtures.kubernetes.models import Json, Node, Pod
@@ -19,6 +18,7 @@ from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_events import quoted, unread_events
+from fixtures.model.demand.pod_state import why_not_running
 from fixtures.model.demand.quotas import hard, used
 from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.shares import given_by_kubelet

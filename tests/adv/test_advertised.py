@@ -322,13 +322,7 @@ def test_a_device_of_another_pod_is_named() -> None:
     assert (finding.cause, UUID in finding.message) == ("AnotherDeviceThere", True)
 
 
-@pytest.mark.parametrize(
-    ("trouble", "cause"),
-    [
-        (f"nvidia-container-cli: device error: {UUID}: unknown device: unknown", "AdvertisedDeviceNotThere"),  # HAMi#411
-        ("it did not finish within 180 s: Pending", ""),
-    ],
-)
+@each_row
 def test_a_runtime_that_does_not_know_the_device_tells_it(trouble: str, cause: str) -> None:
     places = a_document().places
     found = check_unknown(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))

@@ -15,8 +15,8 @@ from conformance.cli.commands import COMMANDS, command_parser
 from conformance.cli.diagnosis import Diagnosis, diagnose
 from conformance.cli.doctor import render
 from conformance.cli.main import main
-from conformance.inv.rights import Review, Right
 from conformance.requirement import needs_of
+from fixtures.cluster.access import Review, Right
 from fixtures.text.sentences import in_order
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Access, Target, TargetKind, Verdict

@@ -20,6 +20,7 @@ from fixtures.compute.drivers import CUDA, ROCM
 from fixtures.compute.kernels import Matrices, compare, filled
 from fixtures.compute.level_zero import OUT_OF_MEMORY
 from tests.nodeprobe.tables import MACHINES, Table, machine
+from tests.tables import each_row
 
 RUNS = int(os.environ.get("COMPUTE_RUNS", "5"))
 """Seeds of random answers for each machine and kind. The environment asks for more."""
@@ -172,20 +173,7 @@ def test_a_fault_of_one_device_is_that_devices_alone(folders: dict[str, Path], t
 
 
 @pytest.mark.test_all
-@pytest.mark.parametrize(
-    ("name", "fault", "expected"),
-    [
-        ("gb200", {"cuInit": 802}, "cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)"),  # aws-deep-learning-ami-ubuntu-dcv-desktop#33
-        ("h100", {"cuInit": 999}, "cuInit: CUDA_ERROR_UNKNOWN (999)"),  # nvidia-container-toolkit#1246: no nvidia-uvm
-        ("h100", {"cuInit": 3}, "cuInit: CUDA_ERROR_NOT_INITIALIZED (3)"),
-        ("l40s", {"cuInit": 803}, "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"),
-        ("l40s", {"count": 0}, "cuInit: CUDA_ERROR_NO_DEVICE (100)"),
-        ("h100", {"cuInit": -1}, "cuInit: no answer within 2 s"),
-        ("h100", {"cuInit": -2}, "cuInit: the process that called it was ended by SIGABRT"),
-        ("mi300x", {"hipInit": 101}, "hipInit: (101)"),
-        ("max1550", {"zeInit": 0x78000001}, "zeInit: ZE_RESULT_ERROR_UNINITIALIZED (2013265921)"),
-    ],
-)
+@each_row
 def test_a_library_that_does_not_start_says_why(folders: dict[str, Path], tmp_path: Path, name: str, fault: Table, expected: str) -> None:
     library = check(folders, tmp_path, name, fault, 1)
     assert (str(library.trouble), library.devices) == (expected, [])

@@ -4,11 +4,12 @@ from typing import Any
 import pytest
 
 from conformance.plugin.waves import fit_beside
-from conformance.probes.running import ended, pinned_pod, pod_trouble
+from conformance.probes.running import ended, pinned_pod
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, evaluate
+from fixtures.model.demand.pod_state import pod_trouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import PRIORITY
 from fixtures.probes.pods import PodShape, WatchedPods, probe_pod

@@ -10,6 +10,7 @@ from fixtures.model.cluster import subject
 from fixtures.verdict.findings import Outcome, undecided
 from tests.hw.documents import a_document
 from tests.nodeprobe.tables import MACHINES, Table
+from tests.tables import each_row
 
 MISMATCH, NOT_LOADED, UNKNOWN, PERMISSION, UNSUPPORTED = 18, 9, 999, 4, 3
 
@@ -45,14 +46,7 @@ def test_calls_that_a_driver_lacks_are_no_fault(fault: Table) -> None:
     assert [finding.outcome for finding in check_answers(a_document("h100", fault))] == [Outcome.OK]
 
 
-@pytest.mark.parametrize(
-    ("trouble", "cause"),
-    [
-        ("nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown", "DriverLibraryMismatch"),
-        ("Unable to retrieve list of available devices: error creating nvml.Device 3: nvml: GPU is lost", "DeviceDoesNotAnswer"),
-        ("Pending; container probe waiting: ImagePullBackOff", ""),
-    ],
-)
+@each_row
 def test_a_pod_that_could_not_start_may_tell_of_the_driver(trouble: str, cause: str) -> None:
     places = a_document().places
     found = check_refused(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))

@@ -8,16 +8,16 @@ import pytest
 from conformance.health.judging import links_of
 from conformance.hw import figures
 from conformance.hw.figures import judge_figures, peak_of, peaks, probe_figures, usual_figures
-from conformance.probes.computing import why_partial
 from conformance.probes.running import ProbeResult
 from fixtures.compute.document import Device, Document, Figures, Library, Status, Step, Trouble, WrongValues, encode
 from fixtures.kubernetes.models import Json
-from fixtures.model.placement.free_devices import places_of
+from fixtures.model.placement.free_devices import places_of, why_partial
 from fixtures.policy.model import Hardware, Policy, Probes
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable, Subject
 from tests.builders import a_node, a_scope
 from tests.nodeprobe.tables import MACHINES
+from tests.tables import each_row
 
 H100 = "NVIDIA H100 80GB HBM3"
 GOOD = Figures(fp32=40e12, memory=2.57e12, to_device=53e9, from_device=52e9, repetitions=300, seconds=5)  # memory: NVIDIA/nccl#1264
@@ -87,22 +87,7 @@ def test_every_row_has_a_source_and_products_have_rows() -> None:
     assert peak_of("NVIDIA A100-SXM4-80GB") != peak_of("NVIDIA A100 80GB PCIe")
 
 
-SPX = "amd.com/gpu.compute-memory-partition"
-
-
-@pytest.mark.parametrize(
-    ("resource", "labels", "words"),
-    [
-        ("nvidia.com/gpu", {}, ""),
-        ("nvidia.com/mig-1g.10gb", {}, "parts"),
-        ("amd.com/gpu", {SPX: "spx_nps1"}, ""),
-        ("amd.com/gpu", {SPX: "CPX_NPS4"}, "parts"),
-        ("amd.com/dpx_nps1", {SPX: "spx_nps1"}, "parts"),
-        ("amd.com/spx_nps1", {}, ""),
-        ("amd.com/gpu", {}, "no label"),  # the labeller does not run, or may not write this label
-        ("gpu.intel.com/xe", {}, ""),
-    ],
-)
+@each_row
 def test_parts_of_devices_have_no_figures(resource: str, labels: dict[str, str], words: str) -> None:
     [place] = places_of(scope := a_scope(nodes=[a_node(resource=resource, labels=labels)]), scope.snapshot.nodes[0])
     reason = why_partial(place)
@@ -110,17 +95,7 @@ def test_parts_of_devices_have_no_figures(resource: str, labels: dict[str, str],
     assert bool(words) == bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("resource", "labels", "images", "code"),
-    [
-        ("nvidia.com/gpu", {}, {}, "NoSuiteImage"),
-        ("amd.com/gpu", {SPX: "spx_nps1"}, {}, "NoSuiteImage"),
-        ("gpu.intel.com/xe", {"gpu.intel.com/device.count": "8"}, {"amd.com/*": "x"}, "NoSuiteImage"),
-        ("gpu.intel.com/xe", {"gpu.intel.com/device.count": "4"}, {"gpu.intel.com/*": "x"}, "NoWholeDevice"),
-        ("gpu.intel.com/i915", {}, {"gpu.intel.com/*": "x"}, "NoWholeDevice"),
-        ("amd.com/gpu", {}, {"amd.com/*": "x"}, "NoWholeDevice"),
-    ],
-)
+@each_row
 def test_without_an_image_or_a_whole_device_nothing_is_measured(
     resource: str, labels: dict[str, str], images: dict[str, str], code: str
 ) -> None:

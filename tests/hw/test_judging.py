@@ -40,6 +40,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from tests.hw.documents import of_driver
 from tests.nodeprobe.tables import MACHINES, OF_VENDORS, Table
 from tests.nodeprobe.test_nvml import COMPILER, each, library
+from tests.tables import each_row
 
 __all__ = ["library"]
 
@@ -327,17 +328,7 @@ def test_a_link_that_the_driver_does_not_know_is_read_from_sysfs() -> None:
         assert (found.outcome, found.cause, "8 of 16 lanes" in found.message) == (outcome, "HostLinkBelowMaximum", True)
 
 
-@pytest.mark.parametrize(
-    ("width", "most", "slot", "outcome"),
-    [
-        (8, 8, 8, Outcome.OK),  # a T4 in a slot of eight lanes: the driver counts the slot in
-        (8, 16, 8, Outcome.OK),  # the driver names the device's own lanes
-        (4, 8, 8, Outcome.BAD),
-        (8, 8, 16, Outcome.ADVISED),  # the slot has more than device and driver make of it
-        (8, 16, 16, Outcome.BAD),
-        (8, 8, None, Outcome.ADVISED),  # a virtual machine: nothing shows the slot
-    ],
-)
+@each_row
 def test_a_slot_with_few_lanes_is_no_fault_of_the_device_in_it(width: int, most: int, slot: int | None, outcome: Outcome) -> None:
     driver = a_driver("Tesla T4", 1, pcie=Pcie(generation=3, width=width, max_generation=3, max_width=most))
     address = short_address(driver.devices[0].pci_address)

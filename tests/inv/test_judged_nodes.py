@@ -61,13 +61,7 @@ def test_a_node_whose_last_mark_is_its_machine_or_a_label_still_counts(label: st
     assert concluded(a_scope(nodes=[a_node(), a_cpu_node("lost", labels={key: value})])) == (Verdict.INCONCLUSIVE, 1, 2)
 
 
-@pytest.mark.parametrize(
-    "machine",
-    [
-        *("g3.k3s.xlarge", "g3.k3s.2xlarge", "g4s.kube.xlarge", "g6-standard-4", "m5.xlarge", "Standard_D8s_v5", "n2-standard-8"),
-        "VM.Standard.E4.Flex",
-    ],
-)
+@each_row
 def test_machines_without_accelerators_are_no_subject(machine: str) -> None:
     scope = a_scope(nodes=[a_node(), a_cpu_node("cpu-1", labels={"node.kubernetes.io/instance-type": machine})])
     assert concluded(scope) == (Verdict.PASSED, 1, 1)

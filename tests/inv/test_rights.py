@@ -1,8 +1,9 @@
 import json
 from typing import Any
 
-from conformance.inv.rights import Review, Right, ask_rights, check_custom_kinds, check_rights, read_review, rights
+from conformance.inv.rights import check_custom_kinds, check_rights, rights
 from conformance.requirement import Needs
+from fixtures.cluster.access import Review, Right, ask_rights, read_review
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.snapshot.custom_kinds import DEFINITIONS

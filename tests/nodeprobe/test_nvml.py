@@ -16,6 +16,7 @@ from fixtures.nodeprobe.collect import collect
 from fixtures.nodeprobe.document import Device, Document, Driver, decode
 from fixtures.nodeprobe.tabled import TabledLibrary
 from tests.nodeprobe.tables import MACHINES, Table, write_cards
+from tests.tables import each_row
 
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
 """Seeds of random answers for each machine and kind. The environment asks for more."""
@@ -173,15 +174,7 @@ def _at(device: Device, path: str) -> object:
     return value
 
 
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ({"nvmlInitWithFlags": MISMATCH}, "driver and library are of different versions"),
-        ({"nvmlInitWithFlags": 9}, "the driver is not loaded"),
-        ({"nvmlInitWithFlags": 999}, "Unknown Error"),
-    ],
-    ids=["mismatch", "not loaded", "unknown"],
-)
+@each_row
 def test_a_driver_that_enumerates_nothing_says_why(library: Path, tmp_path: Path, table: Table, words: str) -> None:
     driver = probe(library, tmp_path, table)
     assert words in driver.problem

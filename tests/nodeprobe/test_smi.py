@@ -19,6 +19,7 @@ from fixtures.simulator.nodes.programs import nvidia_smi
 from tests.nodeprobe.tables import MACHINES, Table
 from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library, probe
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
+from tests.tables import each_row
 
 __all__ = ["library"]
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
@@ -81,30 +82,13 @@ def ran(folder: Path, cases: str) -> Document:
     return smi.document(done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("cases", "problem"),
-    [
-        ("*) echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18;;", "driver and library are of different versions"),
-        ('*) echo "NVIDIA-SMI has failed because it couldn\'t communicate with the NVIDIA driver."; exit 9;;', "the driver is not loaded"),
-        ("*) exit 124;;", "nvidia-smi did not come back"),
-        ("*) exit 127;;", "nvidia-smi is not in the container"),
-        ("*) echo 'No devices were found'; exit 6;;", ""),
-        ("*) echo what; exit 1;;", "what"),
-    ],
-)
+@each_row
 def test_what_nvidia_smi_says_instead_is_the_driver_s_problem(tmp_path: Path, cases: str, problem: str) -> None:
     [driver] = ran(tmp_path, cases).drivers
     assert (driver.problem, driver.devices) == (problem, [])
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [
-        ({}, ("good", "HEALTHY")),
-        ({"1.lost": 1}, ("bad", "REBOOT")),
-        ({"1.pcie.width": 8}, ("bad", "DEGRADED")),
-    ],
-)
+@each_row
 def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Table, expected: tuple[str, str]) -> None:
     text = printed({**MACHINES["gb200"], **fault})
     for captured in (text, encode(smi.document(text)).decode()):

@@ -30,24 +30,13 @@ from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled
 from tests.obs.test_pages import AMD, WHOLE, page
+from tests.tables import each_row
 
 needs_promtool = pytest.mark.skipif(not promtool(), reason="promtool is not on PATH (Debian's package prometheus has it)")
 OWN = next(item for item in raw("gpu-metrics.yaml") if item["kind"] == "PrometheusRule")
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("DCGM_FI_DEV_XID_ERRORS > 0", "DCGM_FI_DEV_XID_ERRORS"),
-        ('sum by (gpu, Hostname) (rate(a_total{gpu="0", b=~"c|d"}[5m])) > 1e3', "a_total"),
-        ("a{x='y'} / on(node) group_left(pod) b offset 5m and ignoring(z) c", "a b c"),
-        ('absent_over_time(up{job="dcgm, x"}[1h:5m]) or vector(1)', "up"),
-        ('label_replace(a, "gpu_id", "$1", "gpu", "(.*)") == bool 0 # and b', "a"),
-        ("max_over_time(job:a:rate5m[1d]) unless on() b > 0x1f", "job:a:rate5m b"),
-        ("quantile(.95, a) without (x) atan2 -Inf", "a"),
-        ("count_values('v', a)\n  # comment \"\n > 5", "a"),
-    ],
-)
+@each_row
 def test_the_names_of_series_are_read_and_nothing_else(text: str, names: str) -> None:
     assert read_expression(text).series == frozenset(names.split())
 

@@ -28,6 +28,7 @@ from fixtures.simulator.nodes.devices import DeviceManager
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.telemetry import Exporter
 from tests.samples import sample
+from tests.tables import each_row
 
 FAMILIES = Metrics().families
 CAUSES = {cause for id_ in ("OBS-01", "OBS-03") for cause in load_catalogue().get(id_).causes}
@@ -257,18 +258,6 @@ def test_a_wild_page_is_read_or_refused_and_never_more(data: st.DataObject) -> N
         movement(read_page(text, whole=False), read_page(page(SLICED)), 60.0)
 
 
-@pytest.mark.parametrize(
-    ("ports", "annotations", "path"),
-    [
-        ([{"containerPort": 9400}], {}, "p:9400/proxy/metrics"),
-        (
-            [{"name": "profiling", "containerPort": 6060}, {"name": "metrics", "containerPort": 9401}],
-            {},
-            "p:9401/proxy/metrics",
-        ),
-        ([], {"prometheus.io/scheme": "https", "prometheus.io/path": "/gpu"}, "https:p:9400/proxy/gpu"),
-        ([{"containerPort": "x"}], {"prometheus.io/path": "/../../secrets"}, "p:9400/proxy/metrics"),
-    ],
-)
+@each_row
 def test_the_page_of_a_pod_is_where_its_ports_say_and_nowhere_else(ports: list[Any], annotations: dict[str, str], path: str) -> None:
     assert metrics_page("n", "p", metrics_port(ports), annotations) == f"/api/v1/namespaces/n/pods/{path}"

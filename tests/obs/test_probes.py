@@ -10,6 +10,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.probes.pods import decode_pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Subject
+from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
 TEXT = "0/5 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 3 Insufficient nvidia.com/gpu. no new claims"
@@ -40,14 +41,7 @@ def test_an_event_without_the_reason_is_bad(text: str) -> None:
     assert judge_unplaced(SUBJECT, seen(text)).outcome is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    ("spec", "conditions", "over"),
-    [
-        ({}, [], None),
-        ({}, [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}], True),
-        ({"nodeName": "gpu-0"}, [], True),
-    ],
-)
+@each_row
 def test_silence_counts_once_the_scheduler_has_decided(spec: Json, conditions: list[Json], over: bool | None) -> None:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec, "status": {"conditions": conditions}}
     assert tried([decode_pod(pod)]) is over

@@ -9,6 +9,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_daemonset, a_node, a_pod, a_scope
+from tests.tables import each_row
 
 
 def ago(minutes: float) -> str:
@@ -37,22 +38,7 @@ def messages(findings: Iterable[Finding]) -> str:
     return "\n".join(finding.message for finding in findings if finding.outcome is Outcome.BAD)
 
 
-@pytest.mark.parametrize(
-    ("state", "conditions", "word"),
-    [
-        ("ready", [condition("Ready", "True", "NoGPUNodes", "No GPU node found")], "no node has a GPU label"),
-        ("ready", [condition("Ready", "True", "NFDLabelsMissing")], "nothing was installed"),
-        ("ready", [condition("Ready", "False", "Error")], "condition Ready is False"),
-        ("ready", [*READY[:1], condition("Error", "True", "OperandNotReady", "state-driver")], "condition Error is True"),
-        (
-            "notReady",
-            [condition("Ready", "False", "Error"), condition("Error", "True", "OperandNotReady", "not ready: [state-driver]")],
-            "state-driver",
-        ),
-        ("disabled", READY, "state is disabled"),
-        ("", [], "state is not set"),
-    ],
-)
+@each_row
 def test_states_and_reasons_that_are_not_ready(state: str, conditions: list[Json], word: str) -> None:
     findings = list(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object(state=state, conditions=conditions)])))
     assert by_name(findings)["ClusterPolicy cluster-policy"] is Outcome.BAD

@@ -9,27 +9,12 @@ import pytest
 from conformance.cli.inspect import KINDS, inspect, main
 from conformance.outputs.captured_text import Unreadable
 from tests.outputs.lookalikes import lookalike, path_of
+from tests.tables import each_row, table
 
-CASES = [
-    ("nccl-log", "nccl-gdr", 0, "GDR_ENGAGED"),
-    ("nccl-log", "nccl-socket", 1, "SOCKET_FALLBACK"),
-    ("nccl-log", "nccl-mnnvl", 0, "MNNVL"),
-    ("nccl-tests", "nccl-tests-new", 0, "OK"),
-    ("nvidia-smi", "smi-list", 0, "LISTED"),
-    ("nvidia-smi", "smi-query", 1, "REPLACE"),
-    ("nvidia-smi", "smi-query.xml", 1, "REBOOT"),
-    ("dcgm-metrics", "dcgm", 0, "BUSY_ALLOCATED"),
-    ("node", "node-describe", 1, "INCONSISTENT"),
-    ("events", "events-get", 1, "UNSCHEDULABLE"),
-    ("resourceslice", "slices.yaml", 1, "INCOMPLETE_POOL"),
-    ("podgroup", "podgroup.yaml", 0, "GANG_HELD"),
-    ("psa-rejection", "psa-rejection", 0, "REJECTED"),
-    ("kernel-log", "kernel", 0, "XID_NOT_FATAL"),
-    ("ib-write-bw", "ib-write-bw-cuda", 0, "GDR_MEASURED"),
-]
+CASES = table(__file__)["test_exit_code_and_json"]["kind, name, exit_code, code"]
 
 
-@pytest.mark.parametrize(("kind", "name", "exit_code", "code"), CASES, ids=[row[1] for row in CASES])
+@each_row
 def test_exit_code_and_json(kind: str, name: str, exit_code: int, code: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([kind, str(path_of(name)), "--json"]) == exit_code
     out, err = capsys.readouterr()

@@ -15,13 +15,7 @@ def test_product_tables(product: str, name: str) -> None:
     assert geometry.name == name
 
 
-@pytest.mark.parametrize(
-    "product",
-    [
-        *("", "NVIDIA-L4", "GRID-A100-40C", "NVIDIA-A100", "Tesla-T4", "NVIDIA-A100-SXM-64GB", "NVIDIA-H20-3e"),
-        *("NVIDIA-RTX-PRO-5000-72GB-Blackwell", "NVIDIA-RTX-PRO-4500-Blackwell"),
-    ],
-)
+@each_row
 def test_products_without_a_table(product: str) -> None:
     assert mig_geometry.geometry_of(product) is None
     assert mig_geometry.max_instances(product, "1g.5gb") is None

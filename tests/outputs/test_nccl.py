@@ -71,13 +71,7 @@ def test_a_glued_name_makes_no_new_host() -> None:
     assert len(log.net_channels) == 7
 
 
-@pytest.mark.parametrize(
-    "via",
-    [
-        *("NET/IB/0/GDRDMA/HOSTMEM", "NET/IB/0/HOSTMEM", "NET/IB/0/GDRDMA(Bounce)", "NET/IB/0/GDRDMA_OFF", "NET/IB/0/gdrdma"),
-        *("NET/IB/0 /GDRDMA", "NET/IB//GDRDMA", "NET/IB", "NET", "GIN/IB/0/GDRDMA", ""),
-    ],
-)
+@each_row
 def test_a_transport_that_is_not_understood_is_not_direct_and_never_dropped(via: str) -> None:
     strange = hop("gpu-a", 0, 1, "send", via, "01/0").rstrip()
     code, direct, total = read(f"{A}\n{B}\n{strange}\n")
@@ -141,23 +135,7 @@ def test_a_network_between_hosts_is_judged_though_some_communicator_has_one_node
     assert read(crossing.replace("/GDRDMA", ""))[0] == "RDMA_WITHOUT_GDR"
 
 
-FAILURES = [
-    "NET/OFI Request 0x55 completed with error. RC: 107. Error: Inappropriate ioctl for device. Completed length: 0",
-    "NET/OFI Request completed with error. RC: 21. Error: unknown error",
-    "NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument",
-    "NET/OFI Creating new endpoint for domain 0x7f failed: Invalid argument",
-    "NET/OFI aws-ofi-nccl initialization failed",
-    "MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration",
-    "MNNVL (cliqueSize 72) is available but not working on this system. Check the IMEX configuration (nvidia-imex-ctl -N).",
-    "Cuda failure 801 'operation not supported'",
-    "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000",
-    "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.",
-    "Mismatched NCCL version detected : rank 0 version 22807 rank 1 version 22703",
-    "NET/IB: Got completion from peer 10.0.0.3 with status=12 opcode=0 vendor_err=129 (Send) hca mlx5_4",
-]
-
-
-@pytest.mark.parametrize("warning", FAILURES)
+@each_row
 def test_a_failing_warning_fails_the_run_whatever_else_the_log_has(warning: str) -> None:
     text = f"[2026-01-01 10:00:00] gpu-a:11:12 [0] init.cc:99 NCCL WARN {warning}\n"
     alone = inspect("nccl-log", text)

@@ -89,12 +89,6 @@ def test_one_thing_wrong_in_the_json_report(more: dict[str, object], expected: t
     assert code(json.dumps(report(**more))) == expected
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "n1: Test NCCL failure common.cu:954 'internal error' / ' .. n1 pid 77: Test failure common.cu:844'",
-        "# error: remote process exited",
-    ],
-)
+@each_row
 def test_a_run_that_says_that_it_failed(line: str) -> None:
     assert code(f"{TABLE}\n{line}\n") == ("bad", "FAILED")

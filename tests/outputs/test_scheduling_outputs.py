@@ -119,18 +119,7 @@ def unschedulable(message: str) -> dict[str, str]:
     return {"type": "Unschedulable", "status": "True", "message": message}
 
 
-@pytest.mark.parametrize(
-    ("status", "state", "verdict"),
-    [
-        ({"phase": "Running", "conditions": [unschedulable("1/1 tasks in gang unschedulable")]}, GangState.RUNNING, "good"),
-        ({"phase": "Pending", "succeeded": 1}, GangState.TEARING_DOWN, "good"),
-        ({"phase": "Inqueue", "running": 2}, GangState.HELD, "bad"),
-        ({"phase": "Pending", "conditions": [unschedulable("0/0 tasks in gang unschedulable")]}, GangState.NOT_CREATED, "undecidable"),
-        ({"phase": "Unknown"}, GangState.UNKNOWN, "bad"),
-        ({}, GangState.UNKNOWN, "bad"),
-        ({"phase": "Completed"}, GangState.COMPLETED, "good"),
-    ],
-)
+@each_row
 def test_pod_group_states(status: dict[str, object], state: GangState, verdict: str) -> None:
     item = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}, "status": status}
     assert captured_objects.group_of(item).state is state

@@ -2,17 +2,13 @@
 
 import json
 
-import pytest
-
 from conformance.cli.inspect import inspect
 from conformance.outputs.events import Obstacle, obstacle
+from tests.tables import each_row
 
 CDI = (
     "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: could not apply required modification "
     "to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices management.nvidia.com/gpu=GPU-7"
-)
-NO_RUNTIME = (
-    'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for "nvidia" is configured'
 )
 
 
@@ -30,24 +26,7 @@ def judged(text: str) -> tuple[str, str]:
     return result.verdict.value, result.reason_code
 
 
-@pytest.mark.parametrize(
-    ("reason", "message", "what"),
-    [
-        ("Failed", CDI, "its devices"),
-        ("FailedCreatePodSandBox", NO_RUNTIME, "its sandbox"),
-        ("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: NodePrepareResources failed for claim a: x", "its devices"),
-        (
-            "Failed",
-            "Error: failed to start container: nvidia-container-cli: initialization error: nvml error: driver not loaded",
-            "its devices",
-        ),
-        ("BackOff", "Back-off restarting failed container cuda in pod train-0", "ends again and again"),
-        ("Failed", 'Failed to pull image "nvcr.io/x": not found', "its image"),
-        ("Failed", "Error: ImagePullBackOff", "its image"),
-        ("FailedMount", 'MountVolume.SetUp failed for volume "data" : timed out', "its volumes"),
-        ("Failed", 'Error: secret "token" not found', "its container"),
-    ],
-)
+@each_row
 def test_a_pod_that_is_placed_and_does_not_start(reason: str, message: str, what: str) -> None:
     text = described(SCHEDULED, ("Warning", reason, "4m43s (x93 over 24m)", message))
     result = inspect("events", text)
@@ -83,16 +62,7 @@ def pod(state: dict[str, object], restarts: int = 0) -> str:
     return json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "status": status})
 
 
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [
-        ({"waiting": {"reason": "CreateContainerError", "message": CDI}}, ("bad", "START_FAILED")),
-        ({"waiting": {"reason": "RunContainerError", "message": CDI}}, ("bad", "START_FAILED")),
-        ({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}, ("bad", "START_FAILED")),
-        ({"terminated": {"reason": "StartError", "message": CDI, "exitCode": 128}}, ("bad", "START_FAILED")),
-        ({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}, ("undecidable", "START_FAILED")),
-    ],
-)
+@each_row
 def test_the_state_of_a_container(state: dict[str, object], expected: tuple[str, str]) -> None:
     assert judged(pod(state)) == expected
 

@@ -13,10 +13,10 @@ from typing import TypeVar
 import msgspec
 
 from conformance.catalogue import Catalogue
-from conformance.inv.rights import ask_rights
 from conformance.inv.rights import rights as rights_reviewed
 from conformance.requirement import Needs, Requirement
 from deploy.rights import Right, rights
+from fixtures.cluster.access import ask_rights
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
