@@ -11,8 +11,8 @@ from tabulate import tabulate
 from conformance.cli.arguments import Parser, show
 from conformance.cli.commands import command_parser
 from conformance.version import VERSION
-from fixtures.nodeprobe.collect import collect
 from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, encode
+from fixtures.nodeprobe.smi import collect
 from reports.safe_text import one_line
 
 MAX_LISTEN = 600.0

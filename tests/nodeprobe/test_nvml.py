@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.nodeprobe.collect import collect
 from fixtures.nodeprobe.document import Device, Document, Driver, decode
+from fixtures.nodeprobe.smi import collect
 from fixtures.nodeprobe.tabled import TabledLibrary
 from tests.nodeprobe.tables import MACHINES, Table, write_cards
 from tests.tables import each_row
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PA
 
 EACH = """
 import ctypes, json, os, pathlib, sys
-from fixtures.nodeprobe.collect import collect
+from fixtures.nodeprobe.smi import collect
 from fixtures.nodeprobe.document import encode
 found = []
 for table in json.load(open(sys.argv[1])):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.nodeprobe import smi
-from fixtures.nodeprobe.collect import collect
 from fixtures.nodeprobe.document import Way
+from fixtures.nodeprobe.smi import collect
 from tests.nodeprobe.tables import OF_VENDORS, Table, write_cards
 from tests.nodeprobe.test_nvml import COMPILER, RUNS, _at, batched, each, library
 
