@@ -20,7 +20,7 @@ from fixtures.compute.drivers import CUDA, ROCM
 from fixtures.compute.kernels import Matrices, compare, filled
 from fixtures.compute.level_zero import OUT_OF_MEMORY
 from tests.nodeprobe.tables import MACHINES, Table, machine
-from tests.tables import each_row
+from tests.tables import each_row, table
 
 RUNS = int(os.environ.get("COMPUTE_RUNS", "5"))
 """Seeds of random answers for each machine and kind. The environment asks for more."""
@@ -130,30 +130,9 @@ CALLS = {
 }
 """Names of calls by what they do."""
 
-FAULTS: dict[str, tuple[Table, str]] = {
-    "nothing": ({}, "computes"),
-    "memory is taken": ({"memory.total": 700_000, "memory.used": 0}, "allocate error {memory}"),
-    "exclusive mode, in use": ({"current": 46}, "context error 46"),
-    "no such device": ({"device": 101}, "identify error 101"),
-    "uncorrectable memory error later on": ({"after": 25, "after.code": 214}, "kernel error 214"),
-    "driver takes no such kernel": ({"load": 222}, "kernel error 222"),
-    "one wrong value in a million": ({"wrong.every": 810_000}, "multiply wrong 1"),
-    "wrong values": ({"wrong.every": 100_000}, "kernel wrong 2"),
-    "wrong copies": ({"wrong.copy": 1}, "copy wrong 1"),
-    "kernels that do nothing": ({"idle": 1}, "kernel wrong"),
-    "a kernel fails": ({"launch": 719, "spoils": 1}, "kernel error 719"),
-    "a call hangs": ({"pin": -1}, "allocate hung no answer within 2 s"),
-    "the library crashes": ({"function": -2}, "kernel crashed the process that called it was ended by SIGABRT"),
-    "memory is not given back": ({"free": 700}, "release error 700"),
-    "nothing again": ({}, "computes"),
-}
-OF_LEVEL_ZERO: dict[str, tuple[Table, str]] = {
-    "its memory is not known": ({"zeDeviceGetMemoryProperties": 0x70000006}, f"identify error {0x70000006}"),
-    "lost, and in need of a reset": ({"zeCommandListAppendMemoryCopy": 0x70000001, "spoils": 1}, f"copy error {0x70000001}"),
-    "no such group": ({"zeKernelSetGroupSize": 0x78000013}, f"kernel error {0x78000013}"),
-    "no such argument": ({"zeKernelSetArgumentValue": 0x78000016}, f"kernel error {0x78000016}"),
-    "a module stays": ({"zeModuleDestroy": 0x78000006}, f"release error {0x78000006}"),
-}
+TABLE = table(__file__)
+FAULTS: dict[str, tuple[Table, str]] = TABLE["FAULTS"]
+OF_LEVEL_ZERO: dict[str, tuple[Table, str]] = TABLE["OF_LEVEL_ZERO"]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "h100" else pytest.mark.test_all) for name in TABLES])

@@ -10,18 +10,12 @@ from fixtures.model.cluster import subject
 from fixtures.verdict.findings import Outcome, undecided
 from tests.hw.documents import a_document
 from tests.nodeprobe.tables import MACHINES, Table
-from tests.tables import each_row
+from tests.tables import each_row, table
 
 MISMATCH, NOT_LOADED, UNKNOWN, PERMISSION, UNSUPPORTED = 18, 9, 999, 4, 3
 
-FAULTS: list[tuple[Table, str, str]] = [
-    ({"1.lost": 1}, "DeviceDoesNotAnswer", "GPU is lost"),
-    ({"1.nvmlDeviceGetHandleByIndex_v2": UNKNOWN}, "DeviceDoesNotAnswer", "Unknown Error"),
-    ({"1.nvmlDeviceGetMemoryInfo": UNKNOWN}, "DeviceDoesNotAnswer", "Unknown Error"),
-    ({"nvmlInitWithFlags": MISMATCH}, "DriverLibraryMismatch", "no new process"),
-    ({"library": "13.570.86.15"}, "DriverLibraryMismatch", "another version"),
-    ({"nvmlInitWithFlags": NOT_LOADED}, "DriverNotLoaded", "no new process"),
-]
+TABLE = table(__file__)
+FAULTS: list[tuple[Table, str, str]] = TABLE["FAULTS"]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.tables import table
+
 Table = dict[str, str | int]
 
 
@@ -129,26 +131,8 @@ OF_VENDORS: dict[str, Table] = {
 }
 """Healthy machines of other vendors: MI300X cut into partitions, and Max 1550."""
 
-_CARDS = {
-    "nvidia": {"class": "0x030200", "vendor": "0x10de"},
-    "amd": {
-        "class": "0x120000",
-        "vendor": "0x1002",
-        "uevent": "DRIVER=amdgpu",
-        "unique_id": "abc",
-        "vbios_version": "113-M3000100-102",
-        "product_name": "AMD Instinct MI300X OAM",
-        "mem_info_vram_total": str(192 << 30),
-        "mem_info_vram_used": "297000000",
-        "current_compute_partition": "SPX",
-        "current_memory_partition": "NPS1",
-        "ras/umc_err_count": "ue: 1\nce: 2",
-        "hwmon/hwmon7/power1_input": "143000000",
-        "hwmon/hwmon7/power1_cap": "750000000",
-        "hwmon/hwmon7/temp2_input": "41000",
-    },
-    "intel": {"class": "0x038000", "vendor": "0x8086", "uevent": "DRIVER=xe"},
-}
+TABLE = table(__file__)
+_CARDS = TABLE["_CARDS"]
 """What sysfs has of a card of each vendor."""
 
 

@@ -6,44 +6,10 @@ from pathlib import Path
 
 from fixtures.nodeprobe import host
 from fixtures.nodeprobe.document import DirectAccess, Distance, PciFunction, RdmaPort
+from tests.tables import table
 
-FILES = {
-    "proc/sys/kernel/osrelease": "6.8.0-1021-nvidia\n",
-    "proc/sys/kernel/random/boot_id": "b00t\n",
-    "proc/uptime": "3600.25 100.00\n",
-    "sys/module/nvidia/version": "580.95.05\n",
-    "sys/module/nvidia_uvm/initstate": "live\n",
-    "sys/module/ext4/initstate": "1\n",
-    "dev/nvidia0": "",
-    "dev/nvidia-uvm": "",
-    "dev/nvidia-caps/nvidia-cap1": "",
-    "dev/null": "",
-    "sys/bus/pci/devices/0000:1B:00.0/class": "0x030200\n",
-    "sys/bus/pci/devices/0000:1B:00.0/vendor": "0x10de\n",
-    "sys/bus/pci/devices/0000:1B:00.0/device": "0x2330\n",
-    "sys/bus/pci/devices/0000:1B:00.0/uevent": "DRIVER=nvidia\nPCI_CLASS=30200\n",
-    "sys/bus/pci/devices/0000:1B:00.0/numa_node": "1\n",
-    "sys/bus/pci/devices/0000:1B:00.0/current_link_speed": "32.0 GT/s PCIe\n",
-    "sys/bus/pci/devices/0000:1B:00.0/current_link_width": "8\n",
-    "sys/bus/pci/devices/0000:1B:00.0/max_link_speed": "32.0 GT/s PCIe\n",
-    "sys/bus/pci/devices/0000:1B:00.0/max_link_width": "16\n",
-    "sys/bus/pci/devices/0000:2a:00.0/class": "0x020700\n",
-    "sys/bus/pci/devices/0000:2a:00.0/numa_node": "-1\n",
-    "sys/bus/pci/devices/0000:2a:00.0/current_link_speed": "Unknown\n",
-    "sys/bus/pci/devices/0000:2a:00.0/current_link_width": "0\n",
-    "sys/bus/pci/devices/0000:00:1f.0/class": "0x060100\n",
-    "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n",
-    "sys/class/infiniband/mlx5_0/device/uevent": "DRIVER=mlx5_core\nPCI_SLOT_NAME=0000:2a:00.0\n",
-    "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand\n",
-    "sys/class/infiniband/mlx5_0/fw_ver": "28.43.1014\n",
-    "sys/class/infiniband/mlx5_0/board_id": "MT_0000000838\n",
-    "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
-    "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
-    "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data": "17\n",
-    "sys/class/infiniband/mlx5_0/ports/1/counters/unsupported": "N/A (no PMA)\n",
-    "sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence": "3\n",
-    "dev/kmsg": "4,1,1500000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n6,2,3,-;EXT4-fs mounted\n",
-}
+TABLE = table(__file__)
+FILES = TABLE["FILES"]
 
 
 def test_a_machine_is_described_by_its_files(tmp_path: Path) -> None:
@@ -82,22 +48,7 @@ def test_what_is_not_there_or_may_not_be_read_is_left_out(tmp_path: Path) -> Non
     assert found.kernel_log is None
 
 
-BUS = {  # address: class, first and last bus below, NUMA node
-    "0000:00:01.0": ("0x060400", 1, 4, 0),
-    "0000:01:00.0": ("0x060400", 2, 4, 0),
-    "0000:02:00.0": ("0x060400", 3, 3, 0),
-    "0000:02:01.0": ("0x060400", 4, 4, 0),
-    "0000:00:03.0": ("0x060400", 5, 7, 0),
-    "0000:05:00.0": ("0x060400", 6, 6, 0),
-    "0000:05:01.0": ("0x060400", 7, 7, 0),
-    "0000:03:00.0": ("0x030200", 0, 0, 0),
-    "0000:04:00.0": ("0x020700", 0, 0, 0),
-    "0000:06:00.0": ("0x020700", 0, 0, 0),
-    "0000:80:00.0": ("0x020000", 0, 0, 0),
-    "0000:90:00.0": ("0x020000", 0, 0, 1),
-    "0000:04:00.1": ("0x030200", 0, 0, 0),
-    "0000:07:00.0": ("0x030200", 0, 0, 0),
-}
+BUS = TABLE["BUS"]
 
 
 def test_the_way_between_devices_and_adapters_is_measured_in_bridges() -> None:

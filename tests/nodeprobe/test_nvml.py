@@ -16,7 +16,7 @@ from fixtures.nodeprobe.document import Device, Document, Driver, decode
 from fixtures.nodeprobe.smi import collect
 from fixtures.nodeprobe.tabled import TabledLibrary
 from tests.nodeprobe.tables import MACHINES, Table, write_cards
-from tests.tables import each_row
+from tests.tables import each_row, table
 
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
 """Seeds of random answers for each machine and kind. The environment asks for more."""
@@ -116,40 +116,8 @@ def test_a_healthy_machine_is_read_whole(library: Path, tmp_path: Path, name: st
 
 
 NOT_SUPPORTED, FUNCTION_GONE, MISMATCH = 3, 13, 18
-FAULTS: list[tuple[Table, dict[str, object]]] = [
-    ({"1.lost": 1}, {"lost": True, "uuid": "", "pci_address": "00000000:11:00.0"}),
-    ({"1.ecc.uncorrected": 4}, {"ecc.uncorrected": 4}),
-    ({"1.ecc.threshold_exceeded": 1}, {"ecc.threshold_exceeded": True}),
-    ({"1.remap.pending": 1}, {"remapping.pending": True}),
-    ({"1.remap.failed": 1}, {"remapping.failed": True}),
-    (
-        {"1.retired.single": 60, "1.retired.double": 5, "1.retired.pending": 1},
-        {"retired_pages.single_bit": 60, "retired_pages.pending": True},
-    ),
-    ({"1.pcie.width": 8}, {"pcie.width": 8, "pcie.max_width": 16}),
-    ({"1.slowdowns": 0x48}, {"clocks.slowdowns": ["hardware slowdown", "hardware thermal slowdown"]}),
-    ({"1.recovery": 4}, {"recovery_action": "drain and reset"}),
-    ({"1.recovery": 6}, {"recovery_action": "bus reset"}),
-    ({"1.recovery": 9}, {"recovery_action": "action 9"}),
-    ({"1.fabric.state": 2}, {"fabric.state": "in progress"}),
-    (
-        {"1.fabric.state": 3, "1.fabric.status": 999, "1.fabric.mask": 0x500},
-        {"fabric.health": {"incorrect configuration": "insufficient nvlinks"}},
-    ),
-    ({"1.fabric.state": 3, "fabric.version": 2}, {"fabric.state": "completed", "fabric.summary": ""}),
-    ({"1.power.default": 500_000}, {"power_limit_default": 500.0, "power_limit": 700.0}),
-    ({"1.energy": 5_000_000_123_456, "1.utilisation": 97}, {"energy": 5_000_000_123.456, "utilisation": 97}),
-    ({"1.temperature.slowdown": 80}, {"temperature_slowdown": 80}),
-    ({"1.links": 18, "1.link.5": 0}, {"links": 17}),
-    ({"1.links": 18, "1.nvmlDeviceGetNvLinkState": 999}, {"links": 0, "unread.links": "link 0: Unknown Error"}),
-    ({"1.links": 0}, {"links": 0, "unread.links": None}),
-    ({"1.persistence": 0}, {"persistence": False}),
-    ({"1.processes": 2}, {"processes": [1 << 20, None]}),
-    ({"1.vbios": "96.00.00.00.00"}, {"vbios": "96.00.00.00.00"}),
-    ({"1.memory.total": 1 << 35}, {"memory_total": 1 << 35}),
-    ({"1.nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}, {"memory_total": None, "unread.memoryTotal": "Not Supported"}),
-    ({"1.nvmlDeviceGetRemappedRows": FUNCTION_GONE}, {"remapping": None}),
-]
+TABLE = table(__file__)
+FAULTS: list[tuple[Table, dict[str, object]]] = TABLE["FAULTS"]
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -19,6 +19,7 @@ import pytest
 from fixtures.kubernetes.pod_resources import PodResources
 from fixtures.nodeprobe import pod_resources
 from fixtures.nodeprobe.pod_resources import NoAnswer, ask
+from tests.tables import table
 
 LIST = base64.b64decode(
     "CvcBCgl0cmFpbmVyLTASBnRlYW0tYRrSAQoGd29ya2VyEj4KDm52aWRpYS5jb20vZ3B1EihHUFUtOGRiYjVlOTQtMWM2Zi03ZDY4LTJhOWQtMGUzYzNkNmQ0ZjFhGgIK"
@@ -36,21 +37,14 @@ ALLOCATABLE = base64.b64decode(
 pages, a claim with a share, CPUs of a whole pod."""
 
 A, B, C = "GPU-8dbb5e94-1c6f-7d68-2a9d-0e3c3d6d4f1a", "GPU-31b7f2c0-55c3-0a4b-9f0e-6a1f5b7c8d9e", "GPU-c0ffee00-0000-4000-8000-00000000000c"
-HELD = [
-    {"resource": "nvidia.com/gpu", "ids": [A]},
-    {"resource": "nvidia.com/gpu", "ids": [B]},
-    {"resource": "rdma/hca_shared_devices_a", "ids": ["17"]},
-]
+TABLE = table(__file__)
+HELD = TABLE["HELD"]
 CLAIM = {
     "namespace": "team-b",
     "name": "claimer-gpus-x7k2p",
     "devices": [{"driver": "gpu.nvidia.com", "pool": "gpu-node-1", "device": "gpu-2"}],
 }
-PODS = [
-    {"namespace": "team-a", "name": "trainer-0", "containers": [{"name": "worker", "devices": HELD}, {"name": "sidecar"}]},
-    {"namespace": "team-b", "name": "claimer", "containers": [{"name": "main", "claims": [CLAIM]}]},
-    {"namespace": "kube-system", "name": "coredns-5d78c9869d-abcde", "containers": [{"name": "coredns"}]},
-]
+PODS = TABLE["PODS"]
 
 Answer = Callable[[Any], bytes]
 

@@ -19,7 +19,7 @@ from fixtures.simulator.nodes.programs import nvidia_smi
 from tests.nodeprobe.tables import MACHINES, Table
 from tests.nodeprobe.test_nvml import COMPILER, FAULTS, _at, each, library, probe
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
-from tests.tables import each_row
+from tests.tables import each_row, table
 
 __all__ = ["library"]
 RUNS = int(os.environ.get("NODEPROBE_RUNS", "10"))
@@ -55,8 +55,8 @@ def test_nvml_nvidia_smi_and_the_command_give_one_document(library: Path, tmp_pa
     tables = [MACHINES[name], *({**MACHINES[name], **fault} for fault, _ in FAULTS if not any("nvml" in key for key in fault))]
     found = each(library, tmp_path, tables)
     assert probe(library, tmp_path / "command", tables[0]) == found[0]
-    for table, by_nvml in zip(tables, found, strict=True):
-        [by_smi] = smi.document(printed(table)).drivers
+    for machine, by_nvml in zip(tables, found, strict=True):
+        [by_smi] = smi.document(printed(machine)).drivers
         assert (by_smi.version, by_smi.cuda, by_smi.problem) == (by_nvml.version, by_nvml.cuda, by_nvml.problem)
         for one, other in zip(by_nvml.devices, by_smi.devices, strict=True):
             assert compared(one, other) == compared(other, one)
@@ -98,76 +98,8 @@ def test_inspect_judges_a_document_as_it_judges_what_nvidia_smi_prints(fault: Ta
     assert inspect("nvidia-smi", "\n".join([*nvidia_smi.lost_lines(table), *nvidia_smi.query(table)])).verdict == expected[0]
 
 
-RELEASES: dict[str, tuple[str, dict[str, object]]] = {
-    "470": (
-        "<mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode>"
-        "<ecc_mode><current_ecc>Enabled</current_ecc><pending_ecc>Enabled</pending_ecc></ecc_mode>"
-        "<ecc_errors><volatile><single_bit><device_memory>3</device_memory><total>3</total></single_bit>"
-        "<double_bit><device_memory>1</device_memory><total>1</total></double_bit></volatile></ecc_errors>"
-        "<retired_pages><multiple_single_bit_retirement><retired_count>7</retired_count></multiple_single_bit_retirement>"
-        "<double_bit_retirement><retired_count>2</retired_count></double_bit_retirement>"
-        "<pending_blacklist>Yes</pending_blacklist><pending_retirement>Yes</pending_retirement></retired_pages>"
-        "<remapped_rows>N/A</remapped_rows>"
-        "<clocks_throttle_reasons><clocks_throttle_reason_hw_slowdown>Active</clocks_throttle_reason_hw_slowdown></clocks_throttle_reasons>"
-        "<power_readings><power_draw>26.78 W</power_draw><power_limit>70.00 W</power_limit>"
-        "<enforced_power_limit>65.00 W</enforced_power_limit></power_readings>",
-        {
-            "mig": None,
-            "ecc.corrected": 3,
-            "ecc.uncorrected": 1,
-            "retired_pages.single_bit": 7,
-            "retired_pages.double_bit": 2,
-            "retired_pages.pending": True,
-            "remapping": None,
-            "clocks.slowdowns": ["hardware slowdown"],
-            "power": 26.78,
-            "power_limit": 65.0,
-            "recovery_action": None,
-            "fabric": None,
-        },
-    ),
-    "535": (
-        "<mig_mode><current_mig>Enabled</current_mig><pending_mig>Disabled</pending_mig></mig_mode><mig_devices><mig_device>"
-        "<index>0</index><gpu_instance_id>3</gpu_instance_id><compute_instance_id>0</compute_instance_id>"
-        "<device_attributes><shared><copy_engine_count>1</copy_engine_count></shared></device_attributes></mig_device></mig_devices>"
-        "<ecc_errors><volatile><sram_correctable>1</sram_correctable><sram_uncorrectable>0</sram_uncorrectable>"
-        "<dram_correctable>2</dram_correctable><dram_uncorrectable>4</dram_uncorrectable></volatile></ecc_errors>"
-        "<gpu_reset_status><reset_required>Yes</reset_required><drain_and_reset_recommended>No</drain_and_reset_recommended></gpu_reset_status>"
-        "<gpu_power_readings><power_draw>67.03 W</power_draw><current_power_limit>500.00 W</current_power_limit></gpu_power_readings>"
-        "<fabric><state>N/A</state><status>N/A</status></fabric>",
-        {
-            "mig.enabled": True,
-            "mig.pending": False,
-            "ecc.corrected": 3,
-            "ecc.uncorrected": 4,
-            "ecc.threshold_exceeded": None,
-            "recovery_action": "reset",
-            "power": 67.03,
-            "power_limit": 500.0,
-            "fabric": None,
-        },
-    ),
-    "580": (
-        "<ecc_errors><volatile><sram_correctable>0</sram_correctable><sram_uncorrectable_parity>1</sram_uncorrectable_parity>"
-        "<sram_uncorrectable_secded>2</sram_uncorrectable_secded><dram_uncorrectable>0</dram_uncorrectable></volatile>"
-        "<aggregate><sram_threshold_exceeded>Yes</sram_threshold_exceeded></aggregate>"
-        "<aggregate_uncorrectable_sram_sources><sram_l2>9</sram_l2></aggregate_uncorrectable_sram_sources></ecc_errors>"
-        "<gpu_recovery_action>Drain P2P</gpu_recovery_action>"
-        "<gpu_power_readings><average_power_draw>11.15 W</average_power_draw>"
-        "<instant_power_draw>99.00 W</instant_power_draw></gpu_power_readings>"
-        "<fabric><state>Completed</state><status>Success</status><cliqueId>2</cliqueId><health><summary>Unhealthy</summary>"
-        "<bandwidth>Degraded</bandwidth><route_unhealthy>N/A</route_unhealthy></health></fabric>",
-        {
-            "ecc.uncorrected": 3,
-            "ecc.threshold_exceeded": True,
-            "recovery_action": "drain peer-to-peer",
-            "power": 11.15,
-            "fabric.clique": 2,
-            "fabric.summary": "unhealthy",
-            "fabric.health": {"bandwidth degraded": "yes"},
-        },
-    ),
-}
+TABLE = table(__file__)
+RELEASES: dict[str, tuple[str, dict[str, object]]] = TABLE["RELEASES"]
 """What each generation of drivers prints of a GPU, after captures in Telegraf's tests and in CNCF's results."""
 
 

@@ -11,72 +11,14 @@ from fixtures.nodeprobe.document import Way
 from fixtures.nodeprobe.smi import collect
 from tests.nodeprobe.tables import OF_VENDORS, Table, write_cards
 from tests.nodeprobe.test_nvml import COMPILER, RUNS, _at, batched, each, library
+from tests.tables import table
 
 __all__ = ["library"]
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler is on PATH, which builds the mocked driver")
 NOT_SUPPORTED, LOST = 2, "GPU is lost"
-HEALTHY: dict[str, dict[str, object]] = {
-    "amd": {
-        "uuid": "01ff74a1-0000-1000-8000-000000000000",
-        "name": "AMD Instinct MI300X OAM",
-        "pci_address": "0000:11:00.0",
-        "vbios": "113-M3000100-102",
-        "memory_total": 192 << 30,
-        "memory_used": 1 << 30,
-        "ecc.uncorrected": 0,
-        "ecc.corrected": 0,
-        "partitions.compute": "CPX",
-        "partitions.memory": "NPS4",
-        "power": 143.0,
-        "power_limit": 750.0,
-        "temperature": 41,
-        "lost": False,
-    },
-    "intel": {
-        "uuid": "21212121-2121-2121-2121-212121212121",
-        "name": "Intel(R) Data Center GPU Max 1550",
-        "pci_address": "0000:11:00.0",
-        "serial": "AB1",
-        "memory_total": 128 << 30,
-        "memory_used": 2 << 30,
-        "recovery_action": "none",
-        "lost": False,
-        "pcie.generation": 5,
-        "pcie.width": 16,
-        "pcie.max_width": 16,
-        "unread": {},
-    },
-}
-FAULTS: dict[str, list[tuple[Table, dict[str, object]]]] = {
-    "amd": [
-        ({"1.ecc.uncorrected": 3}, {"ecc.uncorrected": 3}),
-        ({"1.compute": "SPX", "1.parts": 1}, {"partitions.compute": "SPX", "partitions.devices": []}),
-        ({"1.memory.used": 1 << 37}, {"memory_used": 1 << 37}),
-        ({"amdsmi_get_gpu_total_ecc_count": NOT_SUPPORTED}, {"ecc.uncorrected": 1, "unread.ecc": "Not Supported"}),
-        ({"amdsmi_get_gpu_device_uuid": 10}, {"uuid": "abc", "unread.uuid": "No Permission"}),
-        ({"amdsmi_get_gpu_compute_partition": NOT_SUPPORTED}, {"partitions.compute": ""}),
-        ({"amdsmi_init": 34}, {"uuid": "abc", "partitions.compute": "SPX", "ecc.corrected": 2}),
-        ({"amdsmi_get_socket_handles": 12345}, {"uuid": "abc"}),
-        ({"amdsmi_get_processor_handles": 7}, {"uuid": "abc"}),
-        ({"amdsmi_get_gpu_device_bdf": 40}, {"uuid": "abc"}),
-        ({"1.bdf": 0x9900}, {"uuid": "abc"}),
-        ({"count": 7}, {"partitions.compute": "CPX"}),
-    ],
-    "intel": [
-        ({"1.lost": 1}, {"lost": True, "uuid": "", "unread.handle": LOST}),
-        ({"1.reset": 1}, {"recovery_action": "reset"}),
-        ({"1.pcie.width": 8}, {"pcie.width": 8, "pcie.max_width": 16}),
-        ({"1.pcie.generation": -1}, {"pcie.generation": None}),
-        ({"1.memory.total": 1 << 30}, {"memory_total": 2 << 30}),
-        ({"1.modules": 0}, {"memory_total": None}),
-        ({"zesDeviceGetProperties": 0x78000003}, {"uuid": "", "unread.handle": "Not Supported"}),
-        ({"zesDevicePciGetProperties": 0x70010000}, {"pci_address": "", "unread.pciAddress": "Insufficient Permissions"}),
-        ({"zesDevicePciGetState": 0x78000003}, {"pcie.width": None, "pcie.max_width": 16}),
-        ({"zesDeviceGetState": 7}, {"recovery_action": None, "unread.recoveryAction": "error 0x7"}),
-        ({"zesMemoryGetState": 0x78000003}, {"memory_total": None}),
-        ({"zesDeviceEnumMemoryModules": 0x78000004}, {"memory_total": None, "unread.memoryTotal": "Invalid Argument"}),
-    ],
-}
+TABLE = table(__file__)
+HEALTHY: dict[str, dict[str, object]] = TABLE["HEALTHY"]
+FAULTS: dict[str, list[tuple[Table, dict[str, object]]]] = TABLE["FAULTS"]
 
 
 @needs_compiler

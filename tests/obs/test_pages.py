@@ -28,7 +28,7 @@ from fixtures.simulator.nodes.devices import DeviceManager
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.telemetry import Exporter
 from tests.samples import sample
-from tests.tables import each_row
+from tests.tables import each_row, filled, table
 
 FAMILIES = Metrics().families
 CAUSES = {cause for id_ in ("OBS-01", "OBS-03") for cause in load_catalogue().get(id_).causes}
@@ -83,91 +83,33 @@ def swap(one: str, other: str, lines: str = "") -> Callable[[str], str]:
     )
 
 
-UTIL, ACTIVE, USED = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
 FIRST = r'\{gpu="0"[^}]*\} '
-MUTANTS: dict[str, tuple[str, Callable[[str], str], str, str, dict[str, Any]]] = {
-    # name: (page, change, cause, what the text names, more of what the node says)
-    "device missing": (WHOLE, change(r'^.*gpu="2".*\n', ""), "DeviceNotMeasured", "GPU 2", {}),
-    "device missing that a driver publishes": (
-        WHOLE,
-        change(r'^.*gpu="3".*\n', ""),
-        "DeviceNotMeasured",
-        uuid(3),
-        {"devices": {uuid(number): "" for number in range(4)}},
-    ),
-    "family missing": (WHOLE, change(r"^DCGM_FI_DEV_POWER_USAGE.*\n", ""), "MetricMissing", uuid(1), {}),
-    "family of one device missing": (WHOLE, change(rf'^(DCGM_FI_DEV_GPU_UTIL|{ACTIVE}){{gpu="2".*\n', ""), "MetricMissing", uuid(2), {}),
-    "blank in 64 bits": (WHOLE, change(rf"^({USED}{FIRST}).*", r"\g<1>9223372036854775794"), "MetricWithoutValue", uuid(0), {}),
-    "blank in 32 bits": (WHOLE, change(rf"^(DCGM_FI_DEV_GPU_TEMP{FIRST}).*", r"\g<1>2147483632"), "MetricWithoutValue", uuid(0), {}),
-    "blank as a float": (
-        WHOLE,
-        change(rf"^(DCGM_FI_DEV_POWER_USAGE{FIRST}).*", r"\g<1>140737488355328.000000"),
-        "MetricWithoutValue",
-        uuid(0),
-        {},
-    ),
-    "not a number": (WHOLE, change(rf"^(DCGM_FI_DEV_POWER_USAGE{FIRST}).*", r"\g<1>NaN"), "MetricWithoutValue", uuid(0), {}),
-    "memory in bytes": (WHOLE, change(rf"^({USED}{FIRST})(\d+)", r"\g<1>\g<2>1048576"), "MetricImplausible", uuid(0), {}),
-    "memory in GiB": (WHOLE, change(rf"^(DCGM_FI_DEV_FB_(?:USED|FREE){FIRST}).*", r"\g<1>40"), "MetricImplausible", uuid(0), {}),
-    "memory below zero": (WHOLE, change(rf"^({USED}{FIRST}).*", r"\g<1>-4"), "MetricImplausible", uuid(0), {}),
-    "power in milliwatts": (WHOLE, change(rf"^(DCGM_FI_DEV_POWER_USAGE{FIRST}).*", r"\g<1>71250"), "MetricImplausible", uuid(0), {}),
-    "temperature in kelvin": (WHOLE, change(rf"^(DCGM_FI_DEV_GPU_TEMP{FIRST}).*", r"\g<1>306"), "MetricImplausible", uuid(0), {}),
-    "activity in percent": (WHOLE, change(rf"^({ACTIVE}{FIRST}).*", r"\g<1>91"), "MetricImplausible", uuid(0), {}),
-    "series twice": (WHOLE, change(rf"^({USED}{FIRST}.*)", r"\g<1>\n\g<1>"), "MetricDoubled", uuid(0), {}),
-    "two devices swapped in one family": (WHOLE, swap(uuid(0), uuid(1), USED), "DevicesMixedUp", uuid(0), {}),
-    "two devices swapped": (
-        WHOLE,
-        swap(uuid(0), uuid(1)),
-        "DevicesMixedUp",
-        uuid(1),
-        {"devices": {gpu.uuid: gpu.pci_bus_id[4:] for gpu in hardware(WHOLE).gpus}},
-    ),
-    "other node's page": (WHOLE, change('Hostname="h100"', 'Hostname="h100-9"'), "DeviceOfOtherNode", uuid(3), {}),
-    "a UUID that the node lacks": (
-        WHOLE,
-        change(uuid(1), "GPU-00000000-1111"),
-        "DeviceOfOtherNode",
-        "GPU-00000000-1111",
-        {"devices": {uuid(number): "" for number in range(4)}},
-    ),
-    "the page of a neighbour too": (WHOLE, str, "DeviceOfOtherNode", uuid(2), {"elsewhere": {uuid(2): "h100-9"}}),
-    "MIG rows without GPU_I_ID": (SLICED, change(r',GPU_I_ID="\d+"', ""), "InstanceNotMeasured", uuid(0, SLICED), {}),
-    "utilisation under MIG missing": (SLICED, change(rf"^{ACTIVE}.*GPU_I_ID.*\n", ""), "InstanceNotMeasured", "instance 3 (3g.40gb)", {}),
-    "activity of one instance missing": (
-        SLICED,
-        change(rf'^{ACTIVE}{{gpu="2".*GPU_I_ID="2".*\n', ""),
-        "InstanceNotMeasured",
-        f"GPU 2 {uuid(2, SLICED)} instance 2",
-        {},
-    ),
-    "memory of instances missing": (SLICED, change(rf"^{USED}.*GPU_I_ID.*\n", ""), "InstanceNotMeasured", uuid(3, SLICED), {}),
-    "instances of an old layout": (
-        SLICED,
-        change('GPU_I_PROFILE="3g.40gb"', 'GPU_I_PROFILE="4g.40gb"'),
-        "InstanceNotMeasured",
-        "4g.40gb",
-        {},
-    ),
-    "page cut off": (WHOLE, lambda text: text[:-20], "MetricsUnreadable", "cut off", {}),
-    "page of HTML": (WHOLE, lambda _: "<html><body>Sign in</body></html>\n", "MetricsUnreadable", "no metrics", {}),
-    "nothing at all": (WHOLE, lambda _: "", "MetricsUnreadable", "empty", {}),
-    "metrics of another program": (WHOLE, lambda _: "go_goroutines 12\n", "MetricsUnreadable", "none of its 1 samples", {}),
-    "activity 0 at full utilisation": (WHOLE, change(rf"^({UTIL}{FIRST}).*", r"\g<1>99"), "ActivityNotMeasured", uuid(0), {}),
-    "a device of AMD missing": (AMD, change(r'^.*gpu_id="2".*\n', ""), "DeviceNotMeasured", "GPU 2", {}),
-    "AMD's power in microwatts": (
-        AMD,
-        change(r'^(gpu_package_power{gpu_id="0".*}) .*', r"\g<1> 71000000"),
-        "MetricImplausible",
-        uuid(0, AMD),
-        {},
-    ),
-}
+TABLE = table(__file__)
+MUTANTS = TABLE["MUTANTS"]
+
+
+def changed(how: Any) -> Callable[[str], str]:
+    match how:
+        case [find, put]:
+            return change(find, put)
+        case {"swap": texts}:
+            return swap(*texts)
+        case {"cut": number}:
+            return lambda text: text[:-number]
+        case {"text": whole}:
+            return lambda _: str(whole)
+    return str
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_of_a_healthy_page_is_found_and_named(name: str) -> None:
-    node, changed, cause, named, more = MUTANTS[name]
-    texts = [flaw.text for flaw in found(changed(page(node)), node, **more) if flaw.cause == cause]
+    node = MUTANTS[name][0]
+    words = {"@FIRST@": FIRST}
+    for number, gpu in enumerate(hardware(node).gpus):
+        words |= {f"@{number}@": gpu.uuid, f"@pci {number}@": gpu.pci_bus_id[4:]}
+    _, how, cause, named, *more = filled(MUTANTS[name], words)
+    texts = [flaw.text for flaw in found(changed(how)(page(node)), node, **(more[0] if more else {})) if flaw.cause == cause]
     assert any(named in text for text in texts), texts
 
 

@@ -11,6 +11,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_daemonset, a_namespace, a_pod, a_scope, a_workload
+from tests.tables import each_row
 
 APP = {"app": "nvidia-dcgm-exporter"}
 RELEASE = {"release": "kube-prometheus-stack"}
@@ -85,28 +86,7 @@ def test_a_monitor_counts_if_it_selects_the_exporter_and_somebody_reads_it(
     assert (finding.outcome, finding.cause) == (wanted, cause), finding
 
 
-def hpa(kind: str = "Pods", status: str = "True", reason: str = "ValidMetricFound") -> Json:
-    source = {kind.lower(): {"metric": {"name": "DCGM_FI_DEV_GPU_UTIL"}}, "type": kind}
-    conditions = [{"type": "ScalingActive", "status": status, "reason": reason, "message": "no metrics returned"}] if status else []
-    return a_workload("HorizontalPodAutoscaler", "triton", {"metrics": [source]}, status={"conditions": conditions})
-
-
-@pytest.mark.parametrize(
-    ("autoscaler", "groups", "outcome", "cause"),
-    [
-        (hpa(), {"custom.metrics.k8s.io"}, Outcome.OK, ""),
-        (
-            hpa(status="False", reason="FailedGetPodsMetric"),
-            {"custom.metrics.k8s.io"},
-            Outcome.BAD,
-            "AutoscalerWithoutMetric",
-        ),  # dcgm-exporter#42
-        (hpa(status="False", reason="FailedGetPodsMetric"), {"apps"}, Outcome.BAD, "CustomMetricsNotServed"),
-        (hpa("External", "False", "FailedGetExternalMetric"), {"external.metrics.k8s.io"}, Outcome.BAD, "AutoscalerWithoutMetric"),
-        (hpa(status="False", reason="ScalingDisabled"), {"custom.metrics.k8s.io"}, Outcome.NOT_JUDGED, ""),
-        (hpa(status=""), {"custom.metrics.k8s.io"}, Outcome.UNDECIDED, "NotUnderstood"),
-    ],
-)
+@each_row
 def test_an_autoscaler_says_whether_it_gets_its_metric(autoscaler: Json, groups: set[str], outcome: Outcome, cause: str) -> None:
     scope = a_scope(horizontalpodautoscalers=[autoscaler])
     scope.snapshot.groups = frozenset(groups)

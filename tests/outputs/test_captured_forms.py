@@ -13,6 +13,7 @@ from conformance.outputs.captured_text import Unreadable, decoded, unwrapped
 from tests.outputs.lookalikes import DATA, lookalike
 from tests.outputs.test_inspect_command import CASES
 from tests.samples import SAMPLES
+from tests.tables import table
 
 RIGHT = {name: kind for kind, name, _, _ in CASES}
 WORDS = {name: (exit_code, code) for _, name, exit_code, code in CASES}
@@ -106,7 +107,7 @@ def test_a_text_is_never_good_or_bad_as_another_kind(name: str, file: Path) -> N
     assert len(decided) <= 1 or MIXED.match(name), decided
 
 
-TABLE = """# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+RUN = """# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
 #
 # Using devices
 #  Rank  0 Group  0 Pid    100 on h0 device  0 [0x01] NVIDIA H100
@@ -122,9 +123,9 @@ TABLE = """# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup i
 
 def test_a_table_is_no_log_unless_it_holds_lines_of_one() -> None:
     """A log's reader finds the ranks of a table without NCCL's own lines, and nothing to judge."""
-    assert inspect("nccl-log", TABLE + "h0:1:2 [0] NCCL INFO NCCL version 2.21.5\n").kind == "nccl-log"
+    assert inspect("nccl-log", RUN + "h0:1:2 [0] NCCL INFO NCCL version 2.21.5\n").kind == "nccl-log"
     with pytest.raises(Unreadable, match="it is nccl-tests, not nccl-log"):
-        inspect("nccl-log", TABLE)
+        inspect("nccl-log", RUN)
 
 
 @pytest.mark.parametrize("name", ["nccl-gdr", "nccl-mnnvl"])
@@ -149,21 +150,8 @@ def test_an_empty_list_decides_nothing(text: str) -> None:
     assert (inspect("resourceslice", text).verdict, inspect("resourceslice", text).reason_code) == ("undecidable", "EMPTY_LIST")
 
 
-OTHERS = [
-    (
-        "rocm-smi",
-        "============================ ROCm System Management Interface ============================\nGPU  Temp  AvgPwr\n0  35.0c  41.0W\n",
-    ),
-    ("amd-smi", "AMDSMI Tool: 25.4.2 | ROCm version: 6.4.2\n"),
-    ("hl-smi", "| HL-SMI Version:                              hl-1.20.0-fw |\n"),
-    ("amd-metrics", 'gpu_health{gpu_id="0",hostname="n"} 1\ngpu_gfx_activity{gpu_id="0"} 3\n'),
-    ("nvidia-smi topo", "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV18\tPIX\n"),
-    ("nvidia-smi nvlink", "\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n"),
-    ("dcgmi", "Successfully ran diagnostic for group.\n| Diagnostic                | Result                                         |\n"),
-    ("ibstat", "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n"),
-    ("a Kubernetes object", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata:\n  name: plugin\n"),
-    ("Prometheus metrics", "# HELP node_load1 1m load average.\n# TYPE node_load1 gauge\nnode_load1 0.5\n"),
-]
+TABLE = table(__file__)
+OTHERS = TABLE["OTHERS"]
 
 
 @pytest.mark.parametrize(("program", "text"), OTHERS, ids=[row[0] for row in OTHERS])

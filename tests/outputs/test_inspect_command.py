@@ -11,7 +11,8 @@ from conformance.outputs.captured_text import Unreadable
 from tests.outputs.lookalikes import lookalike, path_of
 from tests.tables import each_row, table
 
-CASES = table(__file__)["test_exit_code_and_json"]["kind, name, exit_code, code"]
+TABLE = table(__file__)
+CASES = list(TABLE["test_exit_code_and_json"]["kind, name, exit_code, code"].values())
 
 
 @each_row

@@ -45,26 +45,7 @@ def test_product_grammar(text: str, expected: tuple[str, str, bool, bool]) -> No
     assert (product.model, product.mig_profile, product.mig_invalid, product.shared) == expected
 
 
-@pytest.mark.parametrize(
-    ("node", "expected"),
-    [
-        (labels(), {GPU: 4}),
-        (labels(gpu__replicas="0"), {GPU: 4}),
-        (labels(gpu__replicas=""), {GPU: 4}),
-        (labels(gpu__replicas="3", gpu__product="NVIDIA-A10-SHARED"), {GPU: 12}),
-        (labels(gpu__replicas="3"), {GPU: 0, SHARED: 12}),
-        (labels(mig__strategy="single", gpu__count="14", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), {GPU: 14}),
-        (labels(mig__strategy="single", gpu__count="0", gpu__replicas="0", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-INVALID"), {GPU: 0}),
-        (mixed(), {GPU: 0, "nvidia.com/mig-1g.10gb": 14}),
-        (mixed(**{"mig-1g.10gb__replicas": "2"}), {GPU: 0, "nvidia.com/mig-1g.10gb": 0, "nvidia.com/mig-1g.10gb.shared": 28}),
-        (mixed(**{"mig-1g.10gb__count": "7", "gpu__replicas": "1"}), {"nvidia.com/mig-1g.10gb": 7}),
-        (mixed(**{"mig-1g.10gb__count": "", "mig-1g.10gb__replicas": "", "mig-1g.10gb__product": "", "gpu__replicas": "1"}), {GPU: 2}),
-        (labels(gpu__product="GRID-A100-10C"), {}),
-        (labels(vgpu__present="true"), {}),
-        ({}, {}),
-        (labels(gpu__count="many"), {}),
-    ],
-)
+@each_row
 def test_expectations(node: dict[str, str], expected: dict[str, int]) -> None:
     assert node_labels.expectations(advertisement(node)) == expected
 
@@ -99,30 +80,7 @@ def test_partly_mig_node_is_bounded() -> None:
     assert what(node_labels.capacity_inconsistencies(advertisement(full, {GPU: "1", "nvidia.com/mig-1g.10gb": "8"}))) == [f"capacity {GPU}"]
 
 
-@pytest.mark.parametrize(
-    ("node", "expected"),
-    [
-        (labels(gpu__product="NVIDIA-A10-SHARED"), ["label nvidia.com/gpu.product"]),
-        (labels(gpu__replicas="4"), ["label nvidia.com/gpu.sharing-strategy"]),
-        (labels(**{"gpu__sharing-strategy": "mps"}), ["label nvidia.com/gpu.replicas"]),
-        (labels(gpu__count="4x"), ["label nvidia.com/gpu.count"]),
-        (labels(mig__strategy="double"), ["label nvidia.com/mig.strategy"]),
-        (labels(gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), ["label nvidia.com/gpu.product"]),
-        (labels(mig__strategy="single", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.5gb"), ["label nvidia.com/gpu.product"]),
-        (labels(mig__strategy="single", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-INVALID"), ["label nvidia.com/gpu.product"]),
-        (mixed(mig__capable="false"), ["label nvidia.com/mig.capable"]),
-        (mixed(mig__strategy="single"), ["label nvidia.com/mig-1g.10gb.count"]),
-        (mixed(**{"mig-1g.10gb__product": "NVIDIA-H100-80GB-HBM3-MIG-2g.20gb"}), ["label nvidia.com/mig-1g.10gb.product"]),
-        (mixed(**{"mig-1g.10gb__count": "15"}), ["label nvidia.com/mig-*.count on 2 device(s)"]),
-        (
-            mixed(mig__config="all-2g.20gb", mig__config__state="success"),
-            ["label nvidia.com/mig-1g.10gb.count", "label nvidia.com/mig-2g.20gb.count"],
-        ),
-        (mixed(mig__config="all-2g.20gb", mig__config__state="failed"), []),
-        (mixed(mig__config="all-1g.10gb", mig__config__state="success"), []),
-        (labels(gpu__product="GRID-A10-8Q", gpu__replicas="-1"), ["label nvidia.com/gpu.replicas"]),
-    ],
-)
+@each_row
 def test_labels_against_each_other(node: dict[str, str], expected: list[str]) -> None:
     assert what(node_labels.label_inconsistencies(advertisement(node))) == expected
 

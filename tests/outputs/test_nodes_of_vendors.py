@@ -8,50 +8,12 @@ import pytest
 from conformance.cli.inspect import inspect
 from conformance.outputs import node_text
 from conformance.outputs.captured_text import Unreadable
+from tests.tables import table
 
-AMD = {
-    "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM",
-    "amd.com/gpu.vram": "192G",
-    "amd.com/gpu.compute-memory-partition": "spx_nps1",
-    "beta.amd.com/gpu.device-id.74a1": "8",
-}
-INTEL = {"gpu.intel.com/product": "Max_1550", "gpu.intel.com/device.count": "4", "intel.feature.node.kubernetes.io/gpu": "true"}
-GAUDI = {"intel.feature.node.kubernetes.io/gaudi": "true", "feature.node.kubernetes.io/pci-1200_1da3.present": "true"}
-NEURON = {"node.kubernetes.io/instance-type": "trn1.32xlarge", "karpenter.k8s.aws/instance-accelerator-name": "trainium"}
-TPU = {
-    "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
-    "cloud.google.com/gke-tpu-topology": "2x2",
-    "cloud.google.com/gke-accelerator-count": "4",
-}
-GKE = {"cloud.google.com/gke-accelerator": "nvidia-l4", "cloud.google.com/gke-accelerator-count": "2"}
-GKE_SHARED = GKE | {"cloud.google.com/gke-max-shared-clients-per-gpu": "4", "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"}
-GKE_MIG = {
-    "cloud.google.com/gke-accelerator": "nvidia-tesla-a100",
-    "cloud.google.com/gke-accelerator-count": "1",
-    "cloud.google.com/gke-gpu-partition-size": "1g.5gb",
-}
-AUTO = {
-    "eks.amazonaws.com/instance-gpu-name": "l4",
-    "eks.amazonaws.com/instance-gpu-count": "4",
-    "eks.amazonaws.com/instance-gpu-manufacturer": "nvidia",
-    "node.kubernetes.io/instance-type": "g6.12xlarge",
-}
-AKS = {"kubernetes.azure.com/accelerator": "nvidia", "accelerator": "nvidia"}
-
-NODES: list[tuple[str, dict[str, str], dict[str, str]]] = [
-    ("amd", AMD, {"amd.com/gpu": "8"}),
-    ("amd-cpx", AMD | {"amd.com/gpu.compute-memory-partition": "cpx_nps4"}, {"amd.com/cpx_nps4": "64"}),
-    ("intel", INTEL, {"gpu.intel.com/i915": "4", "gpu.intel.com/i915_monitoring": "1"}),
-    ("intel-shared", INTEL, {"gpu.intel.com/xe": "12"}),
-    ("gaudi", GAUDI, {"habana.ai/gaudi": "8"}),
-    ("neuron", NEURON, {"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32", "aws.amazon.com/neurondevice": "16"}),
-    ("tpu", TPU, {"google.com/tpu": "4"}),
-    ("gke", GKE, {"nvidia.com/gpu": "2"}),
-    ("gke-shared", GKE_SHARED, {"nvidia.com/gpu": "8"}),
-    ("gke-mig", GKE_MIG, {"nvidia.com/gpu": "7"}),
-    ("eks-auto", AUTO, {"nvidia.com/gpu": "4"}),
-    ("aks", AKS, {"nvidia.com/gpu": "8"}),
-]
+TABLE = table(__file__)
+NODES: list[tuple[str, dict[str, str], dict[str, str]]] = [(name, *row) for name, row in TABLE["NODES"].items()]
+LABELS = {name: labels for name, labels, _ in NODES}
+AMD, AUTO = LABELS["amd"], LABELS["eks-auto"]
 IDS = [row[0] for row in NODES]
 
 

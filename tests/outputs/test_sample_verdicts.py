@@ -7,7 +7,8 @@ from conformance.outputs.captured_text import Unreadable
 from tests.samples import sample, sample_index
 from tests.tables import each_row, table
 
-VERDICTS = table(__file__)["test_index_verdict"]["kind, name, verdict, code"]
+TABLE = table(__file__)
+VERDICTS = TABLE["test_index_verdict"]["kind, name, verdict, code"]
 WEAK = ["kueue-gang-kops-1", "gang-viettel-1", "gang-upcloud-1", "gpu-isolation-oke-1"]
 """Evidence that waits for completion only, or takes a missing command for isolation: it must count as proof of nothing."""
 

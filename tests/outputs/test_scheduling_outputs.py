@@ -1,13 +1,96 @@
-import json
+"""Events of pods that cannot be placed or do not start, and objects of schedulers and drivers captured as text."""
 
-import pytest
+from __future__ import annotations
+
+import json
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import captured_objects, events
 from conformance.outputs.captured_objects import GangState
-from conformance.outputs.events import ReasonKind
+from conformance.outputs.events import Obstacle, ReasonKind, obstacle
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
+
+CDI = (
+    "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: could not apply required modification "
+    "to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices management.nvidia.com/gpu=GPU-7"
+)
+
+
+def described(*rows: tuple[str, str, str, str]) -> str:
+    head = "Events:\n  Type     Reason      Age      From      Message\n  ----     ------      ----     ----      -------\n"
+    return head + "".join(f"  {type_:<8} {reason:<24} {age:<22} kubelet            {message}\n" for type_, reason, age, message in rows)
+
+
+SCHEDULED = ("Normal", "Scheduled", "24m", "Successfully assigned team/train-0 to gpu-1")
+STARTED = ("Normal", "Started", "10s", "Started container cuda")
+
+
+def judged(text: str) -> tuple[str, str]:
+    result = inspect("events", text)
+    return result.verdict.value, result.reason_code
+
+
+@each_row
+def test_a_pod_that_is_placed_and_does_not_start(reason: str, message: str, what: str) -> None:
+    text = described(SCHEDULED, ("Warning", reason, "4m43s (x93 over 24m)", message))
+    result = inspect("events", text)
+    assert (result.verdict, result.reason_code) == ("bad", "START_FAILED")
+    assert what in result.message
+    rows = f"LAST SEEN   TYPE      REASON   OBJECT   MESSAGE\n4m   Warning   {reason}   pod/train-0   {message}\n"
+    again = (
+        rows + f"5m   Warning   {reason}   pod/train-0   {message}\n24m  Normal  Scheduled  pod/train-0  Successfully assigned a/b to n\n"
+    )
+    assert judged(again) == ("bad", "START_FAILED"), "in whatever order they are listed"
+
+
+def test_a_program_that_ends_again_and_again_is_not_well_for_having_started() -> None:
+    crash = ("Warning", "BackOff", "1m (x9 over 10m)", "Back-off restarting failed container cuda in pod train-0")
+    assert judged(described(SCHEDULED, crash, STARTED)) == ("bad", "START_FAILED")
+
+
+def test_what_may_pass_by_itself_is_undecided_once() -> None:
+    mount = ("Warning", "FailedMount", "3s", 'MountVolume.SetUp failed for volume "data" : object "team"/"cfg" not registered')
+    assert judged(described(SCHEDULED, mount)) == ("undecidable", "START_FAILED")
+    assert judged(described(SCHEDULED, mount, mount)) == ("bad", "START_FAILED")
+    assert judged(described(SCHEDULED, ("Warning", "Failed", "3s", CDI))) == ("bad", "START_FAILED"), "devices do not resolve later"
+
+
+def test_a_pod_of_describe_that_waited_and_was_placed() -> None:
+    waited = ("Warning", "FailedScheduling", "30m", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+    assert judged(described(waited, SCHEDULED)) == ("good", "PLACED_AFTER_WAITING")
+    assert judged(described(waited)) == ("bad", "UNSCHEDULABLE")
+
+
+def pod(state: dict[str, object], restarts: int = 0) -> str:
+    status = {"containerStatuses": [{"name": "cuda", "restartCount": restarts, "state": state}]}
+    return json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "status": status})
+
+
+@each_row
+def test_the_state_of_a_container(state: dict[str, object], expected: tuple[str, str]) -> None:
+    assert judged(pod(state)) == expected
+
+
+def test_events_of_the_api_in_the_order_of_their_times() -> None:
+    def item(reason: str, message: str, at: str) -> dict[str, object]:
+        about = {"kind": "Event", "type": "x", "involvedObject": {"kind": "Pod", "name": "p"}, "count": 2}
+        return {**about, "reason": reason, "message": message, "lastTimestamp": at}
+
+    failed = item("Failed", CDI, "2026-01-01T10:00:00Z")
+    started = item("Started", "Started container", "2026-01-01T10:05:00Z")
+    for items in ([failed, started], [started, failed]):
+        assert judged(json.dumps({"kind": "List", "items": items})) == ("good", "PLACED")
+    started["lastTimestamp"] = "2026-01-01T09:00:00Z"
+    assert judged(json.dumps({"kind": "List", "items": [failed, started]})) == ("bad", "START_FAILED")
+    started["lastTimestamp"] = "never"
+    assert judged(json.dumps({"kind": "List", "items": [started, failed]})) == ("bad", "START_FAILED")
+
+
+def test_what_is_no_obstacle() -> None:
+    for reason, message in (("Pulled", "image present"), ("Killing", "Stopping container"), ("Unhealthy", "Readiness failed"), ("", "ok")):
+        assert obstacle(reason, message) is None
+    assert obstacle("Failed", "Error: failed to inject CDI devices") is Obstacle.DEVICES
 
 
 @each_row
@@ -23,34 +106,7 @@ def test_a_pod_placed_later_is_good() -> None:
     assert inspect("events", text).reason_code == "PLACED_AFTER_WAITING"
 
 
-def event(reason: str, message: str) -> dict[str, object]:
-    return {"kind": "Event", "type": "Warning", "reason": reason, "message": message, "involvedObject": {"kind": "Pod", "name": "p"}}
-
-
-FULL = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "message": "0/2 nodes are available: 2 Insufficient x.y/z.",
-}
-SHARES = "Allocate failed: maximum request size for shared resources is 1; found 2"
-FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor f, 4 more needed"
-HELD = "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
-
-
-@pytest.mark.parametrize(
-    ("document", "verdict", "code"),
-    [
-        ({"kind": "List", "items": [event("FailedScheduling", "0/1 nodes are available: 1 Too many pods.")]}, "bad", "UNSCHEDULABLE"),
-        (event("UnexpectedAdmissionError", SHARES), "bad", "ADMISSION_FAILED"),
-        (event("OutOfnvidia.com/gpu", "Node didn't have enough resource: nvidia.com/gpu"), "bad", "ADMISSION_FAILED"),
-        (event("Pending", FLAVOR), "undecidable", "QUOTA_PENDING"),
-        (event("Unschedulable", HELD), "undecidable", "GANG_HELD"),
-        (event("Pulled", "image pulled"), "undecidable", "NO_SCHEDULING_EVENT"),
-        (event("Scheduled", "Successfully assigned a/p to n"), "good", "PLACED"),
-        ({"kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": [FULL]}}, "bad", "UNSCHEDULABLE"),
-    ],
-)
+@each_row
 def test_event_objects(document: object, verdict: str, code: str) -> None:
     result = inspect("events", json.dumps(document))
     assert (result.verdict, result.reason_code) == (verdict, code)
@@ -64,25 +120,7 @@ def slice_object(**spec: object) -> dict[str, object]:
 DEVICE = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}, "gpu.nvidia.com/uuid": {"string": "GPU-1"}}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "verdict", "code"),
-    [
-        ({"devices": [DEVICE]}, "good", "COMPLETE"),
-        ({"devices": [DEVICE, DEVICE]}, "bad", "DUPLICATE"),
-        ({"devices": ["..."]}, "undecidable", "INCOMPLETE_TEXT"),
-        ({"devices": [DEVICE], "pool": {"name": "n"}}, "undecidable", "INCOMPLETE_TEXT"),
-        ({"devices": [DEVICE], "pool": {"name": "n", "generation": 1, "resourceSliceCount": 4}}, "bad", "INCOMPLETE_POOL"),
-        ({"devices": None}, "undecidable", "INCOMPLETE_TEXT"),
-        ({"devices": []}, "bad", "NO_DEVICES"),
-        ({"devices": [DEVICE | {"taints": [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}]}]}, "bad", "TAINTED"),
-        ({"devices": [{"name": "g", "basic": {"taints": [{"key": "gpu-lost", "effect": "NoSchedule"}]}}]}, "bad", "TAINTED"),
-        ({"devices": [DEVICE | {"taints": [{"key": "note", "value": "warm", "effect": "None"}]}]}, "good", "COMPLETE"),
-        ({"devices": [DEVICE | {"taints": [{"key": "note", "effect": "NoReschedule"}]}]}, "undecidable", "TAINTED"),
-        ({"devices": [DEVICE | {"taints": [{"key": "note"}]}]}, "undecidable", "TAINTED"),
-        ({"devices": [DEVICE | {"attributes": {"x.y/healthy": {"bool": False}}}]}, "bad", "TAINTED"),
-        ({"devices": "wild", "pool": 7, "driver": []}, "undecidable", "INCOMPLETE_TEXT"),
-    ],
-)
+@each_row
 def test_slice_verdicts(spec: dict[str, object], verdict: str, code: str) -> None:
     result = inspect("resourceslice", json.dumps(slice_object(**spec)))
     assert (result.verdict, result.reason_code) == (verdict, code)
@@ -113,10 +151,6 @@ def test_one_tainted_device_among_many_nodes() -> None:
     result = inspect("resourceslice", json.dumps({"kind": "List", "items": items}))
     assert (result.verdict, result.facts["taintedDevices"]) == ("bad", 1)
     assert "pool n2: device gpu-0 has gpu.nvidia.com/unhealthy:NoSchedule" in result.message
-
-
-def unschedulable(message: str) -> dict[str, str]:
-    return {"type": "Unschedulable", "status": "True", "message": message}
 
 
 @each_row

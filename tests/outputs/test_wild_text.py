@@ -13,28 +13,12 @@ from conformance.outputs.captured_text import Unreadable, unwrapped
 from conformance.outputs.inspection import Inspection
 from fixtures.model.devices import node_labels
 from tests.outputs.lookalikes import lookalike
+from tests.tables import table
 
 pytestmark = pytest.mark.test_all
 
-CORPUS = {
-    "nccl-log": ["nccl-gdr", "nccl-socket", "nccl-mnnvl"],
-    "nccl-tests": ["nccl-tests-new"],
-    "nvidia-smi": ["smi-list", "smi-query", "smi-query.xml"],
-    "node-probe": ["smi-query.xml"],
-    "dcgm-metrics": ["dcgm"],
-    "node": ["node-describe"],
-    "events": ["events-get"],
-    "resourceslice": ["slices.yaml"],
-    "resourceclaim": ["slices.yaml"],
-    "podgroup": ["podgroup.yaml"],
-    "psa-rejection": ["psa-rejection"],
-    "kernel-log": ["kernel"],
-    "ib-write-bw": ["ib-write-bw-cuda"],
-    "mig-manager-log": ["kernel"],
-    "vectoradd": ["kernel"],
-    "pods": ["pods"],
-    "api-refusal": ["psa-rejection"],
-}
+TABLE = table(__file__)
+CORPUS = TABLE["CORPUS"]
 SETTINGS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 

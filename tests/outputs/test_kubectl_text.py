@@ -1,4 +1,6 @@
-"""ResourceSlices and ResourceClaims as people have them at hand: tables, lists, documents with other objects, cut and empty texts."""
+"""What kubectl prints: tables of pods, claims and slices, objects in whatever is around them, and refusals of the API server."""
+
+from __future__ import annotations
 
 import json
 from typing import Any
@@ -7,11 +9,68 @@ import pytest
 import yaml
 
 from conformance.cli.inspect import inspect
+from conformance.outputs import kubectl_text
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.inspection import Judged
 from fixtures.kubernetes.models import Json
 from tests.dra import a_claim, a_device, a_slice
 from tests.platforms.dra_clusters import DRA_CLUSTERS
+from tests.tables import each_row
+
+POD_HEAD = "NAME              READY   STATUS    RESTARTS        AGE\n"
+
+
+def row(status: str, ready: str = "1/1", restarts: str = "0") -> str:
+    return f"plugin-{len(status)}x   {ready}     {status}   {restarts}   5m\n"
+
+
+def judged(kind: str, text: str) -> tuple[str, str]:
+    result = inspect(kind, text)
+    return result.verdict.value, result.reason_code
+
+
+@each_row
+def test_states(line: dict[str, Any], expected: tuple[str, str]) -> None:
+    made = row(**line)
+    assert judged("pods", POD_HEAD + row("Running") + made) == expected
+    assert judged("pods", "$ kubectl get pods -A\nNAMESPACE  " + POD_HEAD + "gpu-operator  " + made) == expected
+
+
+def test_a_table_inside_other_text_ends_with_it() -> None:
+    text = f"Some words\n{POD_HEAD}{row('Running')}\nNAME   AGE\nother-1  1/1  Failed  0\n"
+    assert [pod.status for pod in kubectl_text.parse_pods(text)] == ["Running"]
+
+
+@pytest.mark.parametrize("text", ["", "hello", POD_HEAD, "plugin 1/1 Running 0 5m", "\0"])
+def test_no_table_is_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable):
+        kubectl_text.parse_pods(text)
+
+
+REFUSAL = (
+    'The Deployment "model" is invalid: \n'
+    '* spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: "0.5": must be an integer\n'
+    "* spec.template.spec.containers[0].resources.requests: Required value: limit must be set for non overcommitable resources\n"
+)
+
+
+def test_a_refusal_field_by_field() -> None:
+    refusal = kubectl_text.parse_refusal(REFUSAL)
+    assert (refusal.kind, refusal.name, [cause.what for cause in refusal.causes]) == (
+        "Deployment",
+        "model",
+        ["Invalid value", "Required value"],
+    )
+    assert judged("api-refusal", REFUSAL) == ("good", "REFUSED")
+    one = 'Error from server (Invalid): Pod "p" is invalid: spec.containers[0].image: Required value\n'
+    assert judged("api-refusal", one) == ("good", "REFUSED")
+
+
+def test_a_refusal_without_a_field_proves_nothing() -> None:
+    assert judged("api-refusal", 'The Pod "p" is invalid:\n') == ("undecidable", "INCOMPLETE")
+    with pytest.raises(Unreadable):
+        inspect("api-refusal", "pod/p created\n")
+
 
 HEAD = "NAME                    STATE                AGE\n"
 CLAIMS = f"""$ kubectl get pods,resourceclaims
