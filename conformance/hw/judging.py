@@ -116,8 +116,8 @@ def check_answers(one: NodeDocument) -> Iterator[Finding]:
         answer = of_driver(driver)
         devices = [] if answer.faults or answer.unknown else driver.devices
         asked = [(device, of_device(Seen(one.document.host, driver, device))) for device in devices]
-        found = [(device_subject(one.node, device), told) for device, told in asked if told.faults or told.unknown]
-        yield from (finding(place, told, _EXPECTED, one.pod) for place, told in found or [(subject(one.node), answer)])
+        found = [(device_subject(one.node, device), given) for device, given in asked if given.faults or given.unknown]
+        yield from (finding(place, given, _EXPECTED, one.pod) for place, given in found or [(subject(one.node), answer)])
 
 
 def check_refused(gone: Unread) -> Finding | None:

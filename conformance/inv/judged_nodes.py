@@ -152,13 +152,13 @@ def _unclear(scope: Scope) -> Iterator[Finding]:
 
 def _lost(scope: Scope) -> Iterator[Finding]:
     """Nodes that offer nothing and have no mark, where a pod of an accelerators' DRA driver still runs."""
-    pods, told = DriverPods(scope), set[str]()
+    pods, named = DriverPods(scope), set[str]()
     drivers = {entry.driver for entry in scope.slices.every} | {name for known in scope.claims.classes.values() for name in known.drivers}
     for driver in sorted(name for name in drivers if scope.kind_of(name) is DriverKind.ACCELERATOR):
         for name, pod in sorted(pods.without_devices(driver).items()):
-            if name in told or name not in scope.snapshot.node_by_name:
+            if name in named or name not in scope.snapshot.node_by_name:
                 continue
-            told.add(name)
+            named.add(name)
             message = (
                 f"{pod.namespace}/{pod.name} of DRA driver {driver} runs here, and nothing else calls it an accelerator node: "
                 f"its devices are lost, or it never had any; if that is intended, name the node in {_ALLOW}"
