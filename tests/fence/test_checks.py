@@ -116,9 +116,7 @@ def test_an_intruder_s_way_in_is_named(node: dict[str, Any], tolerations: list[s
 # -- FENCE-03
 
 
-@pytest.mark.parametrize(
-    ("toleration", "blanket"), [("*", True), ("*:NoSchedule", True), ("*:NoExecute", True), ("*:PreferNoSchedule", False)]
-)
+@each_row
 def test_blanket_tolerations_of_templates(toleration: str, blanket: bool) -> None:
     spec = {"template": {"spec": a_spec(tolerations=[toleration])}}
     (finding,) = check_blanket_tolerations(a_scope(deployments=[a_workload("Deployment", "web", spec)]))

@@ -30,9 +30,7 @@ def pending(message: str) -> Pod:
     return a_pod("fence-device-0", status={"conditions": [condition]})
 
 
-@pytest.mark.parametrize(
-    "log", ["", "\x00", "## devices\nnvidia-smi: not found\nexit=127\n", "Failed to initialize NVML: Unknown Error\nexit=255"]
-)
+@each_row
 def test_devices_that_cannot_be_counted_are_no_pass(log: str) -> None:
     assert only(PodOutcome(plan=PLAN, pod=RAN, log=log)).outcome is Outcome.UNDECIDED
     assert only(PodOutcome(plan=PLAN, pod=RAN, log_trouble="403")).outcome is Outcome.UNDECIDED

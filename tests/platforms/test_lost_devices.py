@@ -100,9 +100,7 @@ def test_a_plugin_that_went_tells_that_cards_are_served() -> None:
     assert "lost-0" in found.message
 
 
-@pytest.mark.parametrize(
-    "left", [{"feature.node.kubernetes.io/amd-gpu": "true"}, {"amd.com/gpu.vram": "64G"}, {f"{PCI}1200_1002.present": "true"}]
-)
+@each_row
 def test_a_node_that_has_a_label_of_cards_has_a_card(left: dict[str, str]) -> None:
     """An Instinct node that lost its plugin, beside others that are well."""
     _is_lost(judged(node("lost-0", None, {f"{PCI}1002.present": "true"} | left), card_of({f"{PCI}1002.present": "true"}, **left)))

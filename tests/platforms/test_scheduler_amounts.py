@@ -84,10 +84,7 @@ def test_an_amount_alone_is_no_device(amount: str, marks: tuple[str, ...]) -> No
     assert found == {"alone": alone, **undecided, "beside": Outcome.OK, "agent": Outcome.OK}
 
 
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [("2026-01-02T00:00:00Z", Outcome.BAD), ("2025-12-31T00:00:00Z", Outcome.UNDECIDED), (None, Outcome.UNDECIDED)],
-)
+@each_row
 def test_a_pod_that_asks_for_what_its_node_never_had_was_bound_by_hand(made: str | None, expected: Outcome) -> None:
     node, pod = a_node(), a_pod(node="gpu-0", devices={"amd.com/gpu": "1"})
     node.metadata.creation_timestamp, pod.metadata.creation_timestamp = "2026-01-01T00:00:00Z", made

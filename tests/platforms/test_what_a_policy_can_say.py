@@ -56,9 +56,7 @@ def test_a_part_of_a_node_another_tenant_or_no_host_network_may_not(pod: Pod) ->
 # -- fences --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("taint", "expected"), [("gpu.intel.com/i915:NoSchedule", Outcome.OK), ("gpu.intel.com.evil/i915:NoSchedule", Outcome.BAD)]
-)
+@each_row
 def test_a_taint_by_the_name_of_a_device_resource_fences(taint: str, expected: Outcome) -> None:
     node = a_node(resource="gpu.intel.com/i915", taints=[taint])
     assert outcome(check_fenced(a_scope(nodes=[node, a_cpu_node()])), "gpu-0") is expected
