@@ -278,8 +278,7 @@ def _found(cluster: Cluster, view: ProofView) -> tuple[str, bool]:
 
 def uid_of_shared(cluster: Cluster) -> str:
     """UID of the shared namespace, empty when there is none. Raises ApiTrouble."""
-    found = read(cluster, "namespaces", SHARED)
-    return "" if found is None else uid_of(found)
+    return uid_of(read(cluster, "namespaces", SHARED))
 
 
 def find_run(cluster: Cluster, run_id: str) -> str:

@@ -23,8 +23,8 @@ from chaos.model.experiment import Experiment
 from chaos.model.plan import CANARIES, Plan
 from chaos.model.records import Entry, LeaseRefused, LedgerError, digest
 from chaos.observe.signals import SIGNALS
-from chaos.plan.planning import NotApplicable, PlanRefused, make_plan
-from chaos.plan.selectors import TargetUnclear
+from chaos.plan.planning import make_plan
+from chaos.plan.selectors import NotApplicable, PlanRefused, TargetUnclear
 from chaos.safety.admission import gate_results
 from chaos.safety.gate_input import Settings
 from chaos.safety.lease import MachineLock

@@ -24,7 +24,7 @@ from chaos.model.records import Entry, LedgerError, Origin, State, digest
 from chaos.observe.view import View
 from chaos.safety.lease import LeaseView, halt, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
-from chaos.verdict.artefacts import PLAN
+from chaos.verdict.artefacts import LEDGER, PLAN
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble
@@ -57,7 +57,7 @@ def shown_by(cluster: Cluster, terms: Terms, *, vouched: frozenset[str], unprove
 LEAVE_SECONDS = 60.0
 """For how long recovering tries to leave nothing of itself."""
 
-LEDGER_NAME = "ledger.jsonl"
+
 RECOVER_SECONDS = 600.0
 MAX_PLAN = 8 << 20
 _UNPROVEN = (
@@ -347,7 +347,7 @@ class _Files(msgspec.Struct, kw_only=True):
         """Those of other clusters than ``here`` are left alone; empty ones say nothing. Raises LedgerError for two of one experiment."""
         if folder is None:
             return cls()
-        paths, unread = find_files(folder, LEDGER_NAME)
+        paths, unread = find_files(folder, LEDGER)
         proofs, wrong = read_folder(folder)
         found = cls(proofs=proofs, unreadable=unread)
         for path in paths:

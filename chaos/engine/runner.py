@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chaos.engine import processes
-from chaos.engine.processes import Access, ConformanceCheck, Handover, Stop, end_process, supervise
+from chaos.engine.processes import ROOT, Access, ConformanceCheck, Handover, Stop, end_process, supervise
 from chaos.ledger.bounds import Terms
 from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
@@ -36,7 +36,6 @@ from fixtures.ownership.proof import Proof
 from fixtures.policy.model import Policy
 from fixtures.verdict.record import TargetKind
 
-ROOT = Path(__file__).resolve().parents[2]
 EXPIRY_MARGIN = 60.0
 """Seconds beyond the deadline after which targets undo by themselves."""
 
@@ -175,11 +174,8 @@ class Runner:
             return ""
         last = next(iter(sampler.samples[-1:]), None)
         errors = "; ".join(f"{name}: {text}" for name, text in last.errors.items()) if last else sampler.failure
-        return errors or f"it did not hold in {BASELINE_SAMPLES} samples in a row: {self._words(last)}"
-
-    def _words(self, sample: Sample | None) -> str:
-        values = msgspec.json.encode(sample.values).decode() if sample else "no sample"
-        return values[:400]
+        values = msgspec.json.encode(last.values).decode()[:400] if last else "no sample"
+        return errors or f"it did not hold in {BASELINE_SAMPLES} samples in a row: {values}"
 
     def _keep_conformance(self, name: str) -> None:
         own = (self.plan.namespace, canary_namespace(self.plan))

@@ -94,8 +94,6 @@ def target_gpu(reading: Reading) -> Target:
     return target
 
 
-__all__ = ["NoData", "View"]
-
 _MEMORY = "view"
 
 

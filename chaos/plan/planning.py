@@ -42,8 +42,6 @@ from fixtures.policy.model import Policy
 from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
 
-__all__ = ["NotApplicable", "PlanRefused", "make_plan"]
-
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 _PCI = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 """A pod's page says which devices there are, and programs on the host are given these words: nothing else is taken from it."""

@@ -1,7 +1,4 @@
-"""The gates' input: what the plan asks for, what the cluster's owner allows, and what is known of the cluster just before the act.
-
-Remediators are programs that repair nodes by themselves. If they react to a fault, the experiment tests them and not its target.
-"""
+"""The gates' input: what the plan asks for, what the cluster's owner allows, and what is known of the cluster just before the act."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.devices.reset_alone import reset_obstacles
 from fixtures.model.nodes.untyped_nodes import work_of
 from fixtures.model.nodes.work import Why, is_fence_key
-from fixtures.model.objects import amounts_of, is_live, is_unschedulable, labels_of, namespace_of, node_of, uid_of
+from fixtures.model.objects import amounts_of, full_name, is_live, is_unschedulable, labels_of, namespace_of, node_of, uid_of, uses_claims
 from fixtures.model.platform.installed import InstalledComponent
 from fixtures.model.platform.remediators import find_remediators
 from fixtures.ownership.owned import PRIORITY_CLASSES
@@ -81,8 +81,7 @@ def node_states(
     holding: dict[str, list[str]] = {}
     for pod in pods:
         if _holds(pod, devices) and namespace_of(pod) not in own:
-            where = node_of(pod)
-            holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
+            holding.setdefault(node_of(pod), []).append(full_name(pod))
 
     def names_device(name: str) -> bool:
         return _is_device(name, devices)
@@ -117,10 +116,7 @@ def _is_device(name: str, devices: Sequence[str]) -> bool:
 
 
 def _holds(pod: Json, devices: Sequence[str]) -> bool:
-    if not is_live(pod):
-        return False
-    claims = field(pod, "spec", "resourceClaims")
-    return bool(claims) or bool(requested_devices(pod, lambda name: _is_device(name, devices)))
+    return is_live(pod) and (uses_claims(pod) or bool(requested_devices(pod, lambda name: _is_device(name, devices))))
 
 
 def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[InstalledComponent]) -> tuple[str, ...]:

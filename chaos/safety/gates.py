@@ -193,11 +193,8 @@ def _remediation(given: GateInput) -> str:
 def _budgets(given: GateInput) -> str:
     if given.state.budgets is None:
         return "PodDisruptionBudgets could not be read"
-    return (
-        f"no disruption allowed by PodDisruptionBudgets {', '.join(given.state.budgets)}; expected at least one"
-        if given.state.budgets
-        else ""
-    )
+    spent = ", ".join(given.state.budgets)
+    return f"no disruption allowed by PodDisruptionBudgets {spent}; expected at least one" if spent else ""
 
 
 EARLIER = "earlier run"

@@ -131,11 +131,6 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return f"{self.process}/{self.run_id}"
 
-    @property
-    def dead(self) -> bool:
-        """Whether it is known to have ended: a process of this boot of this machine that is no more."""
-        return self.process.ended
-
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     """The Lease as it is. ``halted`` is who halted, when; empty when nobody has."""
@@ -159,7 +154,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     def held(self) -> bool | None:
         """Whether its holder is alive; None when only watching it tells."""
         age = self.age()
-        if not self.identity or (self.holder is not None and self.holder.dead):
+        if not self.identity or (self.holder is not None and self.holder.process.ended):
             return False
         return shows_life(None if age is None else age.total_seconds(), self.seconds)
 

@@ -47,23 +47,18 @@ EXIT = {Verdict.PASSED: OK, Verdict.FAILED: FAILED, Verdict.INCONCLUSIVE: INCONC
 
 OWN_EXPERIMENTS = "folder with your own experiments; default: the suite's"
 EXAMPLES = {
-    "plan": (
-        "gpu-conformance chaos plan --simulate resilience",
-        "gpu-conformance chaos plan --kubeconfig FILE --chaos-cluster UID --chaos-experiment A1",
-    ),
-    "run": ("gpu-conformance chaos run --simulate resilience", "gpu-conformance chaos run --kubeconfig FILE --chaos-cluster UID"),
-    "halt": (
-        "gpu-conformance chaos halt --kubeconfig FILE --chaos-cluster UID",
-        "gpu-conformance chaos halt --kubeconfig FILE --chaos-cluster UID --off",
-    ),
-    "recover": (
-        "gpu-conformance chaos recover --kubeconfig FILE --chaos-cluster UID",
-        "gpu-conformance chaos recover --kubeconfig FILE --chaos-cluster UID --folder out/latest --yes",
-    ),
-    "status": ("gpu-conformance chaos status --kubeconfig FILE", "gpu-conformance chaos status --in-cluster"),
-    "verdict": ("gpu-conformance chaos verdict out/latest/chaos/A1", "gpu-conformance chaos verdict out/latest/chaos/A1 --json"),
-    "list": ("gpu-conformance chaos list", "gpu-conformance chaos list --json"),
+    "plan": ("--simulate resilience", "--kubeconfig FILE --chaos-cluster UID --chaos-experiment A1"),
+    "run": ("--simulate resilience", "--kubeconfig FILE --chaos-cluster UID"),
+    "halt": ("--kubeconfig FILE --chaos-cluster UID", "--kubeconfig FILE --chaos-cluster UID --off"),
+    "recover": ("--kubeconfig FILE --chaos-cluster UID", "--kubeconfig FILE --chaos-cluster UID --folder out/latest --yes"),
+    "status": ("--kubeconfig FILE", "--in-cluster"),
+    "verdict": ("out/latest/chaos/A1", "out/latest/chaos/A1 --json"),
+    "list": ("", "--json"),
 }
+
+
+def _examples(name: str) -> tuple[str, ...]:
+    return tuple(f"{PROGRAM} {name} {arguments}".strip() for arguments in EXAMPLES[name])
 
 
 def main(argv: Sequence[str]) -> int:
@@ -86,7 +81,7 @@ def options(parser: Parser, _command: str) -> None:
     commands = parser.add_subparsers(required=True, parser_class=Parser, metavar="COMMAND")
 
     def add(name: str, call: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
-        command: Parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", examples=EXAMPLES[name])
+        command: Parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", examples=_examples(name))
         command.set_defaults(call=call)
         return command
 
@@ -100,7 +95,7 @@ def options(parser: Parser, _command: str) -> None:
     plan.add_argument("--chaos-target", metavar="NODE", default="", help="the node to act on; default: the plan chooses")
     plan.add_argument("--chaos-confirm", metavar="NAME", default="", help="the cluster's name, typed, for level 4")
     plan.add_argument("--chaos-folder", metavar="DIR", default="", help=OWN_EXPERIMENTS)
-    run = commands.add_parser("run", help="pytest chaos --chaos with the options that follow", examples=EXAMPLES["run"])
+    run = commands.add_parser("run", help="pytest chaos --chaos with the options that follow", examples=_examples("run"))
     _cluster(run, simulated=True)
     add_options(PytestOptions(run))
     halt = add("halt", _halt, "stop the running experiment on the cluster, and let none start")

@@ -128,7 +128,7 @@ def _alive(cluster: Cluster, views: Iterable[ProofView]) -> frozenset[str]:
 def _is_held(lease: LeaseView) -> bool:
     """Whether its holder may be alive. Two machines' clocks differ, so one that has just expired, or will, still counts."""
     age = lease.age()
-    if lease.holder is None or lease.holder.dead or age is None:
+    if lease.holder is None or lease.holder.process.ended or age is None:
         return False
     return abs(age) <= timedelta(seconds=SURELY * min(lease.seconds, ALIVE_SECONDS))
 
