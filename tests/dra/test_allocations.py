@@ -94,6 +94,12 @@ def test_devices_of_a_network_are_not_judged() -> None:
     assert given(claims) == {NODE: "ok"}
 
 
+def test_a_claim_that_changed_a_moment_ago_is_undecided() -> None:
+    claim = a_claim("a", device="gpu-7")
+    claim["metadata"]["creationTimestamp"] = "2026-09-21T14:13:00Z"
+    assert given([claim])["gpu.nvidia.com/gpu-0/gpu-7"] == "undecided"
+
+
 def test_a_device_that_many_nodes_reach_is_published() -> None:
     remote = a_slice("gpu-0", devices=[a_device("gpu-9")], pool="rack")
     del remote["spec"]["nodeName"]

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from chaos.cluster.requests import read
+from chaos.safety import lease
 from fixtures.cluster import access
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.discovery import look
 from fixtures.cluster.kinds import BUILT_IN, KINDS, WORKLOAD_KEYS
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
+from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.subjects import Inconclusive
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
 from tests.tables import table
@@ -64,6 +67,8 @@ def test_no_caller_takes_it_for_an_empty_list(tmp_path: Path, name: str) -> None
             cluster.find("pods", "p", "default")
         with pytest.raises(ApiTrouble), Observation(cluster, "pods", "default"):
             pass
+        with pytest.raises(ApiTrouble):
+            owned.find(cluster, keys=("pods",))
         snapshot = collect(cluster, ["pods"], version="")
         with pytest.raises(Inconclusive):
             _ = snapshot.pods
@@ -141,6 +146,31 @@ def test_an_object_of_a_custom_kind_says_that_it_is_one(tmp_path: Path, kind: st
     snapshot = discovered(tmp_path, change, [*WORKLOAD_KEYS, DEFINITIONS], lists={"customresourcedefinitions": [definition]})
     [listing] = snapshot.custom
     assert (listing.trouble, len(listing.items)) == (trouble, 0 if trouble else 1)
+
+
+OBJECTS: dict[str, Said] = {
+    name: answer for name, answer in NO_ANSWERS.items() if name not in ("list that is not there", "another kind", "another version")
+} | {
+    "another object": said(an_object("Lease", "another", "coordination.k8s.io/v1")),
+    "another kind": said(an_object("Secret", lease.NAME)),
+    "object without a UID": said({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"name": lease.NAME}}),
+    "metadata that is true": said({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": True}),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_nothing_is_halted_read_or_gone_by_it(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(OBJECTS[name])) as (cluster, _):
+        with pytest.raises(ApiTrouble):
+            lease.read_lease(cluster)
+        with pytest.raises(ApiTrouble):
+            read(cluster, "configmaps", "x", "default")
+
+
+@pytest.mark.parametrize("name", ["sign-in page", "empty body", "empty object", "cut", "page that says not found", "array"])
+def test_a_deletion_is_not_done_by_it(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(NO_ANSWERS[name])) as (cluster, _), pytest.raises(ApiTrouble):
+        owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
 def test_a_deletion_whose_race_another_has_won_is_one(tmp_path: Path) -> None:
@@ -465,6 +495,42 @@ def test_a_kind_that_one_version_holds_is_served_though_another_version_is_empty
     assert discovered(tmp_path, at("/apis", said(document)), [OPTIONAL[0]]).items(OPTIONAL[0]) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/apis/nvidia.com/v1", said({"kind": "APIResourceList", "groupVersion": "nvidia.com/v1", "resources": []})),
+        ("/apis/nvidia.com/v1", said({"kind": "APIResourceList", "resources": [{"name": "clusterpolicies/status"}]})),
+        ("/apis", None),
+    ],
+    ids=["no resources", "subresources", "no version"],
+)
+def test_an_empty_legacy_group_harms_who_reads_it_and_nobody_else(tmp_path: Path, path: str, answer: Said | None) -> None:
+    def change(asked: Asked) -> Said | None:
+        if asked.path != path:
+            return None
+        if answer is not None:
+            return answer
+        document = json.loads(bytes(legacy(asked, SERVED).body))  # type: ignore[arg-type]
+        next(group for group in document["groups"] if group["name"] == "nvidia.com")["versions"] = []
+        return said(document)
+
+    snapshot = discovered(tmp_path, change, ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL], aggregated=False)
+    good = ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[1]]
+    harmed(snapshot, [OPTIONAL[0]], good, said=r"discovery announces nvidia\.com without a")
+
+
+def test_groups_that_nobody_reads_are_not_asked_for_and_harm_nobody(tmp_path: Path) -> None:
+    def change(asked: Asked) -> Said | None:
+        if asked.path == "/apis":
+            return legacy(asked, [*SERVED, "metrics.k8s.io/pods", "custom.metrics.k8s.io/x"])
+        return status(503, "ServiceUnavailable") if "metrics" in asked.path else None
+
+    snapshot = discovered(tmp_path, change, ["pods", "ray.io/rayjobs", *OPTIONAL], aggregated=False)
+    harmed(snapshot, [], ["pods", "ray.io/rayjobs", *OPTIONAL])
+    stale = said(announced(SERVED, stale=("metrics.k8s.io",)))
+    assert discovered(tmp_path, at("/apis", stale), ["ray.io/rayjobs"]).items("ray.io/rayjobs") == []
+
+
 @pytest.mark.parametrize("page", [status(404, "NotFound"), Said(b"404 page not found\n", 404), Said(SIGN_IN, 404)])
 def test_a_list_that_was_announced_and_is_not_there_is_inconclusive(tmp_path: Path, page: Said) -> None:
     change = at("/apis/nvidia.com/v1/clusterpolicies", page)
@@ -487,6 +553,33 @@ def test_discovery_that_lags_behind_the_definitions_is_stale(tmp_path: Path, est
     harmed(snapshot, [key] * (not known), [key] * known, "Stale")
 
 
+def test_what_may_be_served_is_looked_for_when_something_is_to_be_removed(tmp_path: Path) -> None:
+    """A ClusterQueue of a run is not gone because discovery was stale."""
+    stale = said(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io",)))
+
+    def answers(asked: Asked) -> Said:
+        if asked.path == "/apis":
+            return stale
+        return said(announced(SERVED, root="/api")) if asked.path == "/api" else Said(b"404 page not found\n", 404)
+
+    with lying(tmp_path, answers) as (cluster, _):
+        found = look(cluster)
+        cluster.learn_versions(found.chosen(), found.unknown())
+        assert cluster.serves("kueue.x-k8s.io/clusterqueues")
+        assert not cluster.serves("ray.io/rayjobs")
+        with pytest.raises(ApiTrouble):
+            owned.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
+
+
+def test_a_kind_nobody_announced_is_not_there_in_the_api_servers_words(tmp_path: Path) -> None:
+    with lying(tmp_path, every(Said(b"404 page not found\n", 404))) as (cluster, _):
+        assert owned.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",)) == []
+        with pytest.raises(ApiTrouble):
+            owned.find(cluster, keys=("namespaces",))
+    with lying(tmp_path, every(Said(SIGN_IN, 404))) as (cluster, _), pytest.raises(ApiTrouble):
+        owned.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
+
+
 def test_an_unreadable_server_is_named_when_it_is_opened(tmp_path: Path) -> None:
     for answer in (Said(SIGN_IN), Said(b""), said({}), said({"gitVersion": 7}), Said(b"[" * 2000), Said(SIGN_IN, 403), Said(b"", 302)):
         with lying(tmp_path, every(answer)) as (cluster, _), pytest.raises(ClusterUnreachable):
@@ -501,3 +594,15 @@ def test_bodies_of_refusals_may_say_anything(tmp_path: Path) -> None:
             assert (answer.reason, answer.ok) == ("Http409", False)
             assert all(isinstance(cause, dict) for cause in answer.causes)
             assert answer.message
+
+
+def test_a_worker_knows_what_nobody_could_tell(tmp_path: Path) -> None:
+    """It gets the snapshot only, and must not take a kind for absent that the first process could not ask about."""
+    snapshot = discovered(tmp_path, at("/apis", status(403, "Forbidden")), ["pods", "kueue.x-k8s.io/workloads"])
+    snapshot.save(tmp_path / "snapshot")
+    loaded = Snapshot.load(tmp_path / "snapshot")
+    assert loaded.unknown == ["kueue.x-k8s.io/workloads"]
+    with lying(tmp_path, every(Said(b""))) as (cluster, _):
+        cluster.learn_versions(loaded.versions, loaded.unknown)
+        assert cluster.serves("kueue.x-k8s.io/workloads")
+        assert not cluster.serves("ray.io/rayjobs")

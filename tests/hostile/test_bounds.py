@@ -1,5 +1,6 @@
 """Every read has an end: in bytes, depth, pages and time, whatever a server sends."""
 
+import gzip
 import itertools
 import json
 import socket
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from chaos.observe.view import View
+from fixtures.cluster import client
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -56,6 +58,44 @@ def test_an_endless_log_is_read_to_its_bound(tmp_path: Path) -> None:
     with lying(tmp_path, lambda asked: Said(endless(), headers={"Content-Type": "text/plain"})) as (cluster, _):
         assert len(cluster.logs("default", "p", limit_bytes=1 << 20)) == 1 << 20
     assert sent < 32 << 20, "what was sent on the way into a buffer, and no more"
+
+
+def test_a_server_that_ends_no_answer_costs_its_time_twice_and_not_for_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.05)
+    over = threading.Event()
+
+    def silence() -> Iterator[bytes]:
+        over.wait(PATIENCE)
+        yield b""
+
+    with lying(tmp_path, lambda asked: Said(silence())) as (cluster, _):
+        begun = time.monotonic()
+        for number in range(20):
+            with pytest.raises(ApiTrouble, match="no complete answer"):
+                cluster.request("GET", f"/apis/a.example/v1/kinds{number}", seconds=0.5)
+        assert time.monotonic() - begun < 6, "twenty kinds in ten seconds if each had its time"
+        over.set()
+
+
+def test_a_watch_that_never_begins_costs_its_time_once_and_not_each_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "OPEN_SECONDS", 1.0)
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.1)
+    over = threading.Event()
+
+    def answer(asked: Asked) -> Said:
+        if asked.query.get("watch"):
+            over.wait(PATIENCE)
+        return said(a_list("Pod"))
+
+    with lying(tmp_path, answer) as (cluster, _):
+        begun = time.monotonic()
+        for _ in range(8):
+            with pytest.raises(ApiTrouble, match="timed out"), Observation(cluster, "pods"):
+                pass
+        assert time.monotonic() - begun < 4, "eight probes in eight seconds if each had its time"
+        over.set()
+        with Observation(cluster, "pods"):
+            assert cluster.opening_seconds("/api/v1/pods") == 1.0, "as before once one begins"
 
 
 # -- depth -----------------------------------------------------------------------------------------------
@@ -117,6 +157,16 @@ def test_whatever_else_is_deep_is_no_json(text: str) -> None:
         json_text.decode(text.replace("DEEP", nest(2_000)))
 
 
+@pytest.mark.parametrize("depth", [limits.JSON_DEPTH + 1, 1_500])
+def test_a_deep_answer_of_any_request_is_trouble(tmp_path: Path, depth: int) -> None:
+    body = json.dumps(an_object("ConfigMap", "c", extra="DEEP")).replace('"DEEP"', nest(depth)).encode()
+    with lying(tmp_path, every(Said(body))) as (cluster, _), pytest.raises(ApiTrouble, match="deep"):
+        cluster.get("configmaps", "c", "default")
+    refusal = json.dumps({"kind": "Status", "details": "DEEP"}).replace('"DEEP"', nest(depth)).encode()
+    with lying(tmp_path, every(Said(refusal, 409))) as (cluster, _), pytest.raises(ApiTrouble):
+        cluster.create("configmaps", {"kind": "ConfigMap", "metadata": {"name": "c"}}, namespace="default")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -149,6 +199,12 @@ def test_strings_do_not_hide_a_nest(text: str) -> None:
     json.loads(text)
     with pytest.raises(NotJson, match="deeper"):
         check_depth(text.encode())
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"]", b'{"a', b"\xff", b"nul", b"[1,]", b'{"a":1}{', b"[" * 1_000_000])
+def test_what_is_not_json_is_one_exception(text: bytes) -> None:
+    with pytest.raises(NotJson):
+        json_text.decode(text)
 
 
 def test_whole_numbers_beyond_64_bits_are_floats_as_in_kubernetes() -> None:
@@ -220,6 +276,15 @@ def test_what_an_answer_says_of_itself_is_cut(tmp_path: Path) -> None:
         assert cluster.probe() == f"v1.36.{long}"[: limits.VERSION_CHARACTERS]
 
 
+def test_a_packed_body_is_not_unpacked(tmp_path: Path) -> None:
+    bomb = gzip.compress(b" " * (1 << 20))
+    with (
+        lying(tmp_path, every(Said(bomb, headers={"Content-Encoding": "gzip"}))) as (cluster, _),
+        pytest.raises(ApiTrouble, match="compressed"),
+    ):
+        cluster.get("pods", "p", "default")
+
+
 def slowly(first: bytes = b"") -> Iterator[bytes]:
     yield first
     while True:
@@ -260,6 +325,28 @@ def test_who_is_always_late_costs_the_time_once(tmp_path: Path, monkeypatch: pyt
             given.append(caught.value.message.rpartition(" within ")[2])
         assert given == ["1 s", "0.5 s", "0.25 s", "0.125 s", *["0.1 s"] * 4]
         assert cluster.get("nodes", "n").ok, "others are not the slower for it"
+
+
+def test_who_is_always_throttled_is_asked_less_each_time_and_again_as_before_once_he_answers(tmp_path: Path) -> None:
+    refusing = [True]
+    created = said(an_object("Pod", "p"), 201)
+    refused = Said(status(429, "TooManyRequests").body, 429, {"Retry-After": "soon"})
+    with lying(tmp_path, lambda asked: refused if refusing[0] else created) as (cluster, asked):
+
+        def requests_of_a_creation() -> int:
+            before = len(asked)
+            with suppress(ApiTrouble):
+                cluster.request("POST", "/api/v1/namespaces/d/pods", body=an_object("Pod", "p"))
+            return len(asked) - before
+
+        counts = [requests_of_a_creation() for _ in range(6)]
+        assert counts[0] > 2
+        assert counts == sorted(counts, reverse=True)
+        assert counts[-1] == 2
+        refusing[0] = False
+        assert requests_of_a_creation() == 1
+        refusing[0] = True
+        assert requests_of_a_creation() == counts[0]
 
 
 def test_half_a_body_is_no_answer(tmp_path: Path) -> None:
@@ -356,6 +443,27 @@ def answering(talk: Callable[[socket.socket], None]) -> Iterator[int]:
         yield server.getsockname()[1]
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_watch_opens_where_the_server_closes_the_connection_of_the_list(tmp_path: Path) -> None:
+    """It closes each connection after one answer and does not say so. Its watches stay open."""
+    body = json.dumps(a_list("Pod", an_object("Pod", "a"))).encode()
+    ended = threading.Event()
+
+    def once(connection: socket.socket) -> None:
+        if b"watch=true" in connection.recv(65536):
+            connection.sendall(_CHUNKED)
+            ended.wait(PATIENCE)
+        else:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            time.sleep(0.2)  # the next request is on its way
+
+    with answering(once) as port:
+        cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
+        with Observation(cluster, "pods", "default") as observation:
+            assert observation.objects.keys() == {"default/a"}
+        assert cluster.requests().by_verb_and_resource["list pods"] == 1
+        ended.set()
 
 
 def test_a_redirection_is_not_followed(tmp_path: Path) -> None:

@@ -206,7 +206,41 @@ def test_what_only_says_that_it_is_ours_is_told_and_never_touched(stage: Stage, 
     assert stage.cleanup(*YES)[0] == 10  # a machine hears of it as long as it is there
 
 
+def test_a_flood_of_look_alikes_is_told_in_a_few_lines(stage: Stage) -> None:
+    for number in range(25):
+        assert stage.cluster.create("namespaces", look_alike(f"mine-{number:02}", RUN)).ok
+    code, told = stage.cleanup(*YES)
+    lines = [line for line in told.splitlines() if line.startswith("NOT touched")]
+    assert (code, len(lines), "5 more" in lines[-1]) == (10, 21, True)
+
+
+def test_a_name_without_labels_is_nobody_s(stage: Stage) -> None:
+    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"gpu-conformance-{RUN}-mine"}}
+    assert stage.cluster.create("namespaces", theirs).ok
+    assert stage.cleanup(*YES) == (0, "nothing of the suite is left\n")
+    assert f"gpu-conformance-{RUN}-mine" in stage.there()
+
+
 # -- the folder ---------------------------------------------------------------------------------------
+
+
+def test_the_run_s_own_folder_vouches_where_the_class_was_refused(stage: Stage, troubles: list[Trouble]) -> None:
+    troubles[2].times = 1
+    report = stage.folder / "out" / "one"
+    report.mkdir(parents=True)
+    stage.leave(folder=report)
+    [file] = report.glob("created*.json")
+    record = msgspec.json.decode(file.read_bytes())
+    ended = str(msgspec.structs.replace(Process.me(), pid=4_000_000))
+    file.write_bytes(msgspec.json.encode({**record, "process": ended}))
+    assert stage.cleanup(*YES)[0] == 10  # labelled, and nothing in the cluster vouches
+    assert NAMESPACE in stage.there()
+    file.chmod(0o666)
+    code, told = stage.cleanup(*YES, "--folder", str(stage.folder / "out"))
+    assert (code, "others may write" in told) == (10, True)
+    file.chmod(0o600)
+    assert stage.cleanup(*YES, "--folder", str(stage.folder / "out"))[0] == 0
+    assert NAMESPACE not in stage.there()
 
 
 # -- trouble ------------------------------------------------------------------------------------------
@@ -229,6 +263,27 @@ def test_a_cluster_that_cannot_be_asked_is_exit_10(stage: Stage, troubles: list[
     assert stage.cleanup(*YES)[0] == 10
     troubles[1].times = 0
     assert NAMESPACE in stage.there()
+
+
+@pytest.mark.parametrize("where", ["folder", "class"])
+def test_a_list_of_what_no_run_is_named_like_vouches_for_nothing(stage: Stage, where: str) -> None:
+    """A report that was fetched from elsewhere belongs to whoever unpacked it, and its author may have listed anything."""
+    assert stage.cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "payments"}}).ok
+    mine = stage.leave()
+    theirs = [("payments", stage.cluster.get("namespaces", "payments").json()["metadata"]["uid"]), ("kube-system", UID)]
+    created = [{"key": "namespaces", "name": name, "token": "", "uid": uid} for name, uid in theirs]
+    if where == "class":
+        stage.say(RUN, created=created)
+    else:
+        report = stage.folder / "unpacked"
+        report.mkdir()
+        record = {"run": OTHER, "process": "", "since": "", "renewed": "2020-01-01T00:00:00+00:00", "created": created}
+        (report / "created.json").write_bytes(msgspec.json.encode(record))
+    code, told = stage.cleanup(*YES, "--folder", str(stage.folder))
+    assert {"payments", "kube-system"} <= stage.there()
+    assert (mine in stage.there()) is (where == "class")
+    assert ("it lists namespaces payments" in told) is (where == "folder")
+    assert code == (10 if where == "class" else 0)  # of what the class listed, the run's own namespace is no longer
 
 
 def test_names_of_experiments_are_no_names_of_another_run() -> None:

@@ -10,23 +10,27 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.cluster.requests import await_object, read
+from chaos.engine.recover import end_halt
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.safety.lease import AbortFlag
+from chaos.ledger.undos.objects import AbsentArgs
+from chaos.safety.lease import AbortFlag, halt, read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import BUILT_IN
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.config.scenario import load_defect, load_scenario
 from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.simulator.simulated_cluster import initial_objects
 from fixtures.verdict.record import Verdict
-from tests.chaos.ledger.simulated_cluster import PRODUCT, acting, fetch, ledger, soon, world
+from tests.chaos.ledger.simulated_cluster import PRODUCT, RUN, acting, fetch, ledger, replay, soon, strip, world
 from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS, a_configmap, left
 from tests.core.test_cleanup_in_trouble import RUN as OTHER_RUN
 from tests.definitions import definitions
 from tests.endtoend.runs import run_suite
-from tests.hostile.faults import effects
+from tests.hostile.faults import effects, experiments
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
@@ -35,6 +39,11 @@ from tests.served import served
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
+
+
+def absent(resource: str, skip: int = 0, times: int = ALWAYS) -> Fault:
+    """Objects of a resource are not there, says a proxy, although they are."""
+    return Fault(name="not found", verb="get", resource=resource, effect=effects.refused(404, "NotFound"), skip=skip, times=times)
 
 
 POD = an_object("Pod", "p")
@@ -113,6 +122,57 @@ def test_where_somebody_may_serve_the_kind_nobody_knows_what_is_absent(tmp_path:
                 await_object(cluster, POLICIES, "policy", "", soon(), lambda found: "there" if found else "")
 
 
+@pytest.mark.parametrize("version", ["v1beta2", "v1alpha9"])
+@pytest.mark.parametrize("there", [False, True], ids=["kind gone", "kind there"])
+def test_what_an_experiment_created_is_undone_with_its_kind(tmp_path: Path, there: bool, version: str) -> None:
+    """A guessed version that is not served is none of the kind."""
+    with world(tmp_path, extra=definitions("kueue") if there else ()) as (cluster, _):
+        cluster.learn_versions({QUEUES: version})
+        book = ledger(tmp_path, cluster)
+        book.arm("object.absent", AbsentArgs(key=QUEUES, name="gpu-conformance-queue", run_id=RUN))
+        left = replay(book, cluster, soon(5.0))
+        assert bool(left) is (there and version == "v1alpha9")
+
+
+@pytest.mark.parametrize("resource", ["namespaces", "leases"])
+@pytest.mark.parametrize("ask", [read_lease, end_halt], ids=["read", "end"])
+def test_a_halt_is_not_over_because_its_lease_is_said_to_be_gone(tmp_path: Path, resource: str, ask: Callable[[Cluster], object]) -> None:
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent(resource)]):
+        halt(cluster)
+        with pytest.raises(ApiTrouble, match="a list shows it"):
+            ask(Cluster.from_kubeconfig(tmp_path / "proxied"))
+
+
+@pytest.mark.parametrize("ask", [read_lease, end_halt], ids=["read", "end"])
+def test_a_halt_is_not_over_because_a_list_is_emptied(tmp_path: Path, ask: Callable[[Cluster], object]) -> None:
+    without = effects.in_json(lambda found: {**found, "items": []})
+    emptied = Fault(name="emptied", verb="list", resource="priorityclasses", effect=effects.rewritten(without), times=ALWAYS)
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [emptied]):
+        halt(cluster)
+        with pytest.raises(ApiTrouble, match="a read by name shows"):
+            ask(Cluster.from_kubeconfig(tmp_path / "proxied"))
+
+
+def test_a_proof_that_is_there_is_left_behind_whatever_is_answered(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent("priorityclasses")]):
+        proof = Proof.open(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, prefix=CHAOS_PREFIX, renewing=False)
+        assert "a list shows it" in proof.close()
+        assert [item.key for item in owned.find(cluster)] == [owned.PRIORITY_CLASSES]
+
+
+def test_a_proof_that_somebody_deleted_is_not_left_behind(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+        assert cluster.delete(owned.PRIORITY_CLASSES, proof.name).ok
+        assert proof.close() == ""
+
+
+def test_an_experiment_leaves_no_namespace_because_it_is_said_to_be_gone(tmp_path: Path) -> None:
+    outcome = experiments.under((absent("namespaces", skip=1),), tmp_path)
+    assert outcome.wrong == []
+    assert outcome.requests < 1000
+
+
 # -- a deletion that is answered and does not take place is known by the next list: nobody waits for what nobody deletes --
 
 
@@ -141,6 +201,17 @@ def test_what_is_not_being_deleted_is_not_waited_for(tmp_path: Path, how: str) -
         found = left(cluster)
         assert sorted(item.key for item in owned.remove(workspace.cluster, found, seconds=PATIENCE)) == [FLAVORS, "namespaces"]
         assert left(cluster) == found
+
+
+@pytest.mark.parametrize("how", LIES)
+def test_a_workspace_tells_it_at_once(tmp_path: Path, how: str) -> None:
+    with used(tmp_path, how) as (workspace, cluster):
+        workspace.clear(seconds=PATIENCE)
+        assert ["did not go away" in line for line in workspace.residue] == [True, True]
+        workspace.close()
+        assert {item.key for item in left(cluster)} == {FLAVORS, "namespaces"}
+        for key in (FLAVORS, "namespaces", owned.PRIORITY_CLASSES):
+            assert any(key in line for line in workspace.residue), key
 
 
 def test_a_gang_is_not_tried_while_pods_of_the_run_may_hold_its_devices(tmp_path: Path) -> None:
@@ -198,3 +269,15 @@ def test_no_fault_is_made_in_another_cluster(tmp_path: Path) -> None:
                 pytest.fail("the body ran")
         assert book.entries() == []
         assert "the address now leads to" in AbortFlag(tmp_path).reason
+
+
+@pytest.mark.parametrize("skip", [0, 1], ids=["at once", "after the undo"])
+def test_nothing_is_taken_for_undone_in_another_cluster(tmp_path: Path, skip: int) -> None:
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", another(skip)):
+        book = ledger(tmp_path, cluster)
+        strip(cluster, book)
+        left = replay(book, Cluster.from_kubeconfig(tmp_path / "proxied"), time.monotonic() + 2)
+        assert ["the address now leads to cluster" in one.message for one in left] == [True]
+        assert len(book.open_entries()) == 1
+        assert (PRODUCT in fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]) is bool(skip)
+        assert replay(book, cluster, time.monotonic() + 20) == []

@@ -12,8 +12,9 @@ from chaos.activities.base import must_be_alone
 from chaos.engine.campaign import plan_now
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.observe.view import View
-from chaos.plan.selectors import PlanRefused
+from chaos.plan.selectors import PlanRefused, TargetUnclear
 from chaos.safety.gate_reading import node_states
+from chaos.surface.cli import describe_plan
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
@@ -150,6 +151,24 @@ def silent(on: Stage, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     monkeypatch.setattr(on.cluster, "request", asked)
     return resources
+
+
+@pytest.mark.parametrize(
+    ("resource", "id_"),
+    [
+        *(("daemonsets", id_) for id_ in ("A1", "A6", "A7", "A8", "A13", "D1", "D18", "N1")),
+        *(("deployments", id_) for id_ in ("A4", "A5", "A8c", "S2", "R1")),
+        *(("clusterpolicies", id_) for id_ in ("A1", "A4", "A5")),  # whose the agents are is not known
+        ("nodes", "A1"),
+    ],
+)
+def test_an_experiment_is_not_inapplicable_because_a_list_has_no_answer(
+    on: Stage, silent: set[str], tmp_path: Path, resource: str, id_: str
+) -> None:
+    silent.add(resource)
+    with pytest.raises(TargetUnclear, match="no answer in 30 s"):
+        plan_now(on.where(tmp_path), EXPERIMENTS[id_])
+    assert describe_plan(on.where(tmp_path), EXPERIMENTS[id_])[0][1].startswith("  undecided: ")
 
 
 @pytest.mark.parametrize(("resource", "id_"), [("daemonsets", "A8c"), ("deployments", "A1"), ("workloads", "S2")])

@@ -22,7 +22,7 @@ from fixtures.text.yaml_text import NotYaml
 from fixtures.text.yaml_text import read as read_yaml
 from reports.folder import ReportError, load
 from tests.hostile.lying import Asked, Said, lying, said, status
-from tests.served import edited, kubeconfig
+from tests.served import edited, kubeconfig, served
 from tests.tables import filled, table
 
 SECRET = "s3cr3t"
@@ -49,6 +49,16 @@ def test_what_a_kubeconfig_may_not_say_is_refused_when_it_is_opened(tmp_path: Pa
     said, changes = TABLE["refused"][name]
     with pytest.raises(ClusterUnreachable, match=said):
         Cluster.from_kubeconfig(edited(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("name", TABLE["cases"])
+def test_it_is_one_line_and_exit_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    path = edited(tmp_path, **TABLE["cases"][name])
+    assert main(["chaos", "status", "--kubeconfig", str(path)]) == 4
+    said = capsys.readouterr().err
+    assert said.startswith("gpu-conformance chaos: ")
+    assert said[:-1].isprintable()
+    assert SECRET not in said
 
 
 def _echo(status: object) -> str:
@@ -247,6 +257,13 @@ def test_a_socks_proxy_before_the_server_of_a_kubeconfig(
     assert f"kubeconfig {path}: {NO_SOCKS}" in said
 
 
+@pytest.mark.filterwarnings("ignore:SOCKS support")
+@pytest.mark.usefixtures("_pysocks", "token")
+def test_a_socks_proxy_before_the_server_of_a_pod(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", SOCKS)
+    assert f"--in-cluster: {NO_SOCKS}" in refused(capsys, "--in-cluster")
+
+
 @pytest.mark.usefixtures("token")
 def test_a_proxy_without_a_scheme_before_the_server_of_a_pod(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
@@ -264,6 +281,13 @@ def test_an_http_proxy_is_used_and_a_pod_without_a_proxy_has_none(monkeypatch: p
     assert type(official_client.in_cluster().pool) is urllib3.PoolManager
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert isinstance(official_client.in_cluster().pool, urllib3.ProxyManager)
+
+
+def test_a_socks_proxy_is_no_matter_for_a_server_that_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", SOCKS)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with served(tmp_path):
+        assert Cluster.from_kubeconfig(tmp_path / "kubeconfig").probe().startswith("v1.")
 
 
 # -- a pipe that nobody writes to, in place of a file that the user names, is refused in one line and never waited for --
@@ -304,3 +328,9 @@ def test_a_pipe_is_no_file(tmp_path: Path, read: Callable[[Path], object], error
     with pytest.raises(error, match="regular file") as raised:
         read(tmp_path / "pipe")
     assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["inspect", "nccl-log"], ["report"], ["verify"]], ids=" ".join)
+def test_a_command_over_a_pipe_is_a_usage_error(tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert main([*command, str(tmp_path / "pipe")]) == 4, capsys.readouterr()

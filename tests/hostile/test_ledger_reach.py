@@ -25,7 +25,9 @@ from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.model.platform.installed import InstalledComponent
 from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.ownership.read_proofs import read_proofs
 from fixtures.policy.model import Chaos, Policy, Tenants
 from fixtures.simulator.api.resources import Resource
 from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, namespace, node, plan, recover, world
@@ -141,6 +143,23 @@ def test_what_a_true_run_scaled_is_scaled_back_after_its_operators_resource_is_g
         assert cluster.patch("apps/deployments", "shop", {"spec": {"replicas": 0}}, "accelerated").ok
         assert recovered(cluster, folder).clean
         assert fetch(cluster, "apps/deployments", "shop", "accelerated")["spec"]["replicas"] == 2
+
+
+def test_what_is_refused_is_not_listed_by_a_class_that_an_undo_makes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo on a host needs a namespace of the run, so its proof. Listed there, the other entry would be carried out the next time."""
+    with world(tmp_path, extra=[namespace("team-a"), agent_pod("team-a")]) as (cluster, _):
+        folder = written(tmp_path, "D1", "agent.restarted", {"namespace": "team-a", **RESTARTED})
+
+        def replayed(*_: Any, **__: Any) -> list[Any]:
+            Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+            return []
+
+        monkeypatch.setattr("chaos.engine.recover.replay", replayed)
+        recovered(cluster, folder)
+        monkeypatch.undo()
+        assert not any(view.digests for view in read_proofs(cluster).values())
+        recovered(cluster, folder)
+        assert pods_of(cluster, "team-a") == 1
 
 
 @pytest.mark.parametrize("where", ["gpu-operator", "kube-system"])

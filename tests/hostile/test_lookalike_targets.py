@@ -14,6 +14,7 @@ from chaos.observe.signals.agents import daemon_sets, elsewhere, policy_state
 from chaos.observe.view import NoData
 from chaos.plan.planning import make_plan
 from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetQuery, TargetUnclear
+from chaos.safety.gate_input import SettingsError, settings_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
@@ -212,7 +213,40 @@ def test_a_doubt_about_what_an_experiment_does_not_stand_on_is_none() -> None:
     assert planned(agent("gfd", "gpu-operator"), *others, pods=agent_pods("gpu-operator")).targets
 
 
+def test_a_component_that_the_policy_misspells_is_told_at_once() -> None:
+    for components, words in (({"device-plugn": "a/b"}, "did you mean 'device-plugin'"), ({"gfd": "gfd"}, "expected 'namespace/name'")):
+        with pytest.raises(SettingsError, match=words):
+            settings_of(a_policy(chaos={"components": components}))
+
+
 # -- pods and operands
+
+
+def test_pods_of_a_deployment_are_those_of_its_own_replica_sets() -> None:
+    def replica_set(uid: str, owner: str) -> Json:
+        return {"metadata": {"name": f"gpu-operator-{uid}", "namespace": "gpu-operator", "uid": uid, **made_by(owner, "Deployment")}}
+
+    labels = {"app": "gpu-operator"}
+    pods = [
+        pod(
+            f"gpu-operator-{uid}-x",
+            "a",
+            namespace="gpu-operator",
+            labels=labels,
+            uid=f"of-{uid}",
+            meta=made_by(uid, "ReplicaSet") if uid else {},
+        )
+        for uid in ("old", "new", "foreign", "")
+    ]
+    sets = [replica_set("old", "uid-operator"), replica_set("new", "uid-operator"), replica_set("foreign", "uid-other")]
+    deployment = {
+        "metadata": {"name": "gpu-operator", "namespace": "gpu-operator", "uid": "uid-operator"},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
+    }
+    lists: dict[str, Any] = {"nvidia.com/clusterpolicies": [CLUSTER_POLICY]}
+    view = World(nodes=[], pods=pods, apps__daemonsets=[], apps__deployments=[deployment], apps__replicasets=sets, **lists).view()
+    found = find_components(view, standing_of(view, Tenants())).found["operator"]
+    assert [item["metadata"]["uid"] for item in pods_of(view, found)] == ["of-old", "of-new"]
 
 
 def operand(namespace: str) -> Json:

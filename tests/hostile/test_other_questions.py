@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from chaos.observe.view import NoData, View
 from fixtures.cluster import access
 from fixtures.cluster.answer import REDACTED
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
+from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
 from fixtures.text import limits
 from fixtures.verdict.subjects import Inconclusive
@@ -38,6 +40,15 @@ def test_a_part_of_a_list_is_not_the_list(tmp_path: Path, answer: Said) -> None:
             cluster.find("pods", "p", "default")
         with pytest.raises(ApiTrouble), Observation(cluster, "pods", "default"):
             pass
+        with pytest.raises(ApiTrouble):
+            owned.find(cluster, keys=("pods",))
+        with pytest.raises(ApiTrouble):
+            list(cluster.each("pods"))
+        with pytest.raises(NoData):
+            View.of(cluster).select("pods")
+        snapshot = collect(cluster, ["pods"], version="")
+        with pytest.raises(Inconclusive):
+            _ = snapshot.pods
 
 
 def test_pages_that_say_there_is_more_and_hold_nothing_are_few(tmp_path: Path) -> None:
@@ -92,11 +103,28 @@ def test_an_event_that_was_not_asked_for_adds_nothing(tmp_path: Path, pod: dict[
             assert all(objects.keys() == {"default/p"} for objects in observation.until(time.monotonic() + 0.3))
 
 
+def test_an_event_without_the_labels_adds_nothing_and_one_that_lost_them_is_gone(tmp_path: Path) -> None:
+    labelled = {**POD, "metadata": {**POD["metadata"], "labels": {"run": "a"}}}
+    empty = {**a_list("Pod"), "metadata": {"resourceVersion": "11"}}
+    lists = iter([a_list("Pod", labelled), *[empty] * 9])
+    last = {**POD, "metadata": {**POD["metadata"], "resourceVersion": "10"}}
+    added = {**POD, "metadata": {**POD["metadata"], "name": "other", "resourceVersion": "11"}}
+    lines = event("DELETED", last) + event("ADDED", added)
+    with lying(tmp_path, lambda asked: Said(lines) if asked.query.get("watch") else said(next(lists))) as (cluster, _):
+        with Observation(cluster, "pods", "default", labels="run=a") as observation:
+            seen = [set(objects) for objects in observation.until(time.monotonic() + 0.3)]
+    assert seen[0] == {"default/p"}
+    assert seen[-1] == set()
+    assert {"default/other"} not in seen
+
+
 @pytest.mark.parametrize("body", [SIGN_IN, b"\n\n  <HTML lang='en'>"], ids=["sign-in page", "upper case"])
 def test_a_page_that_says_it_is_text_is_no_log_and_no_metrics(tmp_path: Path, body: bytes) -> None:
     with lying(tmp_path, every(Said(body, headers={"Content-Type": "text/plain"}))) as (cluster, _):
         with pytest.raises(ApiTrouble, match="a page instead of text"):
             cluster.logs("default", "p")
+        with pytest.raises(NoData, match="a page instead of text"):
+            View.of(cluster).pod_page("default", "p", 9400, "/metrics")
 
 
 @pytest.mark.parametrize("code", [203, 204, 206])
@@ -199,8 +227,11 @@ def texts(cluster: Cluster) -> Iterator[str]:
     """What all that asks the cluster says."""
     asks: list[Callable[[], Any]] = [
         lambda: cluster.get("pods", "a", "default"),
+        lambda: cluster.delete("pods", "a", "default"),
+        lambda: list(cluster.each("pods")),
         lambda: cluster.logs("default", "a"),
         lambda: Observation(cluster, "pods", "default").__enter__(),
+        lambda: Observation(cluster, "pods", "default")._connect(),
     ]
     for ask in asks:
         try:
@@ -232,6 +263,13 @@ def test_no_warning_repeats_them(tmp_path: Path) -> None:
     with lying(tmp_path, lambda _: warned) as (served, _):
         answer = Cluster.from_kubeconfig(edited(tmp_path, served.server, user={"user": {"token": token}})).get("pods", "a", "default")
     assert answer.warnings == (f"{REDACTED} is deprecated",)
+
+
+def test_a_refused_watch_keeps_none_that_it_does_not_repeat(tmp_path: Path) -> None:
+    with lying(tmp_path, lambda _: status(403, "Forbidden", "nobody may watch")) as (served, _):
+        cluster = Cluster.from_kubeconfig(edited(tmp_path, served.server, user={"user": {"token": TOKENS["a word"]}}))
+        refused = cluster.refusal(cluster.stream("/api/v1/pods", {"watch": "true"}, 5), "watch pods")
+    assert (refused.status, refused.credentials) == (403, "")
 
 
 def test_an_object_stays_as_it_is(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.cli import main
 from fixtures.localcluster.control_plane.processes import Process
 from tests.endtoend.runs import run_suite
 from tests.reports.sample_report import sample_report
@@ -34,6 +35,23 @@ def test_a_whole_report_folder_is_its_user_s_alone(tmp_path: Path, workers: tupl
     assert done.report is not None, done.output
     assert (tmp_path / "report" / "allure-results").is_dir()
     assert too_open(tmp_path / "report") == {}
+
+
+def test_a_folder_that_was_there_gets_no_open_files(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.json").write_text("{}")
+    assert run_suite(tmp_path, "--simulate", "healthy", "--only", "INV-01").report is not None
+    assert set(too_open(report)) <= {"."}  # the folder is whoever's made it
+
+
+def test_views_that_are_written_again_are_private(tmp_path: Path) -> None:
+    from reports.folder import write_all
+
+    write_all(sample_report(), tmp_path / "out" / "one")
+    assert too_open(tmp_path / "out") == {}
+    assert main.main(["report", str(tmp_path / "out" / "one")]) == 0
+    assert too_open(tmp_path / "out") == {}
 
 
 def test_allure_s_folder_of_somebody_else_leads_nowhere(tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ from conformance.plugin.recording import sweep
 from conformance.plugin.session import State
 from conformance.requirement import Needs
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.process.child import EmbeddedCluster
 from fixtures.verdict.record import Report, Target, TargetKind
+from fixtures.verdict.subjects import Inconclusive
 from tests.endtoend.runs import ROOT, command, environment
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward
@@ -74,6 +76,12 @@ def test_what_a_killed_worker_left_is_found_and_removed(tmp_path: Path) -> None:
         assert list(tmp_path.glob("created*")) == []
 
 
+def test_the_run_s_folder_is_enough_where_the_class_was_refused(tmp_path: Path) -> None:
+    refused = Trouble("create", owned.PRIORITY_CLASSES, 403, 1)
+    with swept(tmp_path, refused, never_created=frozenset({owned.PRIORITY_CLASSES})) as (cluster, state):
+        assert (state.residue, owned.find(cluster)) == ([], [])
+
+
 def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) -> None:
     with swept(tmp_path, Trouble("delete", "namespaces", 403, 99)) as (_, state):
         assert any("namespaces gpu-conformance" in line for line in state.residue)
@@ -97,6 +105,29 @@ def test_a_run_that_reads_only_looks_for_nothing(tmp_path: Path) -> None:
         assert cluster.requests().count == 0
 
 
+NOT_THERE = effects.refused(404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("key", "lies"),
+    [
+        ("namespaces", {"delete": NOT_THERE}),
+        ("namespaces", {"delete": effects.not_done, "watch": effects.gone_before}),
+        ("priorityclasses", {"delete": NOT_THERE}),
+    ],
+    ids=["404", "event", "404 of the proof"],
+)
+def test_what_is_said_to_be_gone_and_is_listed_is_residue(tmp_path: Path, key: str, lies: dict[str, Effect]) -> None:
+    faults = [Fault(name=verb, verb=verb, resource=key, effect=effect, times=ALWAYS) for verb, effect in lies.items()]
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", faults):
+        killed(cluster, tmp_path)
+        state = a_state(Cluster.from_kubeconfig(tmp_path / "proxied"), tmp_path)
+        sweep(state, workers=True)
+        left = [str(item) for item in owned.find(cluster)]
+        assert left != []
+        assert all(any(line.startswith(item) for line in state.residue) for item in left)
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -115,6 +146,42 @@ def test_what_was_created_whatever_was_answered_is_the_run_s(tmp_path: Path, lie
         workspace.close()
         assert workspace.residue == []
         assert owned.find(cluster) == []
+
+
+def test_a_creation_that_the_cluster_does_not_show_is_none(tmp_path: Path) -> None:
+    fault = Fault(name="lie", verb="create", resource="namespaces", effect=effects.not_done)
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, folder=tmp_path)
+        with pytest.raises(Inconclusive, match="the cluster does not show it"):
+            workspace.namespace()
+        workspace.close()
+        assert owned.find(cluster) == []
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_class_whose_creation_got_half_an_answer_is_removed_or_told(tmp_path: Path, listed: bool) -> None:
+    """It is the first that a run creates: nothing else was, so nothing else tells of it."""
+    half = Fault(name="half", verb="create", resource="priorityclasses", effect=effects.half, times=ALWAYS)
+    lost = Fault(name="no list", verb="list", resource="*", effect=effects.refused(401, "Unauthorized"), times=0 if listed else ALWAYS)
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [half, lost]):
+        state = a_state(Cluster.from_kubeconfig(tmp_path / "proxied"), tmp_path)
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, folder=tmp_path)
+        with pytest.raises(ApiTrouble):
+            workspace.namespace()
+        assert [item.key for item in owned.find(cluster)] == [owned.PRIORITY_CLASSES]
+        workspace.close()
+        state.began = workspace.began
+        sweep(state, workers=False)
+        assert ["cannot tell what is left" in line for line in state.residue] == [True] * (not listed)
+        assert [item.key for item in owned.find(cluster)] == [owned.PRIORITY_CLASSES] * (not listed)
+
+
+def test_a_run_that_was_refused_its_class_has_begun_nothing(tmp_path: Path) -> None:
+    with served(tmp_path, troubles=[Trouble("create", owned.PRIORITY_CLASSES, 403, 99)]) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        with pytest.raises(ApiTrouble):
+            workspace.namespace()
+        assert not workspace.began
 
 
 def test_a_run_that_is_ended_while_it_cleans_up_without_the_api_says_that_it_cannot_tell(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.engine.recover import preview, status
 from chaos.ledger.file import Ledger
-from chaos.ledger.replay import Reason, residue_of
+from chaos.ledger.replay import Reason, entry_words, residue_of
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.records import Entry, State
 from chaos.surface.cli import main
@@ -19,9 +19,11 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
-from fixtures.ownership.read_proofs import living, read_proofs
+from fixtures.ownership.read_proofs import find_leftovers, living, read_proofs, remove
 from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, plan, recover, strip, world
+from tests.definitions import definitions
+from tests.served import served
 
 LIVING = "20261121-130000-beef"
 CONSENT = ("--chaos-cluster", KUBE_SYSTEM, "--yes")
@@ -106,6 +108,24 @@ def test_an_id_that_a_living_run_s_begins_with_reaches_nothing_of_it(
     arguments = ["--folder", str(report), *(["--run", short] if narrowed else [])]
     cleanup.main(["cleanup", "--kubeconfig", str(tmp_path / "kubeconfig"), *CONSENT, *arguments])
     assert cluster.get("namespaces", name).ok, capsys.readouterr().out
+
+
+def test_groups_in_a_namespace_that_took_the_name_of_a_run_s_stay(tmp_path: Path) -> None:
+    """Between the look and the deletion the run's own may have gone, and somebody may have made another."""
+    groups = "kueue.x-k8s.io/workloads"
+    with served(tmp_path, definitions("kueue")) as (cluster, _):
+        name = Workspace(cluster, LIVING).namespace()
+        views = read_proofs(cluster, LIVING)
+        found = find_leftovers(cluster, views, LIVING)
+        assert cluster.delete("namespaces", name).ok
+        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).ok
+        template = {"spec": {"containers": [{"name": "main", "image": "registry.example/work:1"}]}}
+        spec = {"queueName": "theirs", "podSets": [{"name": "main", "count": 1, "template": template}]}
+        group = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "theirs"}, "spec": spec}
+        assert cluster.create(groups, group, namespace=name).ok
+        remove(cluster, found, views)
+        assert cluster.get("namespaces", name).ok
+        assert cluster.get(groups, "theirs", name).ok
 
 
 # -- a PriorityClass that looks like a run's proof and cannot be read: another version of the suite may have written it --
@@ -194,6 +214,22 @@ def test_the_confirmed_plan_says_what_would_be_created_or_set(tmp_path: Path, ca
         assert 'spec.clusterIP: "None", spec.ports[0].port: 443, spec.selector.app: "shop"' in shown
         assert 'spec.taints[0].effect: "NoExecute", spec.taints[0].key: "evil"' in shown
         assert 'spec.unschedulable: true, metadata.labels.team: "a"' in shown
+
+
+def test_they_are_plain_and_bounded_and_what_acts_comes_first(tmp_path: Path) -> None:
+    args = service(externalName='x", spec.type: "ClusterIP\x1b[2J')
+    args["saved"]["metadata"]["annotations"] = {f"\x1b[2J{number}, spec.type": "a" * 9_000 for number in range(900)}
+    text = entry_words(entry(tmp_path, "object.present", args))
+    assert text.isprintable()
+    assert len(text) < 2_500
+    assert "more characters in the ledger" in text
+    assert '"x\\", spec.type' in text, "no text passes for another value"
+    assert text.index("spec.externalName") < text.index("metadata.annotations")
+
+
+@pytest.mark.parametrize("saved", [None, "text", [], {}, {"spec": None}, {"spec": [[{"a": {}}]]}, {"": {"": ""}}])
+def test_an_entry_may_save_anything(tmp_path: Path, saved: Any) -> None:
+    assert entry_words(entry(tmp_path, "object.present", {**service(), "saved": saved})).isprintable()
 
 
 @pytest.mark.parametrize(("reason", "told"), [(Reason.OUTSIDE, False), (Reason.UNPROVEN, False), (Reason.NOT_UNDONE, True)])

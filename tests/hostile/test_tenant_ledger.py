@@ -1,5 +1,6 @@
 """What a tenant writes is never carried out: ledgers, labels and namespaces that look like the suite's own."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from chaos.ledger.file import Ledger
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.plan import Target
 from chaos.model.records import Entry, Line, State, digest, encode, now
-from chaos.safety.lease import AbortFlag
+from chaos.safety.lease import HALT, AbortFlag, parse_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from chaos.verdict import artefacts
@@ -134,6 +135,40 @@ def test_a_forged_ledger_holds_nobody_up(cluster: Cluster) -> None:
     assert lease.forged == status(cluster).forged != ()
 
 
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"A1.verified": "9" * 5000},
+        {"A1.verified": ",".join(["1-100001"] * 60_000)},
+        {"A1.verified": "1-99999,200000-299999"},
+        {"A1.verified": ",".join(["1-50000"] * 60_000)},
+        {f"{number}.verified": "1-99999" for number in range(1000)},
+        {"A1.verified": "٣"},
+        {"A1.verified": "3-1"},
+    ],
+    ids=["digits", "ranges", "two", "the same again", "of many experiments", "words", "back"],
+)
+def test_numbers_without_bound_hold_nobody_up(cluster: Cluster, closed: dict[str, str]) -> None:
+    plant(cluster)
+    assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": closed}, namespaces.SHARED).ok
+    before = time.process_time()
+    told = status(cluster).forged
+    assert time.process_time() - before < 5
+    assert any("no list of numbers" in line for line in told), told
+
+
+def test_a_flood_of_ledgers_costs_a_page_and_is_told_in_a_few_lines(cluster: Cluster) -> None:
+    """Whoever makes a namespace may fill it: reading all of it would be an answer too large, and that would hold everybody up."""
+    for number in range(30):
+        run = f"20261121-140000-{number:04x}"
+        plant(cluster, forged_line("node.labels", {}, run), run_id=run)
+    asked = cluster.requests().bytes
+    told = status(cluster).forged
+    assert "made by somebody else" in told[0]
+    assert 5 < len(told) <= 21
+    assert cluster.requests().bytes - asked < 30_000
+
+
 def test_a_true_ledger_in_a_flood_is_still_found(cluster: Cluster, tmp_path: Path) -> None:
     """Its name is known from what vouches for it, so it is read by name."""
     stripped(cluster, tmp_path)
@@ -144,6 +179,52 @@ def test_a_true_ledger_in_a_flood_is_still_found(cluster: Cluster, tmp_path: Pat
     done = recover(cluster, seconds=PATIENCE)
     assert done.restored == 1
     assert product(cluster) == "H100"
+
+
+def test_two_entries_of_one_number_are_no_ledger(cluster: Cluster) -> None:
+    """A forged entry must not count because a true one has its number."""
+    plant(cluster, forged_line("node.labels", {}), forged_line("host.command", PRIVILEGED))
+    told = status(cluster).forged
+    assert any("two entries of one number" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"leaseDurationSeconds": "soon", "renewTime": "2026-11-21T12:00:00"},
+        {"leaseDurationSeconds": -3, "renewTime": "99999-01-01T00:00:00Z"},
+        {"leaseDurationSeconds": 10**30, "renewTime": 5},
+        {"leaseDurationSeconds": [], "renewTime": ["x"], "holderIdentity": {}},
+    ],
+)
+def test_a_lease_may_say_anything(spec: dict[str, Any]) -> None:
+    found = parse_lease({"metadata": {"name": "a", "uid": "u", "annotations": {HALT: "TRUE"}}, "spec": spec})
+    assert (found.seconds, found.age(), found.holder) == (15, None, None)
+    assert found.halted == "somebody"
+
+
+def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_path: Path) -> None:
+    """A true ledger, copied under another run's name and label: its entries are still of the run that wrote them."""
+    stripped(cluster, tmp_path)
+    text = lines_of(cluster)
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
+    plant(cluster, run_id=ANOTHER)
+    assert cluster.patch("configmaps", config_maps.config_map_name(ANOTHER), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
+    done = recover(cluster, seconds=PATIENCE)
+    is_told(done, f"holds an entry of A1 of run {RUN}")
+    assert product(cluster) == "None"
+    assert any(f"entry {RUN}/A1/1 node.labels gpu-1 is open" in line for line in done.unreadable)  # and what it was is told as missing
+
+
+def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_path: Path) -> None:
+    stripped(cluster, tmp_path)
+    text = lines_of(cluster)
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
+    plant(cluster, name="innocent")
+    assert cluster.patch("configmaps", "innocent", {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
+    done = recover(cluster, seconds=PATIENCE)
+    is_told(done, "is not the run of its name")
+    assert product(cluster) == "None"
 
 
 def test_an_entry_that_was_edited_is_not_the_one_that_was_written(cluster: Cluster, tmp_path: Path) -> None:
@@ -195,6 +276,49 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
 
 
 # -- namespaces of a run that is over ---------------------------------------------------------------------
+
+
+def tenants_namespace(cluster: Cluster, **annotations: str) -> str:
+    """A tenant's, with name and labels of the run's own; its UID."""
+    meta = {"name": OWN, "labels": owned.labels(RUN), "annotations": annotations}
+    answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    assert answer.ok, answer.message
+    return str(answer.json()["metadata"]["uid"])
+
+
+def test_what_is_in_a_namespace_that_took_the_name_of_the_run_s_is_not_deleted(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
+    book = ledger(tmp_path, cluster, experiment="W3")
+    assert namespaces.ensure_run(cluster, RUN, name=OWN) == OWN
+    book.arm("object.absent", {"key": "pods", "namespace": OWN, "name": "train", "run_id": RUN})
+    assert cluster.delete("namespaces", OWN).ok
+    tenants_namespace(cluster)
+    pod = {"metadata": {"name": "train", "labels": owned.labels(RUN)}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert cluster.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace=OWN).ok
+    assert recover(cluster, seconds=PATIENCE, terms=terms).clean  # what the run created went with its own namespace
+    assert cluster.get("pods", "train", OWN).ok
+
+
+def test_a_label_does_not_tell_when_nothing_says_what_the_run_created(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
+    book = ledger(tmp_path, cluster, experiment="W3")
+    book.arm("object.absent", {"key": "pods", "namespace": OWN, "name": "train", "run_id": RUN})
+    assert cluster.delete(owned.PRIORITY_CLASSES, f"{CHAOS_PREFIX}-{RUN}").ok
+    tenants_namespace(cluster)
+    pod = {"metadata": {"name": "train", "labels": owned.labels(RUN)}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert cluster.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace=OWN).ok
+    (left,) = recover(cluster, tmp_path, seconds=1, terms=terms).residue
+    assert "nothing proves that the run created it" in left.message
+    assert cluster.get("pods", "train", OWN).ok
+
+
+@pytest.mark.parametrize("undoing", [False, True])
+def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Cluster, undoing: bool) -> None:
+    """A process of the run died before it wrote down its namespace's UID; somebody deleted it, and a tenant had read its token."""
+    opened = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    theirs = tenants_namespace(cluster, **opened.will_create("namespaces", OWN))
+    name = namespaces.ensure_run(cluster, RUN, name=OWN, undoing=undoing)
+    uid = fetch(cluster, "namespaces", name)["metadata"]["uid"]
+    assert (name != OWN, uid != theirs) == (True, True)
+    assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).view.created == (("namespaces", name, uid),)
 
 
 # -- what something vouches for is still held against its experiment -------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.surface.cli import main
+from conformance.cli.main import main as any_command
 from conformance.plugin.baseline import read_baseline
 from conformance.plugin.options import Options
 from fixtures.cluster.client import Cluster
@@ -16,6 +17,7 @@ from fixtures.ownership.read_proofs import read_folder
 from fixtures.snapshot.files import SnapshotError, load_files
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, strip, world
 from tests.core.test_snapshot_files import NODE, POD, write
+from tests.tables import each_row
 
 LOST_AND_FOUND = "lost+found"
 
@@ -119,6 +121,15 @@ def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home / "out"
 
 
+@each_row
+def test_a_path_that_may_not_be_looked_at_is_a_wrong_argument(
+    hidden: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A traceback would end the gate with 1, which says that something is worse."""
+    assert any_command([word.format(hidden) for word in words]) == 4
+    assert str(hidden) in capsys.readouterr().err
+
+
 def test_a_run_does_not_end_in_a_traceback_by_such_a_path(hidden: Path) -> None:
     with pytest.raises(ClusterUnreachable, match="cannot be used"):
         Cluster.from_kubeconfig(hidden)
@@ -126,3 +137,8 @@ def test_a_run_does_not_end_in_a_traceback_by_such_a_path(hidden: Path) -> None:
         load_files(hidden)
     with pytest.raises(pytest.UsageError, match="--baseline"):
         read_baseline(Options(baseline=str(hidden)))
+
+
+def test_a_report_in_a_folder_that_may_not_be_entered_is_a_wrong_argument(hidden: Path) -> None:
+    hidden.parent.mkdir()
+    assert any_command(["gate", str(hidden.parent), str(hidden.parent)]) == 4

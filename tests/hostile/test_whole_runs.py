@@ -15,9 +15,12 @@ from fixtures.verdict.record import Report, Verdict
 from tests.endtoend.runs import Finished, run_for_record
 from tests.hostile.faults import effects
 from tests.hostile.faults.campaign import INCONCLUSIVE, POLICY, left_behind, suffered, usual
+from tests.hostile.faults.commands import told
 from tests.hostile.faults.effects import SIGN_IN, Effect
-from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ordeal
+from tests.hostile.faults.experiments import endured
+from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ODD_HEADERS, ordeal
 from tests.hostile.faults.proxy import Fault, through
+from tests.hostile.lying import Asked, Said, lying, said, status
 
 pytestmark = pytest.mark.test_all
 
@@ -96,6 +99,16 @@ def test_what_is_answered_badly_costs_those_who_read_it_their_verdict(cluster: E
     assert left_behind(Cluster.from_kubeconfig(cluster.kubeconfig)) == []
 
 
+def test_odd_headers_of_right_answers_cost_nothing(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    fault = Fault(name="odd headers", verb="[!w]*", effect=ODD_HEADERS, times=ALWAYS)
+    done = run(cluster, tmp_path, SELECTED, fault)
+    assert done.report is not None, done.output
+    assert fault.befell > len(SELECTED)
+    assert {one.id: one.verdict for one in done.report.results} == dict.fromkeys(SELECTED, Verdict.PASSED), done.output
+    assert (done.code, done.report.residue) == (0, [])
+    assert left_behind(Cluster.from_kubeconfig(cluster.kubeconfig)) == []
+
+
 # -- other programs write into a kubeconfig while a run goes on: the run keeps to the context and the cluster that it began with --
 
 
@@ -159,7 +172,56 @@ def test_workers_ask_nothing_of_another_cluster_under_the_name(tmp_path: Path, b
     assert {one.verb for one in asked} == {"list"}, "nothing was created there"
 
 
-# -- a few runs through the fault proxy; ``make faults`` sends hundreds --
+def test_workers_judge_on_where_the_kubeconfig_was_only_written_again(tmp_path: Path, bad: Path) -> None:
+    with EmbeddedCluster.start("healthy", bad) as cluster:
+        for name in ("config.now", "config.later"):
+            merged(tmp_path / name, "one", one=cluster.kubeconfig)
+        done = judged(tmp_path)
+    assert done.code == 0, done.output
+    assert done.result("ISO-01").verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize(("workers", "later"), [("2", None), ("1", "kind: [")], ids=["gone", "broken"])
+def test_workers_that_cannot_read_the_kubeconfig_any_more_end_the_run_in_one_line(
+    tmp_path: Path, bad: Path, later: str | None, workers: str
+) -> None:
+    with EmbeddedCluster.start("healthy", bad) as cluster:
+        merged(tmp_path / "config.now", "one", one=cluster.kubeconfig)
+        if later is not None:
+            (tmp_path / "config.later").write_text(later)
+        done = judged(tmp_path, "-n", workers, "-q")
+        (tmp_path / "alone").mkdir()
+        alone = run_for_record(tmp_path / "alone", "--kubeconfig", str(tmp_path / "config.now"))
+    assert done.code == alone.code == 4, done.output
+    assert "Traceback" not in done.output
+    assert [line for line in done.output.splitlines() if "config.now" in line and line.startswith("ERROR: a worker ")], done.output
+    assert done.report is None
+
+
+def test_credentials_that_are_read_again_are_those_of_the_same_context(tmp_path: Path) -> None:
+    """An administrator's context of the same server is chosen meanwhile: the run does not become an administrator."""
+    tokens: list[str] = []
+
+    def answers(asked: Asked) -> Said:
+        tokens.append(asked.credentials)
+        return status(401, "Unauthorized") if len(tokens) == 1 else said({"gitVersion": "v1.37.0"})
+
+    with lying(tmp_path, answers) as (unused, _):
+        path = tmp_path / "contexts"
+        config: dict[str, Any] = {
+            "clusters": [{"name": "one", "cluster": {"server": unused.server}}],
+            "users": [{"name": name, "user": {"token": name}} for name in ("reader", "admin")],
+            "contexts": [{"name": name, "context": {"cluster": "one", "user": name}} for name in ("reader", "admin")],
+        }
+        path.write_text(yaml.safe_dump({**config, "current-context": "reader"}))
+        cluster = Cluster.from_kubeconfig(path)
+        config["users"][0]["user"]["token"] = "reader-renewed"
+        path.write_text(yaml.safe_dump({**config, "current-context": "admin"}))
+        assert cluster.request("GET", "/version").status == 200
+    assert tokens == ["Bearer reader", "Bearer reader-renewed"]
+
+
+# -- a few runs, experiments and commands through the fault proxy; ``make faults`` sends hundreds --
 
 
 HEALTHY = "healthy"
@@ -174,3 +236,13 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Report:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_fault_may_cost_a_verdict_and_never_turns_one(expected: Report, tmp_path: Path, seed: int) -> None:
     assert suffered(ordeal(seed), expected, tmp_path).wrong == []
+
+
+@pytest.mark.parametrize("seed", [5, 7, 16, 24, 31])
+def test_what_an_experiment_leaves_is_told_and_recovered(tmp_path: Path, seed: int) -> None:
+    assert endured(seed, tmp_path).wrong == []
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_what_a_command_says_is_what_the_cluster_shows(tmp_path: Path, seed: int) -> None:
+    assert told(seed, tmp_path).wrong == []

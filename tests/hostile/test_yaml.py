@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from chaos.catalogue import KnownNames, load_experiment
+from chaos.model.experiment import ExperimentError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
-from fixtures.snapshot.files import load_files
+from fixtures.policy.policy_file import PolicyError, read_policy_file
+from fixtures.policy.waivers import WaiverError, read_waiver_file
+from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.text import limits, yaml_text
 from fixtures.text.yaml_text import NotYaml, RepeatedKey
 from fixtures.verdict.subjects import Inconclusive
@@ -81,6 +85,21 @@ def test_a_key_that_stands_twice_in_a_file_of_the_user_is_named(tmp_path: Path, 
     yaml_text.load(TABLE["twice"][name])  # a cluster's own text is taken as Kubernetes takes it
 
 
+def test_a_key_that_stands_twice_ends_a_policy_waivers_a_kubeconfig_and_an_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("required: [FENCE-01]\nrequired: [FENCE-02]\n")
+    with pytest.raises(PolicyError, match=r"policy .*: line 2: the key 'required' stands twice"):
+        read_policy_file(path)
+    path.write_text("waivers: []\nwaivers: []\n")
+    with pytest.raises(WaiverError, match="line 2: the key 'waivers' stands twice"):
+        read_waiver_file(path, 0.0)
+    with pytest.raises(ExperimentError, match="line 2: the key 'waivers' stands twice"):
+        load_experiment(path, KnownNames())
+    path.write_text("clusters: []\nusers: []\nclusters: []\n")
+    with pytest.raises(ClusterUnreachable, match=r"a key stands twice in one mapping \(line 3\)"):
+        Cluster.from_kubeconfig(path)
+
+
 def test_merge_keys_and_the_same_key_in_several_mappings_are_no_repetition(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     base = "one: &one {a: 1, b: 2}\ntwo: &two {<<: *one, a: 3}\n"
@@ -123,6 +142,15 @@ def test_the_line_is_named_and_the_text_is_not(tmp_path: Path) -> None:
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
 PODS = '{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"p","namespace":"d"}}]}'
+
+
+def test_a_million_comments_before_a_snapshot_are_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text("# a\n" * 1_000_000 + "$ kubectl get nodes -o yaml\n" + NODE)
+    assert [node.name for node in load_files(file).nodes] == ["n"]
+    file.write_text("#" * 4_000_000)
+    with pytest.raises(SnapshotError):
+        load_files(file)
 
 
 @pytest.mark.parametrize(

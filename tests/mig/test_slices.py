@@ -4,12 +4,13 @@ from typing import Any
 import pytest
 
 from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
-from conformance.mig.probes import absent_profile, is_made_on_demand, slots
+from conformance.mig.probes import absent_profile, chosen, is_made_on_demand, profile_selector, slots
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.mig_layouts import PartedError, parse, requested
 from fixtures.model.devices.mig_nodes import mig_nodes
 from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.subjects import NotApplicable
 from tests.adv.built import outcomes, verdict
 from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
@@ -257,9 +258,23 @@ def test_a_slice_that_a_claim_holds_is_not_free() -> None:
     assert [(slot.profile, slot.free) for slot in found] == [("1g.10gb", 1), ("3g.40gb", 1)]
 
 
+def test_whole_devices_are_no_slices() -> None:
+    with pytest.raises(NotApplicable):
+        chosen(scope_of(a_device("gpu-0")))
+
+
+def test_a_slice_without_a_profile_is_not_asked_for() -> None:
+    with pytest.raises(NotApplicable):
+        chosen(scope_of(a_device("a", kind="mig")))
+
+
 def test_the_absent_profile_is_published_by_nobody() -> None:
     scope = scope_of(*(part(f"p{index}", profile) for index, profile in enumerate(("1g.5gb", "1g.10gb", "1g.12gb"))))
     assert absent_profile(scope, list(mig_nodes(scope)), scope.accelerator_nodes[0]) == "1g.18gb"
+
+
+def test_a_profile_is_asked_for_by_a_selector() -> None:
+    assert profile_selector("1g.10gb") == 'device.attributes["gpu.nvidia.com"].profile == "1g.10gb"'
 
 
 def test_partitions_that_share_counters_are_made_on_demand() -> None:

@@ -9,7 +9,7 @@ from conformance.net.judging import judge_bandwidth, unless_without_figure
 from conformance.net.two_nodes import FabricRun
 from fixtures.probes import allreduce
 from fixtures.verdict.findings import Finding, Outcome
-from fixtures.verdict.subjects import NotApplicable
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.net.logs import a_run
 
 GIB = 1 << 30
@@ -98,6 +98,11 @@ WITHOUT_A_LIST = "\n".join(line for line in table().splitlines() if " Rank " not
 def test_one_thing_wrong(texts: list[str], expected: dict[str, Outcome]) -> None:
     found = judged(run_with(*texts))
     assert {name: found[name].outcome for name in expected} == expected
+
+
+def test_an_image_without_the_command_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        judged(run_with("sh: torchrun: not found", exit_code=127, state="Failed"))
 
 
 # -- allreduce

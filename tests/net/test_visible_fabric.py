@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.net.advertising import check_nic_cluster_policy
-from conformance.net.visible_fabric import judge_visible_fabric, places, read_visible_fabric
+from conformance.net.visible_fabric import attached, judge_visible_fabric, places, read_visible_fabric
 from conformance.outputs.captured_text import Unreadable
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
 from fixtures.model.devices.fabric import nic_policy
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
-from tests.builders import a_node, a_pod, a_scope
+from tests.builders import a_node, a_pod, a_policy, a_scope
 
 RDMA = "rdma/a"
 NOTHING = "ls: cannot access '/dev/infiniband': No such file or directory\nexit=2"
@@ -98,6 +98,13 @@ def test_without_the_resource_there_is_nothing_to_ask() -> None:
 def test_nodes_that_cannot_be_used_now_make_it_inconclusive() -> None:
     with pytest.raises(Inconclusive):
         places(a_scope(nodes=[a_node(capacity={RDMA: "63"}, ready=False), a_node("gpu-1", capacity={RDMA: "63"}, cordoned=True)]))
+
+
+def test_the_policys_networks_are_attached() -> None:
+    scope = a_scope(a_policy(network={"attachments": "team-a/rdma-net"}))
+    pod = attached({"metadata": {"name": "x"}, "spec": {}}, scope)
+    assert pod["metadata"]["annotations"] == {"k8s.v1.cni.cncf.io/networks": "team-a/rdma-net"}
+    assert attached({"metadata": {"name": "x"}}, a_scope()) == {"metadata": {"name": "x"}}
 
 
 # -- nic policy

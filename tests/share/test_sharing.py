@@ -5,11 +5,12 @@ from conformance.share.checks import check_isolated, check_replicas
 from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.counts import TIMES
 from fixtures.model.placement.free_devices import places_of
 from fixtures.model.placement.shared_devices import shared_resources
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
-from tests.adv.built import outcomes, verdict
+from tests.adv.built import outcomes, scope_of, verdict
 from tests.builders import a_node, a_pod, a_policy, a_scope
 
 
@@ -56,6 +57,11 @@ RENAMED = {"resource": "nvidia.com/gpu.shared", "product": "Tesla-T4"}
 )
 def test_units_labels_and_names_agree(node: Node, wanted: str) -> None:
     assert verdict(check_replicas(a_scope(nodes=[node]))) == wanted
+
+
+def test_the_arithmetic_is_shown() -> None:
+    (finding,) = check_replicas(a_scope(nodes=[shared()]))
+    assert finding.expected.startswith(f"16 = 4 {TIMES} 4")
 
 
 def test_units_by_both_names_are_a_fault() -> None:
@@ -143,6 +149,11 @@ def test_replicas_share_one_device() -> None:
     assert filled(0, 0, 0, 1, 1, 1, held=2) == [Outcome.UNDECIDED]
     assert filled(0, 0, 0, 1, 1, 1, 1, held=1) == [Outcome.OK]
     assert filled(0, 0, 0, 1, 1, 1, trouble="it did not run") == [Outcome.UNDECIDED, Outcome.UNDECIDED]
+
+
+def test_every_scenario_that_shares_can_be_asked() -> None:
+    assert {field.shared.resource for field in fillable_nodes(scope_of("time-slicing"))} == {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
+    assert all(field.decides for field in fillable_nodes(scope_of("mps")))
 
 
 def test_one_unit_too_many_is_judged_only_where_nobody_could_give_one_back() -> None:

@@ -116,7 +116,7 @@ _BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
     "delete": (_REFUSALS, _LIES, _CHANGED, _DELETION_LIES),
 }
 TABLE = table(__file__)
-"""How often which verb and which resource is chosen."""
+"""How often which verb and which resource is chosen, for runs, experiments and commands."""
 
 
 class Ordeal(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ def ordeal(seed: int) -> Ordeal:
     """The run of a seed."""
     random = Random(seed)
     simulate = random.choice(SCENARIOS) if random.random() < 0.6 else random.choice(DEFECTS)
-    return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random) for _ in range(random.randint(1, 3))))
+    return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random, "runs") for _ in range(random.randint(1, 3))))
 
 
 def each_by_itself(questions: Iterable[Asked]) -> list[Fault]:
@@ -144,8 +144,18 @@ def each_by_itself(questions: Iterable[Asked]) -> list[Fault]:
     ]
 
 
-def _fault(random: Random) -> Fault:
-    weights, resources = TABLE["runs"]["weights"], TABLE["runs"]["resources"]
+def experiment_faults(random: Random) -> tuple[Fault, ...]:
+    """What an experiment meets: its writes to a node, its ledger's copy, its Lease, its namespace and what it reads."""
+    return tuple(_fault(random, "experiments") for _ in range(random.randint(1, 3)))
+
+
+def command_faults(random: Random) -> tuple[Fault, ...]:
+    """What a command meets that looks, halts, puts back or cleans up."""
+    return tuple(_fault(random, "commands") for _ in range(random.randint(1, 2)))
+
+
+def _fault(random: Random, of: str) -> Fault:
+    weights, resources = TABLE[of]["weights"], TABLE[of]["resources"]
     verb = random.choices(list(weights), weights=list(weights.values()))[0]
     menu = random.choice(_BY_VERB[verb])
     name = random.choice(sorted(menu))
