@@ -7,6 +7,7 @@ import pytest
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from conformance.fence.holds import check_quarantined, check_temporary
 from conformance.fence.probes import probe_devices, probe_fence
+from conformance.fence.returns import check_validated
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
@@ -67,3 +68,9 @@ def test_a_node_with_a_fault_is_out_of_service(judge: Evidence, scope: Scope, re
 def test_no_temporary_taint_or_cordon_outlives_its_purpose(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """No cordon and no temporary taint keeps an accelerator node from work for longer than the policy allows."""
     judge(check_temporary(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+
+
+@requirement("FENCE-12")
+def test_a_node_that_came_back_from_a_quarantine_was_validated(judge: Evidence, scope: Scope) -> None:
+    """Every accelerator node that came back from a quarantine has been validated since it began."""
+    judge(check_validated(scope))

@@ -19,6 +19,7 @@ from conformance.req.ending import check_ending, check_restarted_jobs
 from conformance.req.quotas import check_tenants_have_quotas
 from conformance.req.refusal_faults import Records
 from conformance.req.refused import check_refused
+from conformance.req.shared_memory import check_shared_memory
 from conformance.req.starting import check_starting
 from conformance.req.waiting import Still, check_waiting, recheck
 from conformance.req.without_pods import check_jobs_without_pods, check_workloads
@@ -102,6 +103,12 @@ def test_every_device_pod_ends(judge: Evidence, scope: Scope, now: float) -> Non
     """No pod that holds devices hangs in its deletion or crashes again and again."""
     judge(check_ending(scope, now))
     judge(check_restarted_jobs(scope, now))
+
+
+@requirement("REQ-15")
+def test_every_pod_with_several_devices_has_enough_shared_memory(judge: Evidence, scope: Scope) -> None:
+    """Every pod with several devices has enough shared memory."""
+    judge(check_shared_memory(scope))
 
 
 def _still(scope: Scope, request: pytest.FixtureRequest) -> Still | None:

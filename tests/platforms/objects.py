@@ -125,7 +125,9 @@ def job(
     **spec: Any,
 ) -> Json:
     """A tenant's pod with devices that satisfies ``restricted``."""
-    main = container("train", devices, securityContext=SECURE if security is None else security)
+    shared = {"name": "shm", "mountPath": "/dev/shm"}
+    main = container("train", devices, securityContext=SECURE if security is None else security, volumeMounts=[shared])
+    volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *spec.pop("volumes", ())]
     return pod(
         name,
         space,
@@ -135,6 +137,7 @@ def job(
         labels=labels,
         annotations=annotations,
         nodeSelector=dict(select),
+        volumes=volumes,
         **spec,
     )
 

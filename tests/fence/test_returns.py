@@ -1,0 +1,82 @@
+"""FENCE-12: nodes that came back from a quarantine. Reports: docs/facts/device-health.md#returns."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.fence.returns import check_validated
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import NotApplicable
+from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.findings import by_name
+from tests.tables import each_row
+
+NOW = 1_790_000_000.0
+PREFIX = "k8saas.nvidia.com/"
+
+
+def ago(hours: float, *, label: bool = False) -> str:
+    return datetime.fromtimestamp(NOW - hours * 3600, UTC).strftime("%Y-%m-%dT%H-%M-%SZ" if label else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def validator(hours: float, namespace: str = "gpu-operator", name: str = "nvidia-operator-validator") -> Pod:
+    done = {"type": "Initialized", "status": "True", "lastTransitionTime": ago(hours)}
+    ended = [{"name": "main", "state": {"terminated": {"finishedAt": ago(hours)}}}]
+    status: Json = {"phase": "Succeeded", "containerStatuses": ended} if "cuda" in name else {"conditions": [done]}
+    return a_pod(name, namespace, node="gpu-0", labels={"app": name}, status=status)
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True):
+    """A node by how many hours ago it was cordoned, put back and found good, and by its validations; and what is found of it."""
+
+    outcome: str
+    cordon: float | None = None
+    uncordon: float | None = None
+    good: float | None = None
+    validator: float | None = None
+    cuda: float | None = None
+    look_alike: float | None = None
+    condition: float | None = None
+    by: str = "NVSentinel"
+    labels: dict[str, str] = {}
+
+
+@each_row
+def test_a_node_that_was_in_quarantine(row: Row) -> None:
+    labels = dict(row.labels)
+    for word, hours in (("cordon", row.cordon), ("uncordon", row.uncordon)):
+        if hours is not None:
+            labels |= {f"{PREFIX}{word}-timestamp": ago(hours, label=True), f"{PREFIX}{word}-by": row.by}
+    pods = [validator(hours) for hours in (row.validator,) if hours is not None]
+    pods += [validator(hours, name="nvidia-cuda-validator") for hours in (row.cuda,) if hours is not None]
+    pods += [validator(hours, "team-a") for hours in (row.look_alike,) if hours is not None]
+    conditions = {"SysLogsXIDError": ("False", row.good), "GPUConformant": ("True", row.condition)}
+    assert outcomes(labels, pods, conditions) == {"gpu-0": Outcome(row.outcome)}
+
+
+def outcomes(labels: dict[str, str], pods: list[Pod], conditions: dict[str, tuple[str, float | None]], **policy: Any) -> dict[str, Outcome]:
+    node = msgspec.to_builtins(a_node(labels=labels))
+    for kind, (status, hours) in conditions.items():
+        if hours is not None:
+            node["status"]["conditions"].append({"type": kind, "status": status, "reason": "x", "lastTransitionTime": ago(hours)})
+    scope = a_scope(a_policy(tenants={"moreInfrastructure": ["gpu-operator"]}, **policy), nodes=[node_of(node)], pods=pods)
+    return by_name(check_validated(scope))
+
+
+def node_of(obj: Json) -> Any:
+    return msgspec.convert(obj, type(a_node()), strict=False)
+
+
+@pytest.mark.parametrize("by", ["kured", "jane"])
+def test_a_cordon_for_another_reason_is_no_quarantine(by: str) -> None:
+    with pytest.raises(NotApplicable):
+        outcomes({f"{PREFIX}cordon-timestamp": ago(2, label=True), f"{PREFIX}cordon-by": by}, [], {})
+
+
+def test_the_policy_names_what_else_validates() -> None:
+    labels = {"example.com/quarantined-at": ago(5, label=True), "example.com/burn-in-passed": ago(1, label=True)}
+    assert outcomes(labels, [], {}) == {"gpu-0": Outcome.BAD}
+    assert outcomes(labels, [], {}, nodes={"validations": ["example.com/burn-in*"]}) == {"gpu-0": Outcome.OK}
