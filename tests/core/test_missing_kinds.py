@@ -166,6 +166,10 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     "FENCE-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(tolerations=[])]},
     "FENCE-09": {"nodes": [sick()]},
     "FENCE-10": {"nodes": [a_node(taints=["ToBeDeletedByClusterAutoscaler=1700000000:NoSchedule"])]},
+    "FENCE-12": {
+        "nodes": [a_node(labels={"k8s.nvidia.com/uncordon-by": "NVSentinel", "k8s.nvidia.com/uncordon-at": "1700000000"})],
+        "pods": [],
+    },
     "OBS-10": {"nodes": [sick()]},
     "REQ-02": {"pods": [a_pod(devices={"nvidia.com/gpu": "1.5"})]},
     "REQ-05": {"pods": [a_pod(devices={"nvidia.com/gqu": "1"})]},
@@ -182,6 +186,7 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     },
     "REQ-13": {"nodes": [], "pods": [a_pod(devices=1, node="gpu-0", phase="Pending", status={"startTime": "2020-01-01T00:00:00Z"})]},
     "REQ-14": {"nodes": [], "pods": [_leaving(a_pod(devices=1, node="gpu-0"))]},
+    "REQ-15": {"pods": [a_pod(devices=2)]},
     "PSA-02": {"pods": [a_pod(devices=1, securityContext={"runAsUser": 0})], "namespaces": []},
     "PSA-05": {"pods": [a_pod(hostIPC=True)]},
     "OPS-01": {"nodes": [a_node()], "clusterpolicies": [{"metadata": {"name": "cluster-policy"}, "status": {"state": "notReady"}}]},

@@ -18,7 +18,7 @@ from tests.requirements_offline import healthy, scope_of
 from tests.steps import steps
 
 SMALL, MIDDLE, LARGE = 16, 32, 64
-CALLS_PER_NODE = 9_100
+CALLS_PER_NODE = 9_200
 """Of all requirements that read together, for a node and its ten pods."""
 
 
