@@ -146,8 +146,13 @@ def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:
 
 
 def _covers(budget: Json, pod: Json) -> bool:
-    """Whether a budget is about a pod. The API server refuses operators that it does not know."""
-    return namespace_of(budget) == namespace_of(pod) and selects(field(budget, "spec", "selector") or {}, labels_of(pod))
+    """Whether a budget is about a pod. An operator that is not known rules no pod out: what is not understood protects."""
+    selector = field(budget, "spec", "selector") or {}
+    known = [item for item in field(selector, "matchExpressions") or () if field(item, "operator") in _OPERATORS]
+    return namespace_of(budget) == namespace_of(pod) and selects({**selector, "matchExpressions": known}, labels_of(pod))
+
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def _known(ask: Callable[[], T]) -> T | None:
