@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents frozen bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents frozen messages bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ incidents: $(STAMP) ## judge public incidents, each written from its reports int
 
 frozen: $(STAMP) ## write what every world without a server is judged as; writes out/frozen.json (ARGS="--against out/before.json" compares)
 	@$(BIN)/python -m tests.frozen $(ARGS)
+
+messages: $(STAMP) ## write what a person reads of each cause, tests/AREA/messages.yaml
+	@$(BIN)/python -m tests.frozen.messages
 
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench

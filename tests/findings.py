@@ -10,6 +10,11 @@ def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
     return {finding.subject.name: finding.outcome for finding in findings}
 
 
+def causes(findings: Iterable[Finding]) -> dict[str, str]:
+    """The cause of each finding that has one, by the name of its subject."""
+    return {finding.subject.name: finding.cause for finding in findings if finding.cause}
+
+
 def messages(findings: Iterable[Finding]) -> str:
     """All messages, a line each."""
     return "\n".join(finding.message for finding in findings)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
 
 import msgspec
@@ -39,6 +39,7 @@ from fixtures.simulator.nodes.container import ContainerView, all_devices
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.programs.suite import document_of
 from fixtures.simulator.simulated_cluster import with_defects
+from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Finding
 from tests.chaos.observe.made_up_cluster import Read, World, plan
 from tests.incidents.incidents import incidents
@@ -81,25 +82,40 @@ def digest(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
 
 
+class Simulated(NamedTuple):
+    """A simulated cluster at ``NOW``: its objects, what a snapshot of them holds, and documents of its machines."""
+
+    objects: list[Json]
+    snapshot: Snapshot
+    policy: Policy
+    documents: NodeDocuments
+
+
+def simulated(scenario_name: str, *defects: Defect) -> Simulated:
+    """A scenario with defects, built and to be judged inside of :func:`clock`."""
+    scenario = load_scenario(scenario_name)
+    objects = with_defects(healthy(scenario), defects, NOW)
+    snapshot = snapshot_of(objects, scenario.kubernetes_version)
+    policy = policy_over(snapshot, policy_of(scenario, defects))
+    hosts = {name: Host(name, one) for name, one in hardware_of(scenario, defects).items()}
+    return Simulated(objects, snapshot, policy, _documents(Scope(snapshot, policy), hosts))
+
+
 def _simulated(world: str, scenario_name: str, *defects: Defect) -> dict[str, Rows]:
     """A scenario with defects, by requirements that read, by those that judge documents of its machines, and by signals of chaos."""
-    scenario = load_scenario(scenario_name)
-    with _clock():
-        objects = with_defects(healthy(scenario), defects, NOW)
-        snapshot = snapshot_of(objects, scenario.kubernetes_version)
-        policy = policy_over(snapshot, policy_of(scenario, defects))
-        documents = _documents(Scope(snapshot, policy), {name: Host(name, one) for name, one in hardware_of(scenario, defects).items()})
+    with clock():
+        built = simulated(scenario_name, *defects)
         return {
-            world: _judged(snapshot, policy, READ),
-            f"{world}, documents of its nodes": _judged(snapshot, policy, BY_DOCUMENTS, documents=documents),
-            f"{world}, signals": _signals(objects, policy),
+            world: _judged(built.snapshot, built.policy, READ),
+            f"{world}, documents of its nodes": _judged(built.snapshot, built.policy, BY_DOCUMENTS, documents=built.documents),
+            f"{world}, signals": _signals(built.objects, built.policy),
         }
 
 
 def _platform(world: str, build: Callable[[], Cluster]) -> dict[str, Rows]:
     cluster = build()
     snapshot = snapshot_as_served(with_quotas(cluster.objects))
-    with _clock():
+    with clock():
         return {
             world: _judged(snapshot, policy_over(snapshot, cluster.policy), READ),
             f"{world}, without policy": _judged(snapshot, Policy(), READ),
@@ -108,7 +124,7 @@ def _platform(world: str, build: Callable[[], Cluster]) -> dict[str, Rows]:
 
 
 @contextlib.contextmanager
-def _clock() -> Iterator[None]:
+def clock() -> Iterator[None]:
     """Stops the clocks: temperatures of simulated devices waver with time, and ages are of now."""
     with patch("time.time", return_value=NOW.timestamp()), patch("time.monotonic", return_value=100_000.0):
         yield
