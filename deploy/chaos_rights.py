@@ -1,8 +1,8 @@
 """The rights that chaos experiments need, from what acts and undoes, which ``make docs`` writes.
 
 Experiments have an account of their own, so that judging a cluster never takes the right to break it. It has the rights of
-``gpu-conformance-read-only`` and these: reading is what the gates, the sampler and the leak scan do, writing is one verb for each
-fault and all that its undo takes. Ledger and Lease are in one namespace, and so are the rights to them; a
+``gpu-conformance-read-only`` and these: reading is what the gates and the sampler do, writing is one verb for each fault and all
+that its undo takes. Ledger and Lease are in one namespace, and so are the rights to them; a
 ValidatingAdmissionPolicy keeps what is created, deleted and evicted in namespaces of its own, which RBAC
 cannot express. What experiments break and put back is elsewhere, and stays allowed: pods may be deleted anywhere (agents), operands of a
 ClusterPolicy deleted and created again, and workloads scaled.
@@ -56,7 +56,6 @@ SAMPLED = (
     "list scheduling.volcano.sh/podgroups",
     "list nvidia.com/clusterpolicies",
     "list mellanox.com/nicclusterpolicies",
-    "list coordination.k8s.io/leases",  # in every namespace: what the suite could have left
     "get pods/proxy",
     "get pods/log",
 )

@@ -28,6 +28,8 @@ from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.probes import namespace_limits
 
+__all__ = ["current"]
+
 CONFLICTS = 8
 """How often a change is tried that meets a newer version of its object: nodes are written to all the time."""
 
@@ -250,15 +252,12 @@ def target_record(target: Target) -> dict[str, Any]:
     return {"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid, "node": target.node}
 
 
-__all__ = ["current"]
-
-
 EXPIRY = "expiry"
 JOBS = "batch/jobs"
 
 
 def expiry_owner() -> Json:
-    """The expiry_owner reference that makes an object go at the end of the experiment's lifetime, also when nobody of us is left.
+    """An owner reference by which an object goes at the end of the experiment's lifetime, whether or not its run still lives.
 
     Raises ActivityFailed when no controller has started the clock: what would live for ever is not created.
     """

@@ -37,9 +37,9 @@ def start_workers(
     ``node``: ``target`` (the plan's node), ``untouched`` or ``any``. ``hold``: they keep a real device open. Raises ActivityFailed
     when they do not start: without them the experiment would not show whether anybody was disturbed.
     """
-    own_namespace()
-    for name, place in [(f"worker-{index}", _place(node)) for index in range(count)]:
-        _claiming(canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=place, hold=hold), name, devices)
+    plan, known, place = current().plan, plan_facts(), _place(node)
+    names = [f"worker-{index}" for index in range(count)]
+    _create([canary_pods.worker(plan, known, name, devices=devices, node=place, hold=hold) for name in names], devices)
     return await_workers(count, within)
 
 
@@ -111,18 +111,18 @@ def create_budget(min_available: int) -> dict[str, Any]:
 def start_probe(name: str = "probe", devices: int = 1, node: str = "target") -> dict[str, Any]:
     """Create a pod that ends well as soon as it was given a device. It is not waited for: it may have to stay Pending."""
     body = canary_pods.probe(current().plan, plan_facts(), name, devices=devices, node=_place(node))
-    return {"name": name, "uid": _claiming(body, name, devices), "devices": devices}
+    return {"name": name, "uid": _create([body], devices)[0], "devices": devices}
 
 
 def start_latecomer(name: str = "latecomer", devices: int = 1, node: str = "target") -> dict[str, Any]:
     """Create one more worker. It is not waited for: what it needs may be away. Unlike a probe it goes on telling what it sees."""
     body = canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=_place(node))
-    return {"name": name, "uid": _claiming(body, name, devices), "devices": devices}
+    return {"name": name, "uid": _create([body], devices)[0], "devices": devices}
 
 
 def start_victim(name: str = "victim", node: str = "target") -> dict[str, Any]:
     """Start a pod that holds a device as a worker does, and that the fault is for: no worker is counted with it. Waits until it runs."""
-    _claiming(canary_pods.worker(current().plan, plan_facts(), name, node=_place(node), role=VICTIM), name, 1)
+    _create([canary_pods.worker(current().plan, plan_facts(), name, node=_place(node), role=VICTIM)], 1)
 
     def ready() -> dict[str, Any] | None:
         view = View.of(current().cluster)
@@ -200,11 +200,13 @@ def _place(node: str) -> str:
     raise ActivityFailed(f"node: expected target, untouched or any, got {node!r}")
 
 
-def _claiming(pod: Json, name: str, devices: int) -> str:
-    """Create a canary with the claim of that name, where devices are claimed; its UID."""
-    namespace = own_namespace()
-    _claim_for(name, devices, namespace)
-    return uid_of(create("pods", pod, namespace, grace=0))
+def _create(pods: list[Json], devices: int) -> list[str]:
+    """Create canaries, each with the claim that has its name, where devices are claimed; their UIDs."""
+    namespace, uids = own_namespace(), []
+    for pod in pods:
+        _claim_for(name_of(pod), devices, namespace)
+        uids.append(uid_of(create("pods", pod, namespace, grace=0)))
+    return uids
 
 
 def _claim_for(name: str, devices: int, namespace: str) -> None:

@@ -59,13 +59,11 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open_entries(self) -> list[Entry]:
         """Open entries of all its experiments."""
-        return [entry for parse_run in self.experiments for entry in parse_run.open_entries]
+        return [entry for known in self.experiments for entry in known.open_entries]
 
     def of(self, experiment: str) -> ExperimentView:
         """One experiment; an empty view of one that it does not hold."""
-        return next(
-            (parse_run for parse_run in self.experiments if parse_run.experiment == experiment), ExperimentView(experiment=experiment)
-        )
+        return next((known for known in self.experiments if known.experiment == experiment), ExperimentView(experiment=experiment))
 
 
 def parse_run(config_map: Json) -> RunView:

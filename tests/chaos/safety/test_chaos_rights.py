@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from chaos.activities import canaries, gangs, ranks
+from chaos.activities import canaries, device_taints, gangs, ranks
 from chaos.cluster.requests import Right
 from chaos.ledger.bounds import REGISTRY, WORKLOAD_KINDS
 from chaos.model.experiment import Experiment
@@ -101,11 +101,13 @@ def test_every_experiment_asks_for_what_its_proof_takes() -> None:
 
 
 def test_every_function_that_creates_a_workload_is_known_to_the_gate() -> None:
-    """An activity that calls ``own_namespace`` sets something up."""
-    for module in (canaries, gangs, ranks):
+    """An activity that calls ``own_namespace``, itself or by ``_create``, sets something up."""
+    found = set()
+    for module in (canaries, device_taints, gangs, ranks):
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and not name.startswith("_") and "own_namespace()" in inspect.getsource(function):
-                assert name in WORKLOAD_KINDS, name
+            if function.__module__ == module.__name__ and not name.startswith("_"):
+                found |= {name for words in ("own_namespace()", "_create(") if words in inspect.getsource(function)}
+    assert found == set(WORKLOAD_KINDS)
 
 
 def test_nothing_is_a_wildcard_a_secret_or_a_way_to_more_rights() -> None:
@@ -116,9 +118,8 @@ def test_nothing_is_a_wildcard_a_secret_or_a_way_to_more_rights() -> None:
         assert verb in ("get", "list", "watch", "create", "patch", "delete")
 
 
-def test_ledger_and_lease_are_writable_in_their_namespace_alone() -> None:
-    leases = {(namespace, verb) for namespace, group, _, verb in granted() if group == "coordination.k8s.io"}
-    assert {namespace for namespace, verb in leases if verb in ("create", "patch")} == {"gpu-conformance-chaos"}
+def test_leases_are_read_and_written_in_the_shared_namespace_alone() -> None:
+    assert {namespace for namespace, group, *_ in granted() if group == "coordination.k8s.io"} == {"gpu-conformance-chaos"}
 
 
 def test_each_document_is_bound_to_the_account_of_experiments() -> None:
