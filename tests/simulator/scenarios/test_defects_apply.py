@@ -162,3 +162,12 @@ def test_a_defect_is_for_requirements_or_for_experiments(tmp_path: Path, monkeyp
         (tmp_path / "bug-x.yaml").write_text(base + wrong)
         with pytest.raises(ScenarioError, match="one of the two"):
             load_defect("bug-x")
+
+
+def test_a_scenario_changes_one_node_of_a_pool() -> None:
+    changes = [change("Node", "h100-1", merge={"spec": {"unschedulable": True}})]
+    built = build(msgspec.structs.replace(load_scenario("healthy"), changes=changes), now=NOW)
+    assert different(built) == {("Node", "h100-1")}
+    assert find(built, "Node", "h100-1")["spec"]["unschedulable"]
+    with pytest.raises(ScenarioError, match="scenario 'healthy': no Node h100-99 in the scenario"):
+        build(msgspec.structs.replace(load_scenario("healthy"), changes=[change("Node", "h100-99", remove=True)]), now=NOW)
