@@ -52,7 +52,7 @@ def asks_for_shared_units(message: str) -> bool:
 
 def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
     """Who is at fault that a kubelet refused a pod, and why it is not plainly the node, as a clause."""
-    reason, message = pod.ended_with[:4096]
+    reason, message = pod.ended_with[0], pod.ended_with[1][:4096]
     node = scope.snapshot.node_by_name.get(pod.node_name)
     if asks_for_shared_units(message) or reason in _OWN_REASONS:
         return Fault.POD, "its own request is the reason"

@@ -85,6 +85,11 @@ def test_every_reason_of_a_refusal_is_seen_by_word_or_by_shape(reason: str, mess
     assert by_name(judged(a_refused_pod(reason=reason, message=message))) == {f"gpu-0 {reason}": Outcome.BAD}
 
 
+def test_only_the_begin_of_a_long_message_is_searched() -> None:
+    bare = a_refused_pod(owner="", tolerations=[], message=f"{'x' * 4096} no healthy devices present")
+    assert by_name(judged(bare)) == {"gpu-0 UnexpectedAdmissionError": Outcome.UNDECIDED}
+
+
 def test_a_pile_counts_however_old() -> None:
     old = [a_refused_pod(f"infer-{index}", age=5 * DAY, owner="ReplicaSet/infer") for index in range(PILE)]
     assert by_name(judged(*old[1:])) == {"gpu-0": Outcome.OK}
