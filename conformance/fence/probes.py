@@ -18,18 +18,17 @@ from conformance.outputs.nvidia_smi import parse_listing
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, in_batches, kept_away, left_out, not_reached, per_node
 from conformance.probes.running import absence_seconds, unschedulable
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node, Pod, Toleration
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_state import disturbance, image_trouble, why_not_running
 from fixtures.model.devices.offers import foreign_taints, probe_tolerations
 from fixtures.model.nodes.pools import pools, product_label, product_of
 from fixtures.model.placement.affinity import fence_taints, fence_tolerations
-from fixtures.model.placement.free_devices import NVIDIA_DRIVER, VENDOR, Place, usable_places
+from fixtures.model.placement.free_devices import Place, usable_places, why_unlistable
 from fixtures.probes.pods import PodShape, WatchedPods, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, bad, ok, undecided
-from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
+from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 MAX_OPEN = 12
 """Nodes that look open and are probed beside one of each pool."""
@@ -93,53 +92,49 @@ def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
     """The control and the victim for a node: the same pod with and without the toleration of its fence taint."""
-    probes = scope.policy.probes
     taints = fence_taints(scope, node)
     further = [item for item in probe_tolerations(scope) if not any(item.tolerates(taint) for taint in taints)]
 
     def shaped(name: str, tolerations: Sequence[Toleration]) -> Json:
-        return probe_pod(
-            PodShape(
-                name=f"{name}-{index}",
-                image=probes.cpu_image,
-                script="echo placed",
-                node=node.name,
-                tolerations=tolerations,
-                run_as_user=probes.run_as_user,
-                pull_secrets=probes.pull_secrets,
-            )
-        )
+        return probe_pod(_shape(scope, node, f"{name}-{index}", scope.policy.probes.cpu_image, "echo placed", tolerations))
 
     return shaped("fence-control", [*fence_tolerations(scope, node), *further]), shaped("fence-victim", further)
 
 
+def _shape(scope: Scope, node: Node, name: str, image: str, script: str, tolerations: Sequence[Toleration]) -> PodShape:
+    probes = scope.policy.probes
+    user, secrets = probes.run_as_user, probes.pull_secrets
+    return PodShape(name=name, image=image, script=script, node=node.name, tolerations=tolerations, run_as_user=user, pull_secrets=secrets)
+
+
 def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Node]]) -> list[Attempt]:
     """Start both pods of every node and watch them until the controls are bound and the window is over."""
-    probes = scope.policy.probes
-    begun = time.monotonic()
-    names = []
+    begun, names = time.monotonic(), []
     for index, node in nodes:
         control, victim = pair(scope, node, index)
         names.append((workspace.start(control), workspace.start(victim)))
     took: dict[str, float] = {}
-    watched_pods = WatchedPods()
+    watched, pods = WatchedPods(), dict[str, Pod]()
     with workspace.observe() as observation:
-        for pods in _states(observation, watched_pods, begun + probes.start_seconds):
+
+        def states(deadline: float) -> Iterator[None]:
+            for objects in observation.until(deadline):
+                pods.clear()
+                pods.update((key.rpartition("/")[2], pod) for key, pod in watched.among(objects, objects).items())
+                yield
+
+        for _ in states(begun + scope.policy.probes.start_seconds):
             took |= {name: time.monotonic() - begun for name, _ in names if name not in took and _placed(pods.get(name))}
             if len(took) == len(names):
                 break
-        settled = time.monotonic()
         window = absence_seconds(scope, max(took.values(), default=0.0))
-        for pods in _states(observation, watched_pods, settled + window):
-            if all((pod := pods.get(name)) is not None and pod.node_name for _, name in names):
+        for _ in states(time.monotonic() + window):
+            if all(_placed(pods.get(name)) for _, name in names):
                 break
-        last = _by_name(watched_pods, observation.objects)
-    watched = time.monotonic() - begun
+    seconds = time.monotonic() - begun
     return [
-        Attempt(
-            node=node, control=last.get(control), victim=last.get(victim), watched_seconds=watched, control_seconds=took.get(control, 0.0)
-        )
-        for (_, node), (control, victim) in zip(nodes, names, strict=True)
+        Attempt(node=node, control=pods.get(one), victim=pods.get(other), watched_seconds=seconds, control_seconds=took.get(one, 0.0))
+        for (_, node), (one, other) in zip(nodes, names, strict=True)
     ]
 
 
@@ -147,78 +142,48 @@ def _placed(pod: Pod | None) -> bool:
     return pod is not None and bool(pod.node_name)
 
 
-def _states(observation: Observation, pods: WatchedPods, deadline: float) -> Iterator[Mapping[str, Pod]]:
-    for objects in observation.until(deadline):
-        yield _by_name(pods, objects)
-
-
-def _by_name(pods: WatchedPods, objects: Mapping[str, Json]) -> dict[str, Pod]:
-    return {key.rpartition("/")[2]: pod for key, pod in pods.among(objects, objects).items()}
-
-
 def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
     """One finding per node. Raises :class:`Inconclusive` after them when a control was not placed: then Pending proves nothing there."""
     failed: list[str] = []
     for attempt in attempts:
-        node, victim = attempt.node, attempt.victim
-        place = subject(node)
-        about = About(place, _SOURCE)
+        node, victim, control = attempt.node, attempt.victim, attempt.control
+        about = About(subject(node), _SOURCE, _EXPECTED)
         if victim is not None and victim.node_name:
-            where = f"bound to {victim.node_name}"
             message = "a pod that asks for no device and tolerates no taint was placed on it: any workload can take its CPU and memory"
-            yield about.bad(message, cause="FenceDoesNotHold", observed=where, expected=_EXPECTED)
-        elif attempt.control is None or not _placed(attempt.control) or attempt.control.phase == "Failed":
+            yield about.bad(message, cause="FenceDoesNotHold", observed=f"bound to {victim.node_name}")
+        elif control is None or not control.node_name or control.phase == "Failed":
             failed.append(node.name)
-            yield about.undecided(
-                f"the control with the toleration was not placed: {why_not_running(attempt.control)}", cause="PositiveControlFailed"
-            )
+            message = f"the control with the toleration was not placed: {why_not_running(control)}"
+            yield about.undecided(message, cause="PositiveControlFailed")
         elif victim is None:
             yield about.undecided("another program deleted the probe pod while it was watched", cause="ProbeDisturbed")
         else:
-            yield _pending(attempt, victim)
+            yield _pending(about, attempt, victim)
     if failed:
         raise Inconclusive("PositiveControlFailed", f"the control with the toleration was not placed on {', '.join(failed)}")
 
 
-def _pending(attempt: Attempt, victim: Pod) -> Finding:
-    place = subject(attempt.node)
-    condition = victim.condition("PodScheduled")
-    verdict = unschedulable(victim)
-    about = About(place, _SOURCE)
+def _pending(about: About, attempt: Attempt, victim: Pod) -> Finding:
+    condition, verdict = victim.condition("PodScheduled"), unschedulable(victim)
     if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
-        return about.undecided(
-            f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}", cause="ProbeDidNotRun"
-        )
+        message = f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}"
+        return about.undecided(message, cause="ProbeDidNotRun")
     if verdict is None or not verdict.about(ReasonKind.TAINT):
         return about.undecided(f"the pod is not placed for another reason than a taint: {condition.message[:300]}", cause="ProbeDidNotRun")
     seconds = f"{attempt.watched_seconds:.1f} s watched; the control was bound after {attempt.control_seconds:.1f} s"
-    return about.ok(f"Pending, {'; '.join(reason.text for reason in verdict.about(ReasonKind.TAINT))} ({seconds})", expected=_EXPECTED)
+    return about.ok(f"Pending, {'; '.join(reason.text for reason in verdict.about(ReasonKind.TAINT))} ({seconds})")
 
 
 _OF_RUN = "pod status and log"
 _RUNS = "runs on an accelerator node and sees a device"
+_RAN = ("Running", "Succeeded")
 _LIST_DEVICES = 'nvidia-smi -L 2>&1 || echo "exit=$?"'
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's question: by which labels workloads select its product, and the resource that is asked."""
-
-    product: str
-    node: Node
-    resource: str
-    driver: str = ""  # of devices that are claimed
-    labels: Mapping[str, str] = {}
-
-    @property
-    def listed(self) -> bool:
-        """Whether the pod can list its device."""
-        return self.driver == NVIDIA_DRIVER if self.driver else self.resource.startswith(VENDOR)
-
-
 class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan and what became of its pod at the deadline."""
+    """A place, and what became of the pod that asked for one of its devices at the deadline."""
 
-    plan: Plan
+    place: Place
     pod: Pod | None
     log: str = ""
     log_trouble: str = ""
@@ -237,10 +202,8 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         return
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
-        plans = {number: plan_of(scope, place) for number, place in batch}
-        places = dict(batch)
-        for number, outcome in ask_devices(workspace, scope, plans).items():
-            yield places[number], judge_device(scope, outcome)
+        for outcome in ask_devices(workspace, scope, batch):
+            yield outcome.place, judge_device(scope, outcome)
 
     places = [place for place in usable_places(scope) if _carries(place.node, wanted)]
     asked = in_batches(scope, workspace, choose_places(scope, places), 1, ask) if places else ()
@@ -253,104 +216,78 @@ def _carries(node: Node, labels: Mapping[str, str]) -> bool:
 
 def _misaimed(node: Node, wanted: Mapping[str, str]) -> Finding:
     text = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    about = About(subject(node), "policy fence.affinity, node labels", text, "without these labels")
     message = f"workloads are told to select {text} and no accelerator node carries it: they stay Pending"
-    return bad(
-        subject(node),
-        cause="AffinityLabelsMissing",
-        observed="without these labels",
-        expected=text,
-        source="policy fence.affinity, node labels",
-        message=message,
-    )
+    return about.bad(message, cause="AffinityLabelsMissing")
 
 
-def plan_of(scope: Scope, place: Place) -> Plan:
-    """How to ask for a device of a place: by the policy's labels, else by the product's."""
-    label = product_label(place.node)
+def pod_of(scope: Scope, place: Place, index: int) -> Json:
+    """The probe pod: one device, the tolerations of its fence, and as affinity beside the node the policy's labels or the product's."""
+    label, image = product_label(place.node), scope.policy.probes.image_for([place.resource])
     labels = scope.policy.fence.affinity or ({label[0]: label[1]} if label else {})
-    return Plan(product=product_of(scope, place.node), node=place.node, resource=place.resource, driver=place.driver, labels=labels)
+    script = 'echo "## placed"' if why_unlistable(place) else f'echo "## devices"; {_LIST_DEVICES}'
+    tolerations = [*fence_tolerations(scope, place.node), *probe_tolerations(scope)]
+    shape = _shape(scope, place.node, f"fence-device-{index}", image, script, tolerations)
+    return probe_pod(msgspec.structs.replace(shape, resources={place.resource: 1}, node_labels=labels))
 
 
-def pod_of(scope: Scope, plan: Plan, index: int) -> PodShape:
-    """The probe pod: one device, the product's labels as required affinity beside the node, the tolerations of its fence."""
-    probes = scope.policy.probes
-    return PodShape(
-        name=f"fence-device-{index}",
-        image=probes.image_for([plan.resource]),
-        script=f'echo "## devices"; {_LIST_DEVICES}' if plan.listed else 'echo "## placed"',
-        resources={plan.resource: 1},
-        node_labels=plan.labels,
-        node=plan.node.name,
-        tolerations=[*fence_tolerations(scope, plan.node), *probe_tolerations(scope)],
-        run_as_user=probes.run_as_user,
-        pull_secrets=probes.pull_secrets,
-    )
-
-
-def ask_devices(workspace: Workspace, scope: Scope, plans: Mapping[int, Plan]) -> dict[int, PodOutcome]:
-    """Start a pod for every plan, wait for all of them, read their logs."""
+def ask_devices(workspace: Workspace, scope: Scope, places: Iterable[tuple[int, Place]]) -> list[PodOutcome]:
+    """Start a pod for every place, wait for all of them, read their logs."""
     deadline = time.monotonic() + scope.policy.probes.start_seconds
-    names = {number: workspace.start(probe_pod(pod_of(scope, plan, number))) for number, plan in plans.items()}
+    started = [(workspace.start(pod_of(scope, place, number)), place) for number, place in places]
     pods: dict[str, Pod] = {}
 
     def settled(current: list[Pod]) -> bool | None:
         pods.clear()
         pods.update({pod.name: pod for pod in current})
-        return True if len(current) == len(names) and all(pod.finished for pod in current) else None
+        return True if len(current) == len(started) and all(pod.finished for pod in current) else None
 
-    workspace.wait(names.values(), settled, deadline - time.monotonic())
-    return {number: _outcome(workspace, plan, pods.get(names[number])) for number, plan in plans.items()}
+    workspace.wait([name for name, _ in started], settled, deadline - time.monotonic())
+    return [_outcome(workspace, place, pods.get(name)) for name, place in started]
 
 
-def _outcome(workspace: Workspace, plan: Plan, pod: Pod | None) -> PodOutcome:
-    if pod is None or pod.phase not in ("Running", "Succeeded"):
-        return PodOutcome(plan=plan, pod=pod)
+def _outcome(workspace: Workspace, place: Place, pod: Pod | None) -> PodOutcome:
+    if pod is None or pod.phase not in _RAN:
+        return PodOutcome(place=place, pod=pod)
     try:
-        return PodOutcome(plan=plan, pod=pod, log=workspace.logs(pod.name))
+        return PodOutcome(place=place, pod=pod, log=workspace.logs(pod.name))
     except ApiTrouble as trouble:
-        return PodOutcome(plan=plan, pod=pod, log_trouble=trouble.message)
+        return PodOutcome(place=place, pod=pod, log_trouble=trouble.message)
 
 
 def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
-    """What became of one plan."""
-    plan, pod = outcome.plan, outcome.pod
-    place = subject(plan.node)
-    if pod is None or not pod.node_name or pod.phase not in ("Running", "Succeeded"):
-        return _not_running(place, plan, pod)
-    about = About(place, _OF_RUN, _RUNS)
+    """What became of the pod of one place."""
+    place, pod = outcome.place, outcome.pod
+    about, product = About(subject(place.node), _OF_RUN, _RUNS), product_of(scope, place.node)
+    if pod is None or not pod.node_name or pod.phase not in _RAN:
+        return _not_running(about, place.resource, product, pod)
     if pod.node_name not in {node.name for node in scope.accelerator_nodes}:
-        message = f"a pod with affinity for {plan.product} was placed on {pod.node_name}, which no source calls an accelerator node"
+        message = f"a pod with affinity for {product} was placed on {pod.node_name}, which no source calls an accelerator node"
         return about.bad(message, cause="PlacedElsewhere", observed=f"ran on {pod.node_name}")
-    where = f"{pod.name} ran on {pod.node_name} with 1 {plan.resource}"
-    if not plan.listed:
+    where = f"{pod.name} ran on {pod.node_name} with 1 {place.resource}"
+    if why_unlistable(place):
         return about.ok(where)
     if outcome.log_trouble:
         return about.undecided(f"{where}; its log could not be read: {outcome.log_trouble}", cause="ApiTrouble")
-    return _counted(place, where, outcome.log)
-
-
-def _counted(place: Subject, where: str, log: str) -> Finding:
     try:
-        listing = parse_listing(log)
+        listing = parse_listing(outcome.log)
     except Unreadable as error:
-        return undecided(place, message=f"{where}; what it saw could not be counted: {error}", source=_OF_RUN)
+        return about.undecided(f"{where}; what it saw could not be counted: {error}")
     if listing.failures and not listing.gpus:
-        return undecided(place, message=f"{where}; what it saw could not be counted: {listing.failures[0]}", source=_OF_RUN)
-    count = len(listing.uuids)
-    return ok(place, observed=f"{where}; devices seen: {count}", expected=_RUNS, source=_OF_RUN)
+        return about.undecided(f"{where}; what it saw could not be counted: {listing.failures[0]}")
+    return about.ok(f"{where}; devices seen: {len(listing.uuids)}")
 
 
-def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
+def _not_running(about: About, resource: str, product: str, pod: Pod | None) -> Finding:
     why = why_not_running(pod)
     verdict = unschedulable(pod) if pod is not None else None
-    about = About(place, _OF_RUN)
-    if verdict is not None and plan.resource in verdict.insufficient:
-        return about.undecided(f"the free {plan.resource} was taken by another pod meanwhile: {why}", cause="NoFreeDevice")
+    if verdict is not None and resource in verdict.insufficient:
+        return about.undecided(f"the free {resource} was taken by another pod meanwhile: {why}", cause="NoFreeDevice")
     if image_trouble(pod):
         return about.undecided(f"the probe's image cannot be pulled (policy probes.image): {why}", cause="ProbeDidNotRun")
     if pod is None:
         return about.undecided("another program deleted the probe pod", cause="ProbeDisturbed")
     if reason := disturbance(pod):
         return about.undecided(f"{pod.name} did not run, and {reason}", cause="ProbeDidNotRun")
-    message = f"a pod with toleration, affinity and one {plan.resource} does not run on {plan.product}: {why}"
-    return about.bad(message, cause="DevicePodDoesNotStart", observed=why, expected=_RUNS)
+    message = f"a pod with toleration, affinity and one {resource} does not run on {product}: {why}"
+    return about.bad(message, cause="DevicePodDoesNotStart", observed=why)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from conformance.req.quotas import quota_key
 from fixtures.cluster.client import Answer
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
@@ -20,11 +21,12 @@ from fixtures.model.placement.claimable import claimable
 from fixtures.model.placement.free_devices import asked_by
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, ok
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 CONTROL = "one device"
 COPIED = "a limit without request"
+DEFAULTED = "a claim without a count"
 _FIELD = "spec.containers[0].resources"
 _SOURCE = "answer to a server-side dry-run"
 _BY_WEBHOOK = "admission webhook "
@@ -32,12 +34,14 @@ _BY_WEBHOOK = "admission webhook "
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to write a device's amounts, and the causes (field, part of the message) of its refusal; none: it is accepted."""
+    """One way to ask for a device: its name, the object in words, the object, and the causes of its refusal; none: it is accepted.
+
+    A cause is a field and a part of the message.
+    """
 
     name: str
-    resource: str
-    requests: Mapping[str, str]
-    limits: Mapping[str, str]
+    what: str
+    body: Json
     causes: tuple[tuple[str, str], ...] = ()
 
 
@@ -61,17 +65,17 @@ def _of_classes(scope: Scope) -> dict[str, int]:
     return counts
 
 
-def cases(resource: str) -> list[Case]:
+def pod_cases(scope: Scope, resource: str) -> list[Case]:
     """The control first, then each mistake with the API server's causes for it (docs/facts/admission.md#extended-resources)."""
 
-    def case(name: str, request: str, limit: str, *causes: tuple[str, str]) -> Case:
-        requests = {resource: request} if request else {}
-        limits = {resource: limit} if limit else {}
-        return Case(name=name, resource=resource, requests=requests, limits=limits, causes=causes)
+    def case(name: str, request: str, limit: str, *causes: tuple[str, str], what: str = "") -> Case:
+        requests, limits = ({resource: amount} if amount else {} for amount in (request, limit))
+        body = _pod(scope, "-".join(("quantity", *name.split())), requests, limits)
+        return Case(name=name, what=what or f"a pod with {name}", body=body, causes=causes)
 
     integer = "must be an integer"
     return [
-        case(CONTROL, "1", "1"),
+        case(CONTROL, "1", "1", what=f"a well-formed pod with one {resource}"),
         case("a request that is not the limit", "1", "2", (f"{_FIELD}.requests", f"must be equal to {resource} limit")),
         case("a request without limit", "1", "", (f"{_FIELD}.limits", "Limit must be set")),
         case("half a device", "500m", "500m", (f"{_FIELD}.limits[{resource}]", integer), (f"{_FIELD}.requests[{resource}]", integer)),
@@ -79,166 +83,106 @@ def cases(resource: str) -> list[Case]:
     ]
 
 
-def pod_of(scope: Scope, case: Case, index: int) -> Json:
-    """The probe pod of a case."""
+def _pod(scope: Scope, name: str, requests: Mapping[str, str], limits: Mapping[str, str]) -> Json:
     probes = scope.policy.probes
-    pod = probe_pod(PodShape(name=f"quantity-{index}", image=probes.cpu_image, script="true", run_as_user=probes.run_as_user))
+    pod = probe_pod(PodShape(name=name, image=probes.cpu_image, script="true", run_as_user=probes.run_as_user))
     resources = pod["spec"]["containers"][0]["resources"]
-    resources["requests"] = {**resources["requests"], **case.requests}
-    resources["limits"] = {**resources["limits"], **case.limits}
+    resources["requests"] = {**resources["requests"], **requests}
+    resources["limits"] = {**resources["limits"], **limits}
     return pod
 
 
-def ask_quantities(workspace: Workspace, scope: Scope) -> list[tuple[Case, Answer]]:
-    """Put every case to the API server."""
-    namespace = workspace.namespace()
+def claim_cases(resource: str, version: str) -> list[Case]:
+    """As :func:`pod_cases`, for claims of a DeviceClass (by its name as a resource) in a version of their group."""
+    own = {"deviceClassName": resource.removeprefix(BY_CLASS)}
+    field = "spec.devices.requests[0]" + ("" if version == "v1beta1" else ".exactly")
+    both = "must not be specified when allocationMode is 'All'"
+
+    def case(name: str, exactly: Mapping[str, str | int], *cause: str, what: str = "") -> Case:
+        body = claim_of(resource, 1, version, name="-".join(("claim", *name.split())))
+        request: Json = {"name": "devices", **(exactly if version == "v1beta1" else {"exactly": exactly})}
+        causes = ((f"{field}.{cause[0]}", cause[1]),) if cause else ()
+        return Case(
+            name=name, what=what or f"a claim of {name}", body={**body, "spec": {"devices": {"requests": [request]}}}, causes=causes
+        )
+
     return [
-        (case, workspace.ask("pods", pod_of(scope, case, index), namespace)) for index, case in enumerate(cases(counted_resource(scope)))
+        case(CONTROL, {**own, "allocationMode": "ExactCount", "count": 1}, what=f"a well-formed claim of one device of {resource}"),
+        case("less than one device", {**own, "count": -1}, "count", "must be greater than zero"),
+        case("all devices and a count", {**own, "allocationMode": "All", "count": 2}, "count", both),
+        case("no class", {"count": 1}, "deviceClassName", "Required value"),
+        case(DEFAULTED, own, what=DEFAULTED),
     ]
 
 
-def judge_quantities(answers: Iterable[tuple[Case, Answer]]) -> Iterator[Finding]:
+def ask_amounts(workspace: Workspace, scope: Scope, resource: str) -> list[tuple[Case, Answer]]:
+    """Put every case of a resource to the API server."""
+    namespace = workspace.namespace()
+    if resource.startswith(BY_CLASS):
+        key, cases = CLAIMS, claim_cases(resource, api_version(workspace.cluster.path(CLAIMS)))
+    else:
+        key, cases = "pods", pod_cases(scope, resource)
+    return [(case, workspace.ask(key, case.body, namespace)) for case in cases]
+
+
+def judge_amounts(resource: str, answers: Iterable[tuple[Case, Answer]]) -> Iterator[Finding]:
     """One finding per case. Raises :class:`Inconclusive` when the control was refused: then no refusal means anything."""
     for case, answer in answers:
         if case.name == CONTROL and not answer.ok:
-            text = f"a well-formed pod with one {case.resource} was refused: {answer.status} {answer.message[:300]}"
-            raise Inconclusive("PositiveControlFailed", text)
-        if case.causes:
-            yield refusal(Refusal(place=_place(case), what=f"a pod with {case.name}", causes=case.causes), answer)
-        else:
-            yield _acceptance(case, answer)
+            raise Inconclusive("PositiveControlFailed", f"{case.what} was refused: {answer.status} {answer.message[:300]}")
+        place = Subject("Request", f"{resource}: {case.name}")
+        yield _refused(place, case, answer) if case.causes else _accepted(place, case, resource, answer)
 
 
-def _place(case: Case) -> Subject:
-    return Subject("Request", f"{case.resource}: {case.name}")
-
-
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be refused: ``what`` says it, ``causes`` are field and part of the message of each."""
-
-    place: Subject
-    what: str
-    causes: tuple[tuple[str, str], ...]
-
-
-def refusal(wanted: Refusal, answer: Answer) -> Finding:
+def _refused(place: Subject, case: Case, answer: Answer) -> Finding:
     """Whether the API refused it, and for its own reason."""
-    fields = " and ".join(field for field, _ in wanted.causes)
-    expected = f"422 Invalid at {fields}"
-    about = About(wanted.place, _SOURCE, expected)
+    expected = f"422 Invalid at {' and '.join(field for field, _ in case.causes)}"
+    about = About(place, _SOURCE, expected)
     if answer.ok:
-        message = f"the API accepts {wanted.what}: a node may get a pod that it cannot serve"
+        message = f"the API accepts {case.what}: a node may get a pod that it cannot serve"
         return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} accepted")
     if answer.status != 422 or answer.message.startswith(_BY_WEBHOOK):
         message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
         return about.undecided(message, cause="RefusedForAnotherReason")
-    missing = [field for field, text in wanted.causes if not _has_cause(answer, field, text)]
+    missing = [field for field, text in case.causes if not _has_cause(answer, field, text)]
     if answer.reason != "Invalid" or missing:
         message = f"refused with 422 {answer.reason}, but not for {' and '.join(missing) or 'this'}: {answer.message[:300]}"
         return about.bad(message, cause="AmountsNotValidated", observed=f"422 {answer.reason}")
-    return about.ok(f"422 Invalid at {fields}")
+    return about.ok(expected)
 
 
 def _has_cause(answer: Answer, field: str, text: str) -> bool:
     """Whether a cause is about the field, or about one key of it (releases differ), and says the text."""
-    for cause in answer.causes:
-        place = str(cause.get("field"))
-        if (place == field or place.startswith(f"{field}[")) and text in str(cause.get("message")):
-            return True
-    return False
+    found = ((str(cause.get("field")), str(cause.get("message"))) for cause in answer.causes)
+    return any((place == field or place.startswith(f"{field}[")) and text in message for place, message in found)
 
 
-def _acceptance(case: Case, answer: Answer) -> Finding:
-    expected = f"accepted, request {case.resource} 1"
-    about = About(_place(case), _SOURCE, expected)
+def _accepted(place: Subject, case: Case, resource: str, answer: Answer) -> Finding:
+    """Whether the API accepted it, and asks for one device in what it returned."""
+    by_claim = resource.startswith(BY_CLASS)
+    about = About(place, _SOURCE, "accepted, a count of 1" if by_claim else f"accepted, request {resource} 1")
     if not answer.ok:
-        message = f"the API refuses a pod with {case.name}: {answer.status} {answer.message[:300]}"
+        message = f"the API refuses {case.what}: {answer.status} {answer.message[:300]}"
         return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} {answer.reason}")
-    request = _returned_request(answer, case.resource)
-    if request != "1":
-        message = f"the returned pod requests {request or 'no'} {case.resource} for a limit of 1: the scheduler counts requests only"
-        return about.bad(message, cause="AmountsNotValidated", observed=f"request {request or 'absent'}")
-    return about.ok(f"{answer.status}, request {request}")
+    amount, word = _returned(answer, resource), "count" if by_claim else "request"
+    if str(amount) == "1":
+        return about.ok(f"{answer.status}, {word} 1")
+    if by_claim:
+        message = (
+            f"the returned claim asks for {'no count' if amount is None else amount} of devices: nobody can tell what it will be given"
+        )
+    else:
+        message = f"the returned pod requests {amount or 'no'} {resource} for a limit of 1: the scheduler counts requests only"
+    return about.bad(message, cause="AmountsNotValidated", observed=f"{word} {'absent' if amount is None else amount}")
 
 
-def _returned_request(answer: Answer, resource: str) -> str:
+def _returned(answer: Answer, resource: str) -> object:
+    """How much the returned object asks for, as it writes that; None where it does not."""
     try:
-        requests = answer.json()["spec"]["containers"][0]["resources"]["requests"]
-        return str(requests.get(resource) or "")
-    except (KeyError, IndexError, TypeError, AttributeError):
-        return ""
-
-
-DEFAULTED = "a claim without a count"
-
-
-class ClaimCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to write a claim's request, and the causes (field, part of the message) of its refusal; none: it is accepted."""
-
-    name: str
-    request: Mapping[str, str | int]
-    causes: tuple[tuple[str, str], ...] = ()
-
-
-def claim_cases(device_class: str, field: str) -> list[ClaimCase]:
-    """The control first. ``field`` is the path of the request."""
-    own = {"deviceClassName": device_class}
-    count = f"{field}.count"
-    return [
-        ClaimCase(name=CONTROL, request={**own, "allocationMode": "ExactCount", "count": 1}),
-        ClaimCase(name="less than one device", request={**own, "count": -1}, causes=((count, "must be greater than zero"),)),
-        ClaimCase(
-            name="all devices and a count",
-            request={**own, "allocationMode": "All", "count": 2},
-            causes=((count, "must not be specified when allocationMode is 'All'"),),
-        ),
-        ClaimCase(name="no class", request={"count": 1}, causes=((f"{field}.deviceClassName", "Required value"),)),
-        ClaimCase(name=DEFAULTED, request=own),
-    ]
-
-
-def ask_claims(workspace: Workspace, resource: str) -> list[tuple[ClaimCase, Answer]]:
-    """Put every case to the API server. ``resource`` is a DeviceClass by its name as a resource."""
-    namespace, version = workspace.namespace(), api_version(workspace.cluster.path(CLAIMS))
-    field = "spec.devices.requests[0]" + ("" if version == "v1beta1" else ".exactly")
-    found = []
-    for index, case in enumerate(claim_cases(resource.removeprefix(BY_CLASS), field)):
-        body = claim_of(resource, 1, version)
-        request: Json = {"name": "devices", **(case.request if version == "v1beta1" else {"exactly": dict(case.request)})}
-        body = {**body, "metadata": {"name": f"claim-{index}"}, "spec": {"devices": {"requests": [request]}}}
-        found.append((case, workspace.ask(CLAIMS, body, namespace)))
-    return found
-
-
-def judge_claims(resource: str, answers: Iterable[tuple[ClaimCase, Answer]]) -> Iterator[Finding]:
-    """One finding per case. Raises :class:`Inconclusive` when the control was refused: then no refusal means anything."""
-    for case, answer in answers:
-        place = Subject("Request", f"{resource}: {case.name}")
-        if case.name == CONTROL and not answer.ok:
-            text = f"a well-formed claim of one device of {resource} was refused: {answer.status} {answer.message[:300]}"
-            raise Inconclusive("PositiveControlFailed", text)
-        if case.causes:
-            yield refusal(Refusal(place=place, what=f"a claim of {case.name}", causes=case.causes), answer)
-        else:
-            yield _claim_accepted(place, case, answer)
-
-
-def _claim_accepted(place: Subject, case: ClaimCase, answer: Answer) -> Finding:
-    expected = "accepted, a count of 1"
-    about = About(place, _SOURCE, expected)
-    if not answer.ok:
-        message = f"the API refuses {case.name}: {answer.status} {answer.message[:300]}"
-        return about.bad(message, cause="AmountsNotValidated", observed=f"{answer.status} {answer.reason}")
-    count = _returned_count(answer)
-    if count != 1:
-        message = f"the returned claim asks for {'no count' if count is None else count} of devices: nobody can tell what it will be given"
-        return about.bad(message, cause="AmountsNotValidated", observed=f"count {count}")
-    return about.ok(f"{answer.status}, count 1")
-
-
-def _returned_count(answer: Answer) -> object:
-    try:
-        request = answer.json()["spec"]["devices"]["requests"][0]
+        spec = answer.json()["spec"]
+        if not resource.startswith(BY_CLASS):
+            return spec["containers"][0]["resources"]["requests"].get(resource)
+        request = spec["devices"]["requests"][0]
         return request.get("exactly", request).get("count")
     except (KeyError, IndexError, TypeError, AttributeError):
         return None
@@ -262,32 +206,18 @@ class QuotaOutcome(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Answer
 
 
-def quota_key(resource: str) -> str:
-    """What a quota calls devices of a resource: ``requests.<name>``, or the class's own key where they are claimed.
-
-    Facts: docs/facts/admission.md#quota.
-    """
-    if resource.startswith(BY_CLASS):
-        return f"{resource.removeprefix(BY_CLASS)}.deviceclass.resource.k8s.io/devices"
-    return f"requests.{resource}"
-
-
-def quota_of(resource: str) -> Json:
-    """A quota of one device."""
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": QUOTA}, "spec": {"hard": {quota_key(resource): str(HARD)}}}
-
-
 def ask_quota(workspace: Workspace, scope: Scope) -> QuotaOutcome:
     """Create the quota, wait until its controller published it, then ask for what fits and for one device more."""
     resource = counted_resource(scope)
     namespace = workspace.namespace(suffix="quota")
-    workspace.create("resourcequotas", quota_of(resource), namespace)
+    spec = {"hard": {quota_key(resource): str(HARD)}}
+    workspace.create("resourcequotas", {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": QUOTA}, "spec": spec}, namespace)
     seconds = min(scope.policy.probes.start_seconds, CONTROLLER_SECONDS)
     with Observation(workspace.cluster, "resourcequotas", namespace) as observation:
         published = _published(observation, f"{namespace}/{QUOTA}", quota_key(resource), time.monotonic() + seconds)
         beyond = _ask(workspace, scope, namespace, resource, HARD + 1)
         for pause in CACHE_SECONDS:
-            if not _may_be_late(beyond):
+            if not (beyond.ok or (beyond.status == 403 and "status unknown for quota" in beyond.message)):
                 break
             for _ in observation.until(time.monotonic() + pause):
                 pass
@@ -304,27 +234,19 @@ def _published(observation: Observation, name: str, key: str, deadline: float) -
     return False
 
 
-def _may_be_late(answer: Answer) -> bool:
-    return answer.ok or (answer.status == 403 and "status unknown for quota" in answer.message)
-
-
 def _ask(workspace: Workspace, scope: Scope, namespace: str, resource: str, count: int) -> Answer:
-    probes = scope.policy.probes
     if resource.startswith(BY_CLASS):
         return workspace.ask(CLAIMS, claim_of(resource, count, api_version(workspace.cluster.path(CLAIMS))), namespace)
-    shape = PodShape(
-        name=f"quota-{count}", image=probes.cpu_image, script="true", resources={resource: count}, run_as_user=probes.run_as_user
-    )
-    return workspace.ask("pods", probe_pod(shape), namespace)
+    amounts = {resource: str(count)}
+    return workspace.ask("pods", _pod(scope, f"quota-{count}", amounts, amounts), namespace)
 
 
 def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
     """Findings for the refusal and for its control. Raises :class:`Inconclusive` when what fits is refused too."""
     resource, within, beyond = outcome.resource, outcome.within, outcome.beyond
-    refused = Subject("Request", f"{HARD + 1} {resource} under a quota of {HARD}")
     expected = f"403 exceeded quota: {QUOTA}"
     late = "" if outcome.published else "; the quota controller never published status.hard"
-    about = About(refused, _SOURCE, expected)
+    about = About(Subject("Request", f"{HARD + 1} {resource} under a quota of {HARD}"), _SOURCE, expected)
     if beyond.ok:
         message = f"one device over the quota is accepted: quotas on devices are not enforced here{late}"
         yield about.bad(message, cause="QuotaNotEnforced", observed=f"{beyond.status} accepted")
@@ -332,16 +254,10 @@ def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
     if not within.ok:
         text = f"{HARD} {resource} within the quota is refused too: {within.status} {within.message[:300]}{late}"
         raise Inconclusive("PositiveControlFailed", text)
-    if beyond.status == 403 and f"exceeded quota: {QUOTA}" in beyond.message and quota_key(resource) in beyond.message:
-        yield about.ok(f"403 exceeded quota: {QUOTA}")
-        yield ok(
-            Subject("Request", f"{HARD} {resource} under a quota of {HARD}"),
-            observed=f"{within.status} accepted",
-            expected="accepted",
-            source=_SOURCE,
-        )
+    if beyond.status == 403 and expected.removeprefix("403 ") in beyond.message and quota_key(resource) in beyond.message:
+        control = About(Subject("Request", f"{HARD} {resource} under a quota of {HARD}"), _SOURCE, "accepted")
+        yield about.ok(expected)
+        yield control.ok(f"{within.status} accepted")
     else:
-        yield about.undecided(
-            f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}",
-            cause="RefusedForAnotherReason",
-        )
+        message = f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}"
+        yield about.undecided(message, cause="RefusedForAnotherReason")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.req.amount_probes import quota_key
 from fixtures.kubernetes.models import Pod, ResourceQuota
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import held_by, whole
@@ -52,6 +51,16 @@ def keys_of(scope: Scope, pod: Pod) -> list[Keys]:
     classes = scope.claims.classes_of(pod.claims, pod.namespace, statuses)
     asked |= {BY_CLASS + name for name, demand in classes.items() if demand.devices}
     return [keys_for(scope, name) for name in sorted(asked)]
+
+
+def quota_key(resource: str) -> str:
+    """What a quota calls devices of a resource: ``requests.<name>``, or the class's own key where they are claimed.
+
+    Facts: docs/facts/admission.md#quota.
+    """
+    if resource.startswith(BY_CLASS):
+        return f"{resource.removeprefix(BY_CLASS)}.deviceclass.resource.k8s.io/devices"
+    return f"requests.{resource}"
 
 
 def keys_for(scope: Scope, resource: str) -> Keys:

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.req.amount_probes import (
-    ask_claims,
-    ask_quantities,
-    ask_quota,
-    counted_resource,
-    judge_claims,
-    judge_quantities,
-    judge_quota,
-)
+from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.ending import check_ending, check_restarted_jobs
 from conformance.req.quotas import check_tenants_have_quotas
@@ -25,7 +17,6 @@ from conformance.req.waiting import Still, check_waiting, recheck
 from conformance.req.without_pods import check_jobs_without_pods, check_workloads
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.slices import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 from fixtures.verdict.subjects import NotApplicable
@@ -35,10 +26,7 @@ from fixtures.verdict.subjects import NotApplicable
 def test_the_api_refuses_malformed_device_amounts_and_copies_limits(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """The API refuses malformed device amounts and copies limits to requests."""
     resource = counted_resource(scope)
-    if resource.startswith(BY_CLASS):
-        judge(judge_claims(resource, ask_claims(workspace, resource)))
-    else:
-        judge(judge_quantities(ask_quantities(workspace, scope)))
+    judge(judge_amounts(resource, ask_amounts(workspace, scope, resource)))
 
 
 @requirement("REQ-02")

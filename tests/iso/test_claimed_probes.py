@@ -12,15 +12,7 @@ from conformance.dra.exclusive_claims import probe_exclusive
 from conformance.fence.probes import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.psa.probes import probe_nonroot, probe_refusal
-from conformance.req.amount_probes import (
-    ask_claims,
-    ask_quantities,
-    ask_quota,
-    counted_resource,
-    judge_claims,
-    judge_quantities,
-    judge_quota,
-)
+from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
 from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.slices import CLAIMS, CLASSES, SLICES, TEMPLATES
@@ -79,9 +71,6 @@ def test_a_quota_on_claimed_devices_is_enforced(target: tuple[Scope, Workspace])
 def test_malformed_claims_are_refused_by_name(target: tuple[Scope, Workspace]) -> None:
     scope, workspace = target
     resource = counted_resource(scope)
-    if resource == "nvidia.com/gpu":
-        found = list(judge_quantities(ask_quantities(workspace, scope)))
-    else:
-        found = list(judge_claims(resource, ask_claims(workspace, resource)))
+    found = judge_amounts(resource, ask_amounts(workspace, scope, resource))
     assert [finding.outcome for finding in found] == [Outcome.OK] * 5
     workspace.clear()

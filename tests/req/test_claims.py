@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.req.amount_probes import claim_cases, judge_claims
+from conformance.req.amount_probes import claim_cases, judge_amounts
 from conformance.req.checks import check_approved_names, check_can_be_offered
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
+from fixtures.model.dra.slices import BY_CLASS
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
@@ -109,8 +110,7 @@ def refused(field: str, text: str) -> Answer:
 
 
 def judged(case: int, given: Answer) -> Outcome:
-    cases = claim_cases("gpu.nvidia.com", "spec.devices.requests[0].exactly")
-    (finding,) = judge_claims("gpu.nvidia.com", [(cases[case], given)])
+    (finding,) = judge_amounts(f"{BY_CLASS}gpu.nvidia.com", [(claim_cases(f"{BY_CLASS}gpu.nvidia.com", "v1")[case], given)])
     return finding.outcome
 
 

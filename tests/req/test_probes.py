@@ -9,11 +9,10 @@ from conformance.req.amount_probes import (
     QUOTA,
     Case,
     QuotaOutcome,
-    cases,
     counted_resource,
-    judge_quantities,
+    judge_amounts,
     judge_quota,
-    pod_of,
+    pod_cases,
 )
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
@@ -23,7 +22,7 @@ from tests.builders import a_cpu_node, a_node, a_scope
 from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
-CASES = {case.name: case for case in cases(GPU)}
+CASES = {case.name: case for case in pod_cases(a_scope(nodes=[a_node()]), GPU)}
 
 
 def answer(status: int, body: Json) -> Answer:
@@ -49,7 +48,7 @@ def healthy() -> list[tuple[Case, Answer]]:
 
 def outcome_of(name: str, given: Answer) -> Outcome:
     answers = [(case, given if case.name == name else good) for case, good in healthy()]
-    return next(finding.outcome for finding in judge_quantities(answers) if finding.subject.name.endswith(name))
+    return next(finding.outcome for finding in judge_amounts(GPU, answers) if finding.subject.name.endswith(name))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.causes])
@@ -83,8 +82,7 @@ def test_a_refused_control_makes_refusals_worthless() -> None:
 
 
 def test_the_pods_differ_in_the_device_alone() -> None:
-    scope = a_scope(nodes=[a_node()])
-    found = [pod_of(scope, case, 0)["spec"]["containers"][0]["resources"] for case in CASES.values()]
+    found = [case.body["spec"]["containers"][0]["resources"] for case in CASES.values()]
     assert all(resources["requests"]["cpu"] == resources["limits"]["cpu"] for resources in found)
     assert [(r["requests"].get(GPU), r["limits"].get(GPU)) for r in found] == [
         ("1", "1"),
