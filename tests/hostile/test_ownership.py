@@ -23,6 +23,7 @@ from fixtures.probes.namespace_limits import DNS_PORT, NETWORK_POLICIES, QUOTA, 
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission.chain import chain
+from fixtures.text import limits
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.definitions import definitions
@@ -133,6 +134,38 @@ def test_what_lost_its_labels_is_still_the_run_s(tmp_path: Path) -> None:
         assert cluster.get("namespaces", NAMESPACE).status == 404
         assert read_proofs(cluster) == {}
         workspace.close()
+
+
+def test_namespaces_filled_to_the_brim_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's namespaces of the suite's labels may make the list larger than one answer may be."""
+    with a_workspace(tmp_path) as (workspace, cluster):
+        workspace.namespace()
+        for number in range(8):
+            labelled = {"labels": owned.labels(RUN), "annotations": {"a": "x" * 5_000}}
+            assert cluster.create("namespaces", a_namespace(f"full-{number}", **labelled)).ok
+        views = read_proofs(cluster)
+        monkeypatch.setattr(limits, "BODY_BYTES", 20_000)
+        monkeypatch.setattr(owned, "_PAGE", 2)
+        found = find_leftovers(cluster, views, RUN, keys=("namespaces",))
+        assert [item.name for item in found.objects] == [NAMESPACE]
+        assert len(found.unproven) == 8
+        workspace.clear()
+        workspace.close()
+
+
+@pytest.mark.parametrize("finalizers", [[], ["kueue.x-k8s.io/managed"]], ids=["free", "held"])
+def test_a_namespace_goes_where_workloads_are_not_listed_and_one_that_they_hold_is_told(tmp_path: Path, finalizers: list[str]) -> None:
+    """Discovery may be silent about Kueue where there is none: a list of its Workloads is then an error, not an empty one."""
+    pod = {"metadata": {"name": "p", "finalizers": finalizers}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    with a_workspace(tmp_path, Trouble("list", "kueue.x-k8s.io/workloads", 503, 99)) as (workspace, cluster):
+        workspace.namespace()
+        assert cluster.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace=NAMESPACE).ok
+        found = find_leftovers(cluster, read_proofs(cluster), RUN, keys=("namespaces",)).objects
+        assert [item.name for item in owned.remove(cluster, list(found), seconds=1.0)] == [NAMESPACE] * len(finalizers)
+        if finalizers:
+            assert cluster.patch("pods", "p", {"metadata": {"finalizers": None}}, namespace=NAMESPACE).ok
+        workspace.close()
+        assert workspace.residue == []
 
 
 # -- namespaces of a run: closed to all traffic but what a probe needs, and bounded in what they may hold --
@@ -248,3 +281,23 @@ def test_a_dry_run_is_answered_without_a_version(tmp_path: Path) -> None:
         assert workspace.ask("pods", POD, "tenant").ok
         workspace.close()
         assert cluster.get("pods", "p", "tenant").status == 404
+
+
+def test_a_quota_that_nobody_has_counted_yet_is_waited_for(tmp_path: Path) -> None:
+    with served(tmp_path, admissions=chain()) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        namespace = workspace.namespace()
+        plain, refusals = cluster.create, [2]
+
+        def create(key: str, obj: dict[str, Any], **more: Any) -> Any:
+            if key == "pods" and refusals[0]:
+                refusals[0] -= 1
+                hard = {"pods": "5"}
+                status = {"status": {"hard": hard, "used": hard if not refusals[0] else {}}}
+                assert cluster.patch(QUOTAS, QUOTA, status, namespace, "status").ok
+            return plain(key, obj, **more)
+
+        cluster.create = create  # type: ignore[method-assign]
+        assert workspace.start(a_pod("one")) == "one"
+        refusals[0] = 2
+        assert workspace.ask("pods", a_pod("two"), namespace).ok

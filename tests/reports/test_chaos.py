@@ -10,15 +10,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, Verdict
+from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import chaos_phrases
 from reports.cases import cases
 from reports.folder import ReportError, load_chaos, load_run, write_all
 from reports.formats import allure, ctrf, html, junit, markdown, openmetrics
 from reports.page.timeline import LEFT, RIGHT, timeline
 from reports.terminal import summary
-from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos, series
+from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, hostile_experiment, marks, mixed_chaos, series
 from tests.reports.sample_report import report, result, sample_report
+from tests.reports.test_html import Document
 from tests.tables import each_row
 
 
@@ -51,6 +52,29 @@ def test_the_page_says_the_time_line_in_words_too() -> None:
     assert re.search(r'<th scope="row">recovered</th><td class="n">\+8\.50</td><td class="n">0\.25 s</td>', page)
     assert 'role="img" aria-labelledby="t-chaos-A1 d-chaos-A1"' in page
     assert "recovered 8.50 s (± 0.25 s) after the fault, bound 30 s" in page
+
+
+@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL])
+def test_what_is_not_a_real_cluster_is_marked_at_every_experiment(kind: TargetKind) -> None:
+    page = html.render(report([]), chaos(experiment(target_kind=kind), experiment(id="A2", target_kind=kind), kind=kind))
+    assert page.count(f'class="tag fidelity {kind.value}"') == 4, "in the table and above the time line"
+
+
+def test_what_failed_comes_first_and_open() -> None:
+    page = html.render(report([]), chaos(experiment(), experiment(Verdict.FAILED, id="A9", message="lost")))
+    assert page.index('id="chaos-A9" open') < page.index('id="chaos-A1"')
+    assert 'id="chaos-A1" open' not in page
+
+
+def test_hostile_text_and_numbers_stay_text() -> None:
+    page = html.render(report([]), chaos(hostile_experiment(), hostile_experiment()))
+    document = Document(page)
+    given = [(name, value) for _, attributes in document.elements for name, value in attributes.items()]
+    assert len(document.all("script")) == 1
+    assert [name for name, _ in given if name.startswith("on") or name == "style"] == []
+    assert not any(re.search("nan|inf", value) for name, value in given if name in ("x", "x1", "x2", "y", "width", "d", "cx"))
+    assert "\u202e" not in page
+    assert "\x1b" not in page
 
 
 def test_the_record_is_written_read_back_and_taken_away(tmp_path: Path) -> None:
