@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fixtures.cluster.kinds import KINDS
-from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.times import moment, unix
-from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.template import Template
 from fixtures.model.nodes.changes import being_changed, change_under_way
-from fixtures.model.platform.agents import Agent, agents, full_name, is_ready, roll_out_under_way
-from fixtures.model.platform.namespaces import IGNORED, OPERATORS
+from fixtures.model.platform.agents import Agent, agents_if_read, full_name, is_ready, roll_out_under_way
+from fixtures.model.platform.namespaces import OPERATORS
+from fixtures.model.platform.operators import operator_object, reconciling
 from fixtures.text.sentences import ask_again, so_far
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
 
@@ -75,7 +74,7 @@ def unless_settling(scope: Scope, findings: Iterable[Finding]) -> Iterator[Findi
             continue
         name = finding.subject.name.partition(" ")[0]
         if name not in known:
-            running = _agents(scope) if running is None else running
+            running = agents_if_read(scope) if running is None else running
             known[name] = _doing(scope, name, running)
         if known[name]:
             message = f"{_said(finding)}; {known[name]}"
@@ -90,42 +89,15 @@ def still_moving(scope: Scope) -> list[str]:
         offers = any(scope.device_allocatable(node).values()) or bool(scope.dra_inventory.get(node.name))
         if doing := being_changed(node) or ("" if offers and node.ready else change_under_way(node, scope.policy, now)):
             found.append(f"{node.name}: {doing}")
-    for agent in _agents(scope):
+    for agent in agents_if_read(scope):
         nodes = [*agent.accelerator_nodes, *agent.other_nodes]
         if doing := roll_out_under_way(agent, nodes, scope.policy, now):
             found.append(f"{full_name(agent.daemonset)}: {doing}")
     for key in OPERATORS:
-        for item in scope.snapshot.listing(key).objects:
-            if mapping(item.get("status")).get("state") not in ("ready", *IGNORED) and (doing := reconciling(scope, item)):
-                found.append(f"{KINDS[key].kind} {mapping(item.get('metadata')).get('name')}: {doing}")
+        for one in (operator_object(key, item) for item in scope.snapshot.listing(key).objects):
+            if one.heeded and one.phase != "ready" and (doing := reconciling(scope, one)):
+                found.append(f"{one.place.kind} {one.name}: {doing}")
     return found
-
-
-def reconciling(scope: Scope, item: Json) -> str:
-    """Why an operator's object need not be ready yet, as a clause, or empty.
-
-    It was made or became unready less than ``operators.rolloutMinutes`` ago, or an agent that it owns is being rolled out.
-    """
-    limit, now, meta = scope.policy.operators.rollout_minutes * 60, scope.snapshot.taken_at, mapping(item.get("metadata"))
-    known = mappings(mapping(item.get("status")).get("conditions"))
-    telling = [one for one in known if one.get("type") == "Ready" or (one.get("type") == "Error" and one.get("status") == "True")]
-    turned = [moment(one.get("lastTransitionTime")) for one in telling]
-    times = [moment(meta.get("creationTimestamp")), *([] if None in turned else [min((at for at in turned if at), default=None)])]
-    age = min((max(now - at, 0.0) for at in times if at is not None), default=limit)
-    if age < limit:
-        return f"so {so_far(age, limit)} (policy operators.rolloutMinutes)"
-    for agent in _agents(scope):
-        nodes = [*agent.accelerator_nodes, *agent.other_nodes]
-        owned = any(owner.uid == meta.get("uid") for owner in agent.daemonset.metadata.owners)
-        if owned and (doing := roll_out_under_way(agent, nodes, scope.policy, now)):
-            return f"{full_name(agent.daemonset)}: {doing}"
-    return ""
-
-
-def _agents(scope: Scope) -> list[Agent]:
-    """The agents, where the run reads them."""
-    read = all(scope.snapshot.listing(key).collected for key in ("apps/daemonsets", "pods", "nodes"))
-    return agents(scope) if read else []
 
 
 def _said(finding: Finding) -> str:

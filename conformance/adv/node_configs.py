@@ -44,7 +44,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         key = labels.get(LABEL, "") or reference.default
-        if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.status.capacity)):
+        if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.capacity)):
             continue
         source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
         about = About(subject(node), source)
@@ -82,11 +82,7 @@ def _of_others(scope: Scope, node: Node) -> str:
     if split := split_of(node):
         return f"another plugin offers its devices (annotation {split.key})"
     heeded = heeded_policies(scope)
-    if (
-        heeded
-        and not any(map(installs_plugin, heeded))
-        and not any(admits(one.spec.template.spec, node) for one in plugin_daemonsets(scope))
-    ):
+    if heeded and not any(map(installs_plugin, heeded)) and not any(admits(one.pod_spec, node) for one in plugin_daemonsets(scope)):
         return "its ClusterPolicy has devicePlugin.enabled: false, and another plugin offers its devices"
     return ""
 

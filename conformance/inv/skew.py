@@ -33,7 +33,7 @@ def _judge(scope: Scope, node: Node) -> Finding:
     about = About(subject(node))
     if virtual := scope.virtual(node):
         return about.not_judged(f"{virtual}: it has no kubelet of Kubernetes", source="node labels")
-    text = node.status.node_info.kubelet_version
+    text = node.info.kubelet_version
     kubelet, server, least = minor_of(text), server_minor(scope), least_server_minor(scope)
     drivers = scope.dra_inventory.get(node.name, [])
     expected = "a kubelet not newer than the API server and at most three minor versions older" + (
@@ -65,7 +65,7 @@ def _judge(scope: Scope, node: Node) -> Finding:
     source = "status.nodeInfo, ResourceSlices, node labels"
     broken, doubt = without_cdi(scope, node)
     if broken and not problems:
-        runtime = f"{text[:60]}, {node.status.node_info.container_runtime_version[:60]}"
+        runtime = f"{text[:60]}, {node.info.container_runtime_version[:60]}"
         expected, source = "a kubelet and a container runtime that do CDI", "status.nodeInfo, DaemonSets, ClusterPolicies, ResourceSlices"
         return about.bad(broken, cause="RuntimeWithoutCdi", observed=runtime, expected=expected, source=source)
     problems += [broken] if broken else []

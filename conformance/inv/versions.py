@@ -158,7 +158,7 @@ def _judge(node: Node, size: int, versions: Versions, unlike: Mapping[str, str])
 
 
 def _versions_of(scope: Scope, node: Node, documents: NodeDocuments) -> dict[str, dict[str, str]]:
-    labels, info, probed = node.metadata.label, node.status.node_info, documents.by_node.get(node.name)
+    labels, info, probed = node.metadata.label, node.info, documents.by_node.get(node.name)
     if probed is not None and probed.sandboxed:
         probed = None  # it read the kernel of its sandbox, and in a virtual machine another driver
     drivers = [driver for driver in probed.drivers if not driver.problem] if probed else []

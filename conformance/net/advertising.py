@@ -7,7 +7,6 @@ from functools import partial
 
 import msgspec
 
-from conformance.common_findings import reconciling
 from fixtures.kubernetes.models import Node, Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope, subject
@@ -30,6 +29,8 @@ from fixtures.model.devices.fabric import (
 from fixtures.model.jobs.gang_jobs import GangJob, gang_jobs
 from fixtures.model.nodes.accelerators import adapter_labels
 from fixtures.model.placement.affinity import admits, terms
+from fixtures.model.platform.namespaces import NIC_CLUSTER_POLICIES
+from fixtures.model.platform.operators import operator_object, reconciling
 from fixtures.text.sentences import natural
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -50,7 +51,7 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
             yield not_judged(place, message=message, source="metadata.name")
             continue
         findings = [_policy_state(place, policy.state), *(_applied_state(place, applied) for applied in policy.applied)]
-        doing = reconciling(scope, policy.body)
+        doing = reconciling(scope, operator_object(NIC_CLUSTER_POLICIES, policy.body))
         for one in findings:
             waits = doing and one.outcome is Outcome.BAD
             yield undecided(one.subject, cause=CHANGE_UNDER_WAY, message=f"{one.message}; {doing}", source=one.source) if waits else one
@@ -218,7 +219,7 @@ def _check_promises(scope: Scope, policy: NicPolicy) -> Iterator[Finding]:
         message = f"{name} is configured and no node advertises it, although the NicClusterPolicy says {state}{_idle_agents(scope)}"
         if offering:
             yield about.ok(f"{len(offering)} nodes")
-        elif doing := reconciling(scope, policy.body):
+        elif doing := reconciling(scope, operator_object(NIC_CLUSTER_POLICIES, policy.body)):
             yield about.undecided(f"{message}; {doing}", cause=CHANGE_UNDER_WAY)
         else:
             yield about.bad(message, cause="FabricResourceMissing", observed="no node")

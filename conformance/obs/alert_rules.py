@@ -252,13 +252,7 @@ def scrape_of(scope: Scope, exporter: Exporter, page: Page) -> list[Sample]:
     device = next((rows for rows in page.devices.values() if any(row.owners for row in rows)), next(iter(page.devices.values())))
     keys = {name: value for name, value in (("uuid", device[0].uuid), ("index", device[0].index)) if value}
     own = [one for one in page.samples if all(_labelled(one, getattr(page.kind, name), value) for name, value in keys.items())]
-    target = {
-        "job": exporter.pod.controller.name if exporter.pod.controller else exporter.pod.name,
-        "instance": f"{exporter.pod.status.pod_ip or exporter.node}:{page.kind.port}",
-        "namespace": exporter.pod.namespace,
-        "pod": exporter.pod.name,
-        "container": exporter.pod.spec.containers[0].name if exporter.pod.spec.containers else "exporter",
-    }
+    target = exporter.target
     held = {} if any(row.owners for row in device) else {f"exported_{name}": "tried" for name in ("pod", "namespace", "container")}
     found = []
     for one in own:

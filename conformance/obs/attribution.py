@@ -18,10 +18,10 @@ from conformance.obs.page import Owner, Page, Part
 from conformance.obs.scraping import COLLECTIONS, Scrape, Scraper
 from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
+from conformance.probes.running import ProbeResult, hold_pods, made_privileged, pinned_pod, run_pods
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET, PodResources
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.held import Held, Name, held_on
@@ -108,7 +108,9 @@ def read_kubelets(scope: Scope, workspace: Workspace, nodes: Sequence[Node]) -> 
     probes = scope.policy.probes
     if probes.whole_nodes != "privileged" or not probes.suite_image or not nodes:
         return {}
-    pods = [_reader(scope, node, f"obs-09-kubelet-{number}") for number, node in enumerate(nodes)]
+    image = probes.suite_image
+    asked = [pinned_pod(scope, node, f"obs-09-kubelet-{number}", PROGRAM, image=image, limits=_LIMITS) for number, node in enumerate(nodes)]
+    pods = [made_privileged(pod, _FOLDER) for pod in asked]  # where SELinux is enforced, the socket is closed to any other
     ran = run_pods(workspace, pods, probes.start_seconds, workspace.namespace("privileged"))
     found: dict[tuple[str, str], set[str]] = {}
     for one in ran.values():
@@ -118,16 +120,6 @@ def read_kubelets(scope: Scope, workspace: Workspace, nodes: Sequence[Node]) -> 
             continue
         found |= listed_by_kubelet(document, scope.is_device)
     return found
-
-
-def _reader(scope: Scope, node: Node, name: str) -> Json:
-    pod = pinned_pod(scope, node, name, PROGRAM, image=scope.policy.probes.suite_image, limits=_LIMITS)
-    pod["spec"]["securityContext"] = {"runAsUser": 0}
-    pod["spec"]["volumes"] = [{"name": "pod-resources", "hostPath": {"path": _FOLDER, "type": "Directory"}}]
-    container = pod["spec"]["containers"][0]
-    container["securityContext"] = {"privileged": True}  # where SELinux is enforced, the socket is closed to any other
-    container["volumeMounts"] = [{"name": "pod-resources", "mountPath": _FOLDER}]
-    return pod
 
 
 _EXPECTED = "series of exactly the device that the pod holds name its namespace, pod and container, and none does after its end"

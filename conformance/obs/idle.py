@@ -109,7 +109,7 @@ def check_idle(scope: Scope, scraper: Scraper, ask: Query | None) -> Iterator[Fi
 
 def _judged(scope: Scope, who: Subject, pod: Pod, parts: list[Part], history: Mapping[tuple[str, str], History] | None) -> Finding:
     hours = scope.policy.metrics.idle_hours
-    began = unix(pod.status.start_time or pod.metadata.creation_timestamp)
+    began = unix(pod.start_time or pod.metadata.creation_timestamp)
     age = scope.snapshot.taken_at - began if began is not None else None
     expected = f"some activity within {hours:g} h on each device that it holds"
     about = About(who, "", expected)

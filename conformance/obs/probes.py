@@ -68,7 +68,7 @@ def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         resource=place.resource,
         way=place.way,
         by_dra=bool(place.device_class),
-        node=state.spec.node_name if state is not None else "",
+        node=state.node_name if state is not None else "",
         condition=f"{condition.status}/{condition.reason}: {condition.message}" if condition is not None else "",
         messages=messages,
         window=window,
@@ -97,12 +97,12 @@ def _control(scope: Scope, workspace: Workspace, place: Place) -> float:
 
 
 def _bound(pods: list[Pod]) -> bool | None:
-    return True if pods and pods[0].spec.node_name else None
+    return True if pods and pods[0].node_name else None
 
 
 def tried(pods: list[Pod]) -> bool | None:
     """Whether the scheduler has decided about the pod. The event of a refusal is on its way when the condition is written."""
-    waits = bool(pods) and not pods[0].spec.node_name and pods[0].condition("PodScheduled") is None
+    waits = bool(pods) and not pods[0].node_name and pods[0].condition("PodScheduled") is None
     return None if waits else True
 
 

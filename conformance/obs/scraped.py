@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fixtures.kubernetes.models import DaemonSet, Json
-from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.kubernetes.models import DaemonSet
+from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.platform.components import base_name
+from fixtures.model.platform.containers import images_running
 from fixtures.model.platform.exporters import exporter_daemonsets
 from fixtures.model.platform.monitoring import (
-    AUTOSCALERS,
     CUSTOM,
     EXTERNAL,
+    Autoscaler,
     Monitor,
     annotated_by,
+    autoscalers,
     chosen_by,
     has_own_jobs,
-    metrics_wanted,
     monitors_of,
     prometheuses,
     target_of,
@@ -38,10 +37,10 @@ _OF_HPA = "hpa.spec.metrics, hpa.status.conditions"
 
 def check_served(scope: Scope) -> Iterator[Finding]:
     """One finding per autoscaler that goes by such metrics. Raises :class:`NotApplicable` where none does and the policy asks for none."""
-    asking = [(item, wanted) for item in scope.snapshot.listing(AUTOSCALERS).objects if (wanted := metrics_wanted(item))]
+    asking = autoscalers(scope)
     served = {group for group in (CUSTOM, EXTERNAL) if group in scope.snapshot.groups}
-    for item, wanted in asking:
-        yield _judged_autoscaler(scope, item, wanted, served)
+    for one in asking:
+        yield _judged_autoscaler(scope, one, served)
     if scope.policy.metrics.custom and not served:
         yield bad(
             Subject("APIGroup", CUSTOM),
@@ -57,16 +56,12 @@ def check_served(scope: Scope) -> Iterator[Finding]:
         raise NotApplicable("NoAutoscalingByMetrics", "no autoscaler goes by custom metrics, and the policy expects none (metrics.custom)")
 
 
-def _judged_autoscaler(scope: Scope, item: Json, wanted: dict[str, str], served: set[str]) -> Finding:
-    meta = mapping(item.get("metadata"))
-    who = Subject("HorizontalPodAutoscaler", text_of(meta.get("name")), text_of(meta.get("namespace")))
-    names, missing = listed(wanted), sorted(set(wanted.values()) - served)
-    expected = f"values of {names}"
-    about = About(who, _OF_HPA, expected)
-    status = {text_of(one.get("type")): one for one in mappings(mapping(item.get("status")).get("conditions"))}
-    active = status.get("ScalingActive", {})
+def _judged_autoscaler(scope: Scope, one: Autoscaler, served: set[str]) -> Finding:
+    names, missing = listed(one.wanted), sorted(set(one.wanted.values()) - served)
+    about = About(Subject("HorizontalPodAutoscaler", one.name, one.namespace), _OF_HPA, f"values of {names}")
+    active = one.conditions.get("ScalingActive", {})
     reason, message = text_of(active.get("reason")), text_of(active.get("message"))
-    if active.get("status") == "True":
+    if one.holds("ScalingActive"):
         return about.ok(f"scaling by {names}")
     if missing and scope.snapshot.groups:
         text = f"it goes by {names}, and nothing serves {listed(missing)}: it never scales"
@@ -76,8 +71,7 @@ def _judged_autoscaler(scope: Scope, item: Json, wanted: dict[str, str], served:
         return about.bad(text, cause="AutoscalerWithoutMetric", observed=reason)
     if reason == "ScalingDisabled":
         return about.not_judged(f"its scaling is turned off: {message}"[:300])
-    made = unix(text_of(meta.get("creationTimestamp")))
-    young = made is not None and scope.snapshot.taken_at - made < _YOUNG
+    young = one.since is not None and scope.snapshot.taken_at - one.since < _YOUNG
     text = f"no condition says whether it gets {names} ({reason or 'none yet'})"
     return about.undecided(text, cause=CHANGE_UNDER_WAY if young else "NotUnderstood")
 
@@ -97,7 +91,7 @@ def check_scraped(scope: Scope) -> Iterator[Finding]:
     if not found:
         raise NotApplicable("NoExporter", "no DaemonSet looks like an exporter of device metrics (OBS-01 judges that)")
     for daemonset, kind in found:
-        if not daemonset.status.desired_number_scheduled:
+        if not daemonset.desired:
             yield not_judged(subject(daemonset), message="it wants no pod on any node", source="daemonset.status")
         else:
             yield _judged(scope, daemonset, [*kind.images, *kind.prefixes])
@@ -106,7 +100,8 @@ def check_scraped(scope: Scope) -> Iterator[Finding]:
 def _judged(scope: Scope, daemonset: DaemonSet, words: list[str]) -> Finding:
     target = target_of(scope, daemonset)
     monitors = list(monitors_of(scope, target))
-    hits, reading = [one for one in monitors if not one.miss], _readers(scope)
+    hits = [one for one in monitors if not one.miss]
+    reading = {name for name in images_running(scope) if matches(name, _COLLECTORS)}
     chosen = [(one, reader) for one in hits for reader in chosen_by(scope, one)]
     collectors = sorted(reading - {"prometheus"} if prometheuses(scope) else reading)
     expected = "a monitor that selects its pods and that a Prometheus reads, or an annotation that a collector follows"
@@ -149,10 +144,3 @@ def _why_unread(scope: Scope) -> str:
     fields = ("serviceMonitorSelector", "serviceMonitorNamespaceSelector")
     said = [f"{name} asks for {', '.join(f'{field} {spec.get(field)}' for field in fields)}" for name, spec in every.items()]
     return f"no Prometheus reads it: {listed(said, 3)}"[:500]
-
-
-def _readers(scope: Scope) -> set[str]:
-    """Base names of images of collectors that run."""
-    running = (pod for pod in scope.snapshot.pods if not pod.finished)
-    images = {base_name(container.image) for pod in running for container in pod.spec.containers}
-    return {name for name in images if matches(name, _COLLECTORS)}

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 from conformance.common_findings import overdue
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.models import DaemonSet, Node
-from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.offers import withheld
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.nodes.peers import pools_of_peers
+from fixtures.model.objects import name_of
 from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.agents import DEPLOY, Agent, agents
 from fixtures.model.platform.monitoring import services
-from fixtures.model.platform.namespaces import CLUSTER_POLICIES, is_heeded
 from fixtures.model.platform.operators import enables, parts_of_device_configs
+from fixtures.model.platform.plugin_settings import heeded_policies
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
@@ -62,7 +62,7 @@ def _behind_services(scope: Scope) -> Iterator[Finding]:
     for one in services(scope) if scope.accelerator_nodes else ():
         if not one.selector or not matches(one.name, _SERVED) or not scope.platform.of(one.namespace).components:
             continue
-        labels = [item.spec.template.metadata.label for item in scope.snapshot.daemonsets if item.namespace == one.namespace]
+        labels = [item.pod_labels for item in scope.snapshot.daemonsets if item.namespace == one.namespace]
         labels += [pod.metadata.label for pod in scope.snapshot.pods if pod.namespace == one.namespace]
         wanted = ", ".join(f"{key}={value}" for key, value in sorted(one.selector.items()))
         place, source = Subject("Service", one.name, one.namespace), "spec.selector, DaemonSets and pods of its namespace"
@@ -81,12 +81,11 @@ def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
 
     Where several claim the nodes (OPS-01), the operator heeds one of them: a part counts that all of them enable.
     """
-    heeded = [item for item in scope.snapshot.listing(CLUSTER_POLICIES).objects if is_heeded(item)]
-    for item in heeded:
-        name = str(mapping(item.get("metadata")).get("name"))
+    heeded = heeded_policies(scope)
+    for policy in heeded:
         for part, (word, default) in _COMPONENTS.items():
             if all(enables(one, part, default) for one in heeded) and (nodes := _labelled(pools, word)):
-                yield _selected(scope, Subject("ClusterPolicy", f"{name} {part}"), word, nodes)
+                yield _selected(scope, Subject("ClusterPolicy", f"{name_of(policy)} {part}"), word, nodes)
 
 
 def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
@@ -101,8 +100,8 @@ def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
 
 def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Finding:
     known = [item for item in scope.snapshot.daemonsets if scope.platform.of(item.namespace).components]
-    sets = [item for item in known if f"{DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
-    left = [node for node in nodes if not any(admits(item.spec.template.spec, node) for item in sets)]
+    sets = [item for item in known if f"{DEPLOY}{word}" in (item.pod_spec.node_selector or ())]
+    left = [node for node in nodes if not any(admits(item.pod_spec, node) for item in sets)]
     expected = f"a DaemonSet that selects {DEPLOY}{word}=true and each of {len(nodes)} nodes"
     return _judge(scope, place, left, sets, expected, f"spec.*.enabled, labels {DEPLOY}*")
 
@@ -151,7 +150,7 @@ def _on_pool(scope: Scope, pool: list[Node], have: set[str], kind: str, alike: l
 
 def _selected_or_declined(scope: Scope, node: Node, alike: list[Agent]) -> bool:
     """Whether a DaemonSet selects the node, or the node's labels keep the agent away on purpose or during a change."""
-    words = {key for agent in alike for key in agent.spec.node_selector or {} if key.startswith(DEPLOY)}
+    words = {key for agent in alike for key in agent.node_selector if key.startswith(DEPLOY)}
     declined = any(node.metadata.label.get(word, "true") != "true" for word in words)
     return declined or bool(withheld(scope, node)) or any(admits(agent.spec, node) for agent in alike)
 
@@ -163,6 +162,6 @@ def _changing(scope: Scope, nodes: Iterable[Node]) -> str:
 
 def _image_of(agent: Agent) -> str:
     """What an agent is, whatever its DaemonSet is called: the name of its first image. Plugin and discovery of a vendor may share one."""
-    first = agent.spec.containers[0].image if agent.spec.containers else agent.daemonset.name
+    first = next((container.image for container in agent.daemonset.pod_spec.containers), agent.daemonset.name)
     image = repository(first).rpartition("/")[2]
     return f"{image} (discovery)" if matches(agent.daemonset.name, _DISCOVERY) else image

@@ -73,7 +73,7 @@ def _unpinned(scope: Scope, images: Iterable[str]) -> list[str]:
 
 def _judge(scope: Scope, agent: Agent) -> Finding:
     place, source = subject(agent.daemonset), "template and pod images, containerStatuses[*].imageID"
-    images = sorted({container.image for container in agent.spec.every_container()})
+    images = sorted(set(agent.images))
     problems = _unpinned(scope, images)
     about = About(place, source, _PINNED)
     if problems:

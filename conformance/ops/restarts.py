@@ -100,7 +100,7 @@ def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:
         observed += f"; {listed([f'{suspect.pod.name} {suspect.why}' for suspect in wrong], 3)}"
         message = f"{_where(wrong[0].pod)}: {wrong[0].why}" + (f" (and {len(wrong) - 1} more pods)" if len(wrong) > 1 else "")
         return about.bad(message, cause=wrong[0].cause, observed=observed)
-    if len({pod.spec.node_name for pod in killed}) >= max(_KILLED_TOGETHER, _KILLED_SHARE * len(pods)):
+    if len({pod.node_name for pod in killed}) >= max(_KILLED_TOGETHER, _KILLED_SHARE * len(pods)):
         names = listed([_where(pod) for pod in killed], 3)
         message = f"{len(killed)} of {len(pods)} pods ran out of memory within {duration(window)} ({names}): its memory limit is too low"
         return about.bad(message, cause="AgentOutOfMemory", observed=f"{observed}; OOMKilled: {names}")
@@ -112,7 +112,7 @@ def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:
 
 
 def _where(pod: Pod) -> str:
-    return f"{pod.name} on {pod.spec.node_name}" if pod.spec.node_name else pod.name
+    return f"{pod.name} on {pod.node_name}" if pod.node_name else pod.name
 
 
 def _within(crash: Crash, now: float, window: float) -> bool:

@@ -141,7 +141,7 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
 
 def _watches_nothing(agent: Agent) -> Finding:
     """Of several variants of an agent that watches devices, one must select accelerator nodes; here none does."""
-    observed = f"desired {agent.daemonset.status.desired_number_scheduled}, on no accelerator node"
+    observed = f"desired {agent.daemonset.desired}, on no accelerator node"
     message = "it watches devices and selects no accelerator node, nor does another of its kind: faults go unseen"
     source = "template nodeSelector and affinity, node labels"
     return bad(

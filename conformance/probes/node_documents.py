@@ -14,7 +14,7 @@ import msgspec
 
 from conformance.causes import cause_of
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
-from conformance.probes.running import ProbeResult, pinned_pod, run_pods
+from conformance.probes.running import ProbeResult, made_privileged, pinned_pod, run_pods
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope, subject
@@ -228,10 +228,7 @@ def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
         runtime_class="" if way == "no" else next((name for name, handler in runtime_classes(scope).items() if handler == "nvidia"), ""),
         limits=_LIMITS,
     )
-    if way == "privileged":
-        pod["spec"]["securityContext"] = {"runAsUser": 0}
-        pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
-    return pod
+    return made_privileged(pod) if way == "privileged" else pod
 
 
 def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool, classes: Mapping[str, str]) -> NodeDocument | Unread:

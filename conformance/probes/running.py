@@ -174,6 +174,16 @@ def pinned_pod(
     return pod
 
 
+def made_privileged(pod: Json, folder: str = "") -> Json:
+    """A probe pod that runs as root and privileged, with a folder of its node mounted where it is there."""
+    spec, container = pod["spec"], pod["spec"]["containers"][0]
+    spec["securityContext"], container["securityContext"] = {"runAsUser": 0}, {"privileged": True}
+    if folder:
+        spec["volumes"] = [{"name": "of-node", "hostPath": {"path": folder, "type": "Directory"}}]
+        container["volumeMounts"] = [{"name": "of-node", "mountPath": folder}]
+    return pod
+
+
 def run_pods(workspace: Workspace, pods: Iterable[Json], seconds: float, namespace: str = "") -> dict[str, ProbeResult]:
     """Create pods, wait until the containers they were made of have ended, read their logs: by pod name.
 
