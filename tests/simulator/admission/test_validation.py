@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.simulator.admission.interface import ApiError
-from fixtures.simulator.api.resources import Resource
+from fixtures.simulator.api.resources import Resource, built_in
 from tests.simulator.admission.cluster import (
     CRON_JOBS,
     DEPLOYMENTS,
@@ -51,6 +51,17 @@ def test_node_taints() -> None:
 def test_node_capacity_becomes_allocatable_and_canonical() -> None:
     stored, _ = admit(request({"metadata": {"name": "n"}, "status": {"capacity": {"memory": "2048Mi", "nvidia.com/gpu": 8}}}, NODES))
     assert stored["status"]["allocatable"] == {"memory": "2Gi", "nvidia.com/gpu": "8"}
+
+
+REQUEST = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+
+
+@each_row
+def test_fields_that_nothing_acts_on_are_refused(plural: str, spec: dict[str, Any], field: str) -> None:
+    kind = next(one for one in built_in() if one.plural == plural)
+    spec = {"devices": {"requests": [REQUEST], **spec}} if plural == "resourceclaims" else spec
+    error = refusal(request({"metadata": {"name": "x"}, "spec": spec}, kind))
+    assert (error.code, error.message) == (501, f"nothing in the simulated cluster acts on spec.{field}")
 
 
 WORDS = [

@@ -31,11 +31,10 @@ def _claims(drawn: tuple[list[Json], list[Json]]) -> Json:
 
 def _slice(drawn: tuple[Json, list[Json], bool]) -> Json:
     more, devices, one_way = drawn
-    elsewhere = one_way and {"allNodes", "nodeSelector", "perDeviceNodeSelection"} & more.keys()
     spec = {
         "driver": "gpu.nvidia.com",
         "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
-        **({} if elsewhere else {"nodeName": "node-0"}),
+        "nodeName": "node-0",
         **({} if one_way and "sharedCounters" in more else {"devices": devices}),
         **more,
     }

@@ -122,10 +122,8 @@ async def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free(cl
         request(adminAccess=True),
         request(selectors=[{"cel": {"expression": "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('1Gi'))"}}]),
         request(deviceClassName="no-such-class"),
-        {"devices": {"requests": [{"name": "gpus", "firstAvailable": [{"name": "x", "deviceClassName": "gpu.nvidia.com"}]}]}},
-        {"devices": {**request()["devices"], "constraints": [{"matchAttribute": "resource.kubernetes.io/pcieRoot"}]}},
     ],
-    ids=["all", "admin", "cel", "class", "first-available", "constraints"],
+    ids=["all", "admin", "cel", "class"],
 )
 @with_dra
 async def test_what_is_not_understood_is_never_allocated(cluster: SmallCluster, spec: Json) -> None:
