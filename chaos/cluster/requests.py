@@ -47,7 +47,7 @@ def await_object(cluster: Cluster, key: str, name: str, namespace: str, deadline
         with Observation(cluster, key, namespace, fields=f"metadata.name={name}") as observation:
             return observation.await_shown(deadline, lambda objects: differs(objects.get(f"{namespace}/{name}")))
     except ApiTrouble as trouble:
-        if not confirmed.nobody_serves(cluster, key, trouble):
+        if not confirmed.is_unserved(cluster, key, trouble):
             raise
         return differs(None)
 

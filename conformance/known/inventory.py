@@ -67,7 +67,7 @@ def _device(scope: Scope, device: InventoryDevice, pods: Mapping[_PodId, Pod] | 
     return PublishedDevice(
         name=_short(body.name),
         type=_short(body.type),
-        product=_short(next((name for key in ("productName", "model", "product") if (name := body.attribute(key))), "")),
+        product=_short(device.product),
         uuid=_short(body.attribute("uuid")),
         taint=_short(device.taint),
         claims=None if pods is None else [_claim(scope, holder, pods) for holder in holders[:MAX_NAMED]],

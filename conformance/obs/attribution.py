@@ -58,7 +58,7 @@ def _wrong(page: Page, held: Mapping[Name, Held], *, shared: bool) -> Iterator[F
             elif owner.container and known.containers and owner.container not in known.containers:
                 yield Flaw("OwnerWrong", f"{part} is given to {owner}: that container asks for no device")
             elif not part.instance and known.devices and part.uuid not in known.devices and not shared:
-                yield Flaw("OwnerWrong", f"{part} is given to {owner}, which holds {listed(in_order(known.devices))} by {known.said_by}")
+                yield Flaw("OwnerWrong", f"{part} is given to {owner}, which holds {listed(in_order(known.devices))} by {known.source}")
 
 
 def _unnamed(page: Page, held: Mapping[Name, Held]) -> Iterator[Flaw]:
@@ -70,7 +70,7 @@ def _unnamed(page: Page, held: Mapping[Name, Held]) -> Iterator[Flaw]:
             named = {part.uuid for part in mine}
             which = listed(in_order(known.devices - named)) if known.devices else f"{known.count - len(mine)} of its {known.count} devices"
             yield Flaw(
-                "OwnerNotNamed", f"no series names {namespace}/{name} for {which}, which it holds by {known.said_by or 'its requests'}"
+                "OwnerNotNamed", f"no series names {namespace}/{name} for {which}, which it holds by {known.source or 'its requests'}"
             )
         if not all(one.container and one.namespace for part in mine for one in part.owners if one.pod == name):
             yield Flaw("OwnerNotNamed", f"series of {listed(mine)} name the pod {name} and lack its namespace or container")
@@ -89,7 +89,7 @@ def owner_rows(held: Mapping[Name, Held], page: Page) -> list[Row]:
     by_device: dict[str, list[str]] = {}
     for (namespace, name), known in sorted(held.items()):
         for uuid in known.devices:
-            by_device.setdefault(uuid, []).append(f"{namespace}/{name} ({known.said_by})")
+            by_device.setdefault(uuid, []).append(f"{namespace}/{name} ({known.source})")
     rows = []
     for part in parts_of(page):
         asking = [one for one in part.owners if (mine := held.get((one.namespace, one.pod))) and mine.count and not mine.devices]

@@ -85,11 +85,11 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
             return replaced(made, silence=Silence.TOO_LARGE, why=trouble.message)
         refused = any(word in trouble.message for word in _REFUSED)
         return replaced(made, silence=Silence.REFUSED if refused else Silence.UNREACHED, why=trouble.message)
-    if answer.status == 403 and answer.said_status:
+    if answer.status == 403 and answer.is_status:
         raise Inconclusive("Forbidden", f"the pages of exporters cannot be read: {answer.message}")
     if answer.status in (401, 403):
         return replaced(made, silence=Silence.LOCKED, why=f"it answers {answer.status}: it wants credentials that the suite has not")
-    if answer.status == 404 and answer.said_status:
+    if answer.status == 404 and answer.is_status:
         return replaced(made, silence=Silence.GONE, why=answer.message)
     if not answer.ok:
         return replaced(made, silence=Silence.REFUSED, why=f"{answer.status} {answer.quoted(120)}")

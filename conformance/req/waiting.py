@@ -294,11 +294,11 @@ def _of_volcano(scope: Scope, pod: Pod) -> _Gate:
     queued = scope.cached(QueuedJobs).named(pod.namespace, volcano_group(pod))
     if queued is None:
         return _Gate("Volcano has no PodGroup of it")
-    held = next((text for text in queued.said if names_quota(text)), "")
+    held = next((text for text in queued.texts if names_quota(text)), "")
     if held:
         return _Gate(f"its PodGroup {queued.name} waits for queue {queued.queue}: {quoted(held)}", excused=True)
     if queued.waits:
-        return _Gate(f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}", excused=None)
+        return _Gate(f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.texts[0])}", excused=None)
     return _Gate(f"its PodGroup {queued.name} does not wait for queue {queued.queue}")
 
 

@@ -124,7 +124,7 @@ def _without_pods(
     warnings = [event for event in events if event.type != "Normal"]
     newest_one = max(warnings or events, key=lambda event: unix(event.last) or 0.0, default=None)
     words = quoted(newest_one.text if newest_one is not None else job.message)
-    texts = (words, *(queued.said if queued is not None and queued.waits else ()))
+    texts = (words, *(queued.texts if queued is not None and queued.waits else ()))
     if held := next((text for text in texts if names_quota(text)), ""):
         return about.not_judged(f"its quota or queue holds it back: {quoted(held)}")
     claimed = claimed_devices_of(scope, template.spec, template.namespace, template.claims)
@@ -143,7 +143,7 @@ def _without_pods(
     if isinstance(age, Finding):
         return age
     if queued is not None and queued.waits:
-        clause = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
+        clause = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.texts[0])}"
         return about.undecided(f"{clause}: only Volcano can weigh what that queue may still use", cause="OnlySchedulerCanWeigh")
     if unread := unread_events(scope.snapshot):
         clause = f"it has had no pod for {duration(age)} although devices that fit are free"

@@ -117,8 +117,8 @@ def test_a_date_goes_on_from_when_it_came(monkeypatch: pytest.MonkeyPatch) -> No
     clock = ServerClock()
     assert clock.now() is None
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    clock.hear("/api/v1/pods", {"Date": "Tue, 24 Nov 2026 10:00:00 GMT"})
+    clock.take("/api/v1/pods", {"Date": "Tue, 24 Nov 2026 10:00:00 GMT"})
     assert clock.now() is None
-    clock.hear("/version", {"Date": "Tue, 24 Nov 2026 10:00:00 GMT"})
+    clock.take("/version", {"Date": "Tue, 24 Nov 2026 10:00:00 GMT"})
     monkeypatch.setattr(time, "monotonic", lambda: 130.0)
     assert clock.now() == unix("2026-11-24T10:00:30Z")

@@ -32,7 +32,7 @@ from tests.obs.test_pages import SLICED, WHOLE, page, uuid
 from tests.simulated import simulated
 
 HELD = {
-    ("team-a", "train-0"): Held(count=1, containers=frozenset({"main"}), devices=frozenset({uuid(0)}), said_by="the kubelet", runs=True),
+    ("team-a", "train-0"): Held(count=1, containers=frozenset({"main"}), devices=frozenset({uuid(0)}), source="the kubelet", runs=True),
     ("team-a", "web-0"): Held(runs=True),
     ("team-b", "young"): Held(count=1, containers=frozenset({"main"})),
 }
@@ -90,7 +90,7 @@ def test_what_a_pod_holds_is_told_by_itself_before_the_kubelet() -> None:
     assert held_on(scope, node, pods)["team-a", "train-0"].devices == {uuid(2)}
     by_itself = held_on(scope, node, pods, {("team-a", "train-0"): [uuid(3)]})
     (one,) = by_itself.values()
-    assert (set(one.devices), one.said_by) == ({uuid(3)}, "the pod itself")
+    assert (set(one.devices), one.source) == ({uuid(3)}, "the pod itself")
     assert one.quarrel, "the kubelet says another device"
 
 

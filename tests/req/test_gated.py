@@ -66,6 +66,11 @@ def test_where_the_workload_of_a_pod_cannot_be_found_or_was_not_saved_nothing_is
     assert finding.outcome is Outcome.UNDECIDED
 
 
+def test_a_gate_without_a_name_holds_its_pod_all_the_same() -> None:
+    pod = created(a_pod("train-0", devices=1, schedulingGates=[{}]), DAY)
+    assert (pod.gates, outcome(pod)) == (["(no name)"], Outcome.BAD)
+
+
 def test_a_second_gate_waits_with_the_first() -> None:
     both = created(a_pod(devices=1, schedulingGates=[{"name": "acme.example.com/topology"}, {"name": KUEUE}]), DAY)
     assert outcome(both, **of_kueue(workload())) is Outcome.NOT_JUDGED

@@ -286,6 +286,7 @@ def test_a_rule_taints_what_its_selector_covers_and_only_with_a_hard_effect() ->
     assert value("devices.tainted", with_rules(rule(**one), rule(device="gpu-3", effect="None"))) == ["a/gpu-1"]
     assert len(value("devices.tainted", with_rules(rule(effect="NoExecute")))) == 4
     assert value("devices.tainted", with_rules({"metadata": {"name": "r"}, "spec": {"taint": {"effect": "NoSchedule"}}})) == []
+    assert len(value("devices.tainted", with_rules(rule(pool="a", deviceClassName="unread")))) == 4  # it may taint each of them
     assert value("devices.tainted", world()) == []  # the API is not served
 
 

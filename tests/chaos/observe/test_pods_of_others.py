@@ -136,7 +136,7 @@ def test_how_long_a_container_has_run_is_told_by_the_clusters_clock(skew: float,
     date, true = formatdate(usegmt=True), time.time
     monkeypatch.setattr(time, "time", lambda: true() + skew)
     for before, found in ((looping, []), (steady, ["team/x main: Error, exit code 1"])):
-        before.server_clock.hear("/version", {"Date": date})
+        before.server_clock.take("/version", {"Date": date})
         assert told("pods.others.ended", before, pods(tenants(container=again(4)))) == found
 
 
