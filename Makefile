@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents frozen messages bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents frozen messages bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ lint: $(STAMP) ## ruff, mypy, import layers
 
 matrix: $(STAMP) ## prove that every requirement can fail: each defect turns exactly its requirements red
 	@$(BIN)/gpu-conformance matrix --json out/matrix.json
+
+simulator: $(STAMP) ## the tests of the simulated cluster alone, those against real Kubernetes too (ARGS go to pytest)
+	@$(BIN)/python -m pytest tests/simulator -n auto --dist loadgroup $(ARGS)
 
 incidents: $(STAMP) ## judge public incidents, each written from its reports into a healthy cluster
 	@$(BIN)/python -m tests.incidents
