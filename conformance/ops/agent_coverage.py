@@ -111,7 +111,7 @@ def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet]
     about = About(place, source, expected)
     if not left:
         return about.ok(f"selected by {listed(item.name for item in sets)}")
-    observed = f"not selected on {listed(node.name for node in left)}" if sets else "no such DaemonSet"
+    observed = f"not selected on {listed(node.name for node in left)}" if sets else "no DaemonSet has that selector"
     if doing := _changing(scope, left):
         return about.undecided(f"{observed}; {doing}", cause=CHANGE_UNDER_WAY)
     message = f"the {place.kind} enables it and {observed}: these nodes run without it, and no count shows it"

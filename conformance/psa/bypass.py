@@ -19,7 +19,7 @@ from conformance.psa.environments import (
     takes_config,
 )
 from conformance.psa.given_devices import GivenDevices, takes_field
-from conformance.psa.host_paths import by_host, exposed_by, takes_whole_nodes, unknown_device
+from conformance.psa.host_paths import by_host, exposed_by, injected, takes_whole_nodes, unknown_device
 from fixtures.kubernetes.models import Container, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope
@@ -203,6 +203,9 @@ def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device
     for words, path, writable in _host_paths(ways, template):
         if unknown_device(path) and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}, and nothing shows whether that device is an accelerator's"
+    for key, value in template.annotations.items():
+        if (device := injected(key, value)) and not takes_whole_nodes(ways.scope, template):
+            yield f"annotation {key[:100]} names {device}, and nothing shows whether a container runtime adds devices by it"
     for entry in spec.resource_claims or ():
         if unread := ways.scope.claims.admin_access(entry, template.namespace, template.claims).unknown:
             yield f"whether its claim {entry.get('name')} has admin access to devices is not known: {unread}"

@@ -89,6 +89,23 @@ _OTHERS = re.compile(
 """What every node has: memory, terminals, logs, disks, and the network's and file systems' own."""
 
 
+_INJECTORS = re.compile(
+    r"(?:cdi-)?devices\.(?:noderesource\.dev|nri\.io)(?:/.*)?|devices\.gke\.io/.*|devices\.crio\.io(?:/.*)?|io\.kubernetes\.cri-o\.Devices"
+)
+"""Annotations by which CRI-O, NRI's device injector and GKE's add devices (docs/facts/container-runtimes.md#device-annotations)."""
+
+_DEVICE_FILE = re.compile(r"/dev/[\w./:-]{1,200}")
+
+
+def injected(key: str, value: str) -> str:
+    """What an annotation has a runtime add, if it obeys it: a device that may be an accelerator's; else empty."""
+    if not _INJECTORS.fullmatch(key):
+        return ""
+    if key.startswith("cdi-"):
+        return value.strip()[:100]
+    return next((path for path in _DEVICE_FILE.findall(value) if exposed_by(path) or unknown_device(path)), "")
+
+
 def exposed_by(path: str, *, writable: bool = True) -> str:
     """What a host path opens, or empty. A folder above a guarded path opens it as well."""
     clean = _real(path)

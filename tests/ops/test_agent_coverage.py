@@ -110,7 +110,7 @@ PLUGIN = an_amd_agent("device-plugin")
 @each_row
 def test_a_part_of_amds_operator_that_is_enabled_has_its_daemonset_on_every_node(suffix: str, spec: Json) -> None:
     config, place = a_device_config(**spec), f"DeviceConfig kube-amd-gpu/default {suffix}"
-    assert "no such DaemonSet" in amd_findings(config, PLUGIN)[place]
+    assert "no DaemonSet has that selector" in amd_findings(config, PLUGIN)[place]
     assert "not selected on gpu-1" in amd_findings(config, PLUGIN, an_amd_agent(suffix, **{HOST: "gpu-0"}))[place]
     assert amd_findings(config, PLUGIN, an_amd_agent(suffix)) == {}
     assert amd_findings(a_device_config(), PLUGIN) == {}

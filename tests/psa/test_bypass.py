@@ -81,6 +81,13 @@ def test_a_variable_that_may_add_devices_is_undecided(entry: dict[str, Any], nam
     assert (finding.outcome, f"sets {name}, and nothing shows" in finding.message) == (Outcome.UNDECIDED, True)
 
 
+@each_row
+def test_an_annotation_that_may_add_devices_is_undecided(key: str, value: str, devices: int, outcome: Outcome) -> None:
+    pod = a_pod(devices=devices, node="gpu-0", annotations={key: value})
+    finding = judged(pod, nodes=[a_node()])
+    assert (finding.outcome, f"annotation {key} names" in finding.message) == (outcome, outcome is Outcome.UNDECIDED)
+
+
 NPU = "huawei.com/Ascend910"
 
 
