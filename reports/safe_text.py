@@ -8,6 +8,7 @@ escapes for its own format. A container runtime quotes the command that it could
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 NAME_LIMIT = 300
 CELL_LIMIT = 1_000
@@ -27,6 +28,9 @@ _TRAILING = ".,;:!?)]"
 LONGEST = 8_192
 """Characters that a credential has at most."""
 
+REMEMBERED = 8_192
+"""Short texts whose cleaned form is kept, at most."""
+
 WORDS = r"(?:password|passwd|passphrase|secret|token|api[-_.]?key|access[-_.]?key|credentials?|private[-_.]?key|authorization)"
 """What a credential is called."""
 
@@ -42,7 +46,6 @@ _ISSUED = re.compile(
     r"|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|npm_[A-Za-z0-9]{30,})"
 )
 """Tokens whose issuer gives them a beginning of their own."""
-_STARTS = ("gh", "glpat-", "hf_", "nvapi-", "sk-", "xox", "AKIA", "ASIA", "AIza", "npm_")
 _NO_SECRET = r"(?!\[redacted|(?:true|false|none|null|[0-9]{1,4})(?![^\s,;\"'&\\]))"
 _GIVEN = re.compile(
     rf"(?i)((?:(?<![^\s\"'])--?[a-z0-9_.-]{{0,60}}{WORDS}\s{{1,20}}|(?:{WORDS}|(?<![a-z])pass)=){_NO_SECRET})[^\s,;\"'&\\]{{1,4096}}"
@@ -61,13 +64,25 @@ def clip(text: str, limit: int, left_out: int = 0) -> str:
 
 def visible(text: str, limit: int = TEXT_LIMIT) -> str:
     """``text`` redacted and clipped, with every character that could move, hide or reorder text spelled out."""
-    text = _kept(text, limit)
-    return _UNSAFE.sub(_spell, text) if _UNSAFE.search(text) else text
+    return _visible_again(text, limit) if len(text) <= CELL_LIMIT else _visible(text, limit)
 
 
 def one_line(text: str, limit: int = CELL_LIMIT) -> str:
     """:func:`visible` text on one line, runs of white space folded."""
-    return visible(" ".join(_kept(text, limit).split()), limit + 64)
+    return _one_line_again(text, limit) if len(text) <= CELL_LIMIT else _one_line(text, limit)
+
+
+def _visible(text: str, limit: int) -> str:
+    text = _kept(text, limit)
+    return _UNSAFE.sub(_spell, text) if _UNSAFE.search(text) else text
+
+
+def _one_line(text: str, limit: int) -> str:
+    return _visible(" ".join(_kept(text, limit).split()), limit + 64)
+
+
+_visible_again, _one_line_again = lru_cache(REMEMBERED)(_visible), lru_cache(REMEMBERED)(_one_line)
+"""Nine formats write the same few thousand names and observations: of 85,000 texts in a report of 100 nodes, 2,500 differ."""
 
 
 def _kept(text: str, limit: int) -> str:
@@ -159,18 +174,15 @@ def redact(text: str) -> str:
 
     JSON text stays JSON.
     """
-    if "eyJ" in text:
-        text = _JWT.sub(lambda found: "[redacted token]" if found[1] else found[0], text)
-    if "PRIVATE KEY-----" in text:
-        text = _PRIVATE_KEY.sub("[redacted private key]", text)
-    if "earer " in text or "EARER " in text:
+    small = text.casefold()
+    text = _JWT.sub(lambda found: "[redacted token]" if found[1] else found[0], text)
+    text = _PRIVATE_KEY.sub("[redacted private key]", text)
+    if "bearer" in small:
         text = _BEARER.sub(r"\1[redacted]", text)
-    if "://" in text and "@" in text:
+    if "@" in text:
         text = _USERINFO.sub("[redacted]", text)
-    if any(start in text for start in _STARTS):
-        text = _ISSUED.sub("[redacted token]", text)
-    if "ignature=" in text or "sig=" in text:
-        text = _SIGNED.sub(r"\1[redacted]", text)
-    if _NAMED.search(text.casefold()):
+    text = _ISSUED.sub("[redacted token]", text)
+    text = _SIGNED.sub(r"\1[redacted]", text)
+    if _NAMED.search(small):
         text = _GIVEN.sub(r"\1[redacted]", text)
     return text

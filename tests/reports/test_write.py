@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from fixtures.verdict.record import Report, Verdict
-from reports import folder
+from reports import folder, safe_text
 from reports.folder import ReportError, load, write_all
 from reports.formats import html
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report
-from tests.steps import steps
+from tests.steps import calls, steps
 
 NAMES = {"report.json", "report.html", "junit.xml", "ctrf.json", "report.md", "metrics.prom", "report.sarif", "allure-results"}
 
@@ -131,6 +131,11 @@ def test_twice_as_many_more_subjects_are_twice_as_much_more_work(tmp_path: Path)
     assert most - middle <= 2.4 * (middle - small)
     small, middle, most = (steps(partial(write_all, large_report(10, each), tmp_path)) for each in (40, 80, 160))
     assert most - middle <= 2.4 * max(middle - small, 0) + 10 * 80
+
+
+def test_a_text_that_several_formats_write_is_cleaned_once(tmp_path: Path) -> None:
+    """Six formats write up to six texts of each subject."""
+    assert calls(safe_text.redact, partial(write_all, large_report(20, 40), tmp_path)) < 20 * 40
 
 
 def test_many_failures_are_a_page_of_bounded_size() -> None:
