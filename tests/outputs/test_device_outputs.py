@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm, job_logs, nvidia_smi, xid
 from fixtures.model.devices import xid_catalogue
 from fixtures.model.devices.xid_catalogue import XidClass
+from fixtures.text import yaml_text
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 
@@ -77,9 +80,10 @@ def test_a_log_without_xid_proves_nothing() -> None:
 
 
 def test_catalogue_rows_do_not_overlap() -> None:
-    codes = [code for _, _, text in xid_catalogue._ROWS for code in xid_catalogue._codes(text)]
+    rows = yaml_text.packaged(Path(xid_catalogue.__file__).with_suffix(".yaml"), xid_catalogue._Catalogue).actions
+    codes = [code for one in rows for code in one.each()]
     assert len(codes) == len(set(codes))
-    assert {code for code, entry in xid_catalogue.CATALOGUE.items() if entry.action == "RESET_GPU"} >= {
+    assert {code for code, entry in xid_catalogue.catalogue().items() if entry.action == "RESET_GPU"} >= {
         *(46, 62, 64, 95, 109, 110, 119, 120, 140),
     }
 

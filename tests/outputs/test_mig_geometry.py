@@ -44,7 +44,7 @@ def test_every_maximum_fits_and_one_more_does_not(geometry: mig_geometry.Geometr
         compute, memory = mig_geometry.slices(geometry, profile)
         assert mig_geometry.fits(product, {profile: maximum})[0], profile
         assert not mig_geometry.fits(product, {profile: maximum + 1})[0], profile
-        assert compute * maximum <= geometry.compute_slices
+        assert compute * maximum <= geometry.slices
         assert memory * maximum <= geometry.memory_slices
     layout = mig_geometry.config_layout(product, "all-balanced")
     assert layout
@@ -53,7 +53,7 @@ def test_every_maximum_fits_and_one_more_does_not(geometry: mig_geometry.Geometr
 
 def test_greedy_placement_agrees_with_a_search() -> None:
     """On one device: every layout of plain profiles against trying all placements."""
-    geometry = mig_geometry.H100_80
+    geometry = next(one for one in mig_geometry.GEOMETRIES if one.name == "H100 80GB")
     plain = ["7g.80gb", "4g.40gb", "3g.40gb", "2g.20gb", "1g.20gb", "1g.10gb"]
     starts = {"7g.80gb": [0], "4g.40gb": [0], "3g.40gb": [0, 4], "2g.20gb": [0, 2, 4], "1g.20gb": [0, 2, 4, 6], "1g.10gb": list(range(7))}
 
