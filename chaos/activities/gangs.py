@@ -25,7 +25,7 @@ from chaos.ledger.undos.objects import AbsentArgs
 from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.gangs import WORKLOADS
 from conformance.gang.adapters.base import Gang
-from conformance.gang.adapters.grouped import Native, Volcano, native_member, volcano_member
+from conformance.gang.adapters.grouped import Native, Volcano
 from conformance.gang.adapters.kueue import PLENTY, QUEUE, Kueue
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
@@ -163,10 +163,10 @@ def _fitting(devices: int) -> int:
 
 def _member(system: str, gang: Gang, pod: Json) -> Json:
     if system == "volcano":
-        return volcano_member(pod, gang.name)
+        return Volcano().member(pod, gang.name)
     if system == "kueue":
         return Kueue().member(pod, gang)
-    return native_member(pod, gang.name)
+    return Native().member(pod, gang.name)
 
 
 def _group(system: str, gang: Gang, namespace: str) -> None:

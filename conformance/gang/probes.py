@@ -9,7 +9,7 @@ import msgspec
 
 from conformance.causes import cause_of
 from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
-from conformance.gang.adapters.base import await_gone, delete_pods, start_pod
+from conformance.gang.adapters.base import await_gone, delete_pods
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.watching import BoundWatch, claims_there, is_bound, without_devices
@@ -122,7 +122,7 @@ def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int)
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
         began = time.monotonic()
-        uids = {str(meta["name"]): str(meta["uid"]) for pod in gang.pods for meta in (start_pod(workspace, pod)["metadata"],)}
+        uids = {str(meta["name"]): str(meta["uid"]) for pod in gang.pods for meta in (workspace.create_pod(pod)["metadata"],)}
         bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] >= expected)
         attempt = Attempt(
             size=gang.size, bound=bound.now[0], most=bound.most[0], seconds=time.monotonic() - began, spread=None, trace=bound.text

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, grouped
 from conformance.gang.adapters.base import in_turn
-from conformance.gang.adapters.grouped import keeps_link
+from conformance.gang.adapters.grouped import LINKS
 from conformance.gang.checks import check_installed
 from conformance.gang.judging import Attempt, judge_fit
 from conformance.gang.plan import make_plan
@@ -17,6 +17,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.dra.held_claims import held_claim
 from fixtures.model.dra.slices import BY_CLASS
 from fixtures.model.queues.kueue_quotas import pods_ready_timeout
+from fixtures.probes.pods import keeps
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
@@ -224,16 +225,16 @@ def test_a_gang_of_kubernetes_1_35_is_a_workload_and_pods_that_name_it() -> None
     made = adapter.group(Gang(name="g", pods=(POD, POD)), "low")
     assert (made["apiVersion"], made["kind"]) == ("scheduling.k8s.io/v1alpha1", "Workload")
     assert made["spec"] == {"podGroups": [{"name": "members", "policy": {"gang": {"minCount": 2}}}]}
-    asked = grouped.workload_member(POD, "g")
+    asked = adapter.member(POD, "g")
     assert asked["spec"]["workloadRef"] == {"name": "g", "podGroup": "members"}
     assert "schedulingGroup" not in asked["spec"]
-    assert keeps_link(asked, asked)
-    assert not keeps_link(asked, {**asked, "spec": {}}), "the feature gate is off"
+    assert keeps(asked, asked, LINKS)
+    assert not keeps(asked, {**asked, "spec": {}}, LINKS), "the feature gate is off"
 
 
 @each_row
 def test_a_dropped_link_to_the_group_is_noticed(created: Json, kept: bool) -> None:
-    assert keeps_link(grouped.native_member(POD, "g"), created) is kept
+    assert keeps(Native().member(POD, "g"), created, LINKS) is kept
 
 
 # -- Gangs whose devices come with claims: what a scheduler must have done for their pods, and what Kueue counts

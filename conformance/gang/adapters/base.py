@@ -156,11 +156,6 @@ def in_turn(gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Json]]:
         yield from (entry for entry in row if entry is not None)
 
 
-def start_pod(workspace: Workspace, pod: Json) -> Json:
-    """Create a pod in the run's namespace; the pod as the API returned it."""
-    return workspace.create_pod(pod)
-
-
 def delete_pods(workspace: Workspace, uids: Mapping[str, str]) -> None:
     """Ask for the deletion of pods of the run's namespace (name → uid); one that is gone or replaced is no trouble."""
     namespace = workspace.namespace()

@@ -15,7 +15,6 @@ from conformance.gang.adapters.base import (
     controllers_health,
     delete_pods,
     in_turn,
-    start_pod,
 )
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -60,30 +59,24 @@ class Kueue:
             return deployed
         if not any(snapshot.served(key) for key in (KUEUE_WORKLOADS, CLUSTER_QUEUES, FLAVORS)):
             return Availability(installed=False, reason=f"{KUEUE_WORKLOADS} is not served", source="discovery")
-        active = (
-            [one.name for one in scope.cached(KueueObjects).queues.values() if one.holds("Active")]
-            if snapshot.served(CLUSTER_QUEUES)
-            else []
-        )
-        if active:
-            reason = f"ClusterQueue {active[0]} is Active, and only Kueue's manager sets that ({deployed.reason})"
-            return Availability(installed=True, healthy=True, reason=reason, source="clusterqueue.status.conditions")
-        return Availability(
-            installed=True, reason=f"{deployed.reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions"
-        )
+        queues, source = scope.cached(KueueObjects).queues if snapshot.served(CLUSTER_QUEUES) else {}, "clusterqueue.status.conditions"
+        if active := next((name for name, queue in queues.items() if queue.holds("Active")), ""):
+            reason = f"ClusterQueue {active} is Active, and only Kueue's manager sets that ({deployed.reason})"
+            return Availability(installed=True, healthy=True, reason=reason, source=source)
+        return Availability(installed=True, reason=f"{deployed.reason}, and no ClusterQueue is Active", source=source)
 
     def guarantee(self, scope: Scope, nodes: Sequence[Node] = (), *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement with topology-aware scheduling, which counts no claims; eviction with waitForPodsReady; else quota alone.
 
         Facts: docs/facts/gangs.md#kueue-and-placement.
         """
-        topology = self._topology_of(scope, nodes)
-        if topology and not claims:
-            return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
+        flavor = _flavor(scope, nodes)
+        if flavor and not claims:
+            return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {flavor.topology})"
         found, why = self.guarantee_without_topology(scope)
-        if topology and found is Guarantee.QUOTA:
+        if flavor and found is Guarantee.QUOTA:
             why = "Kueue has no waitForPodsReady, and its topology-aware scheduling counts no claims: it promises quota, not placement"
-        elif found is Guarantee.QUOTA and self._topology_of(scope):
+        elif found is Guarantee.QUOTA and _flavor(scope):
             why = "Kueue has no waitForPodsReady, and no ResourceFlavor of a Topology is for these nodes: it promises quota, not placement"
         return found, why
 
@@ -95,22 +88,12 @@ class Kueue:
             return Guarantee.EVICTION, f"waitForPodsReady evicts a workload that is not ready within {timeout:g} s"
         return Guarantee.QUOTA, "Kueue has neither waitForPodsReady nor topology-aware scheduling: it promises quota, not placement"
 
-    @staticmethod
-    def _flavor(scope: Scope, nodes: Sequence[Node] = ()) -> Flavor | None:
-        """A ResourceFlavor that names a Topology and whose labels all the nodes have."""
-        every = scope.cached(KueueObjects).flavors if scope.snapshot.served(FLAVORS) else {}
-        named = [flavor for flavor in every.values() if flavor.topology]
-        return next((one for one in named if all(one.labels.items() <= node.metadata.label.items() for node in nodes)), None)
-
-    def _topology_of(self, scope: Scope, nodes: Sequence[Node] = ()) -> str:
-        return flavor.topology if (flavor := self._flavor(scope, nodes)) else ""
-
     def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
         """Queues of the run with exactly ``quota`` units of ``resource``."""
         workspace.will_remove(KUEUE_WORKLOADS)  # Kueue makes them of the pods, and the pods stay until they are deleted
         self._version = scope.snapshot.versions.get(KUEUE_WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
-        usual = self._flavor(scope, nodes)
+        usual = _flavor(scope, nodes)
         self._topology = usual.topology if usual else ""
         nominal = [*PLENTY.items(), (self.counted_as(scope, resource), str(quota))]
         flavor: Json = {"topologyName": self._topology, "nodeLabels": dict(usual.labels)} if usual else {}
@@ -137,10 +120,8 @@ class Kueue:
         for item in class_mappings(scope):
             if device_class in sequence(item.get("deviceClassNames")):
                 return text_of(item.get("name"))
-        message = (
-            f"no configuration of Kueue maps DeviceClass {device_class} to a quota (resources.deviceClassMappings): it counts no claims"
-        )
-        raise Inconclusive("ClaimsNotCounted", message)
+        mappings = f"DeviceClass {device_class} to a quota (resources.deviceClassMappings)"
+        raise Inconclusive("ClaimsNotCounted", f"no configuration of Kueue maps {mappings}: it counts no claims")
 
     def submit(self, workspace: Workspace, *gangs: Gang) -> None:
         """Pods of groups, with the gate that Kueue's webhook would add: they stay where they are until Kueue answers.
@@ -149,7 +130,7 @@ class Kueue:
         """
         self._gangs.update({gang.name: gang for gang in gangs})
         for gang, pod in in_turn(gangs):
-            meta = start_pod(workspace, self.member(pod, gang))["metadata"]
+            meta = workspace.create_pod(self.member(pod, gang))["metadata"]
             self._uids[str(meta["name"])] = str(meta["uid"])
         self._await_workloads(workspace, gangs)
 
@@ -212,6 +193,13 @@ class Kueue:
                 self.release(workspace, gang)
             except Inconclusive:
                 self._gangs.pop(gang.name, None)  # the workspace's clearing says what stays
+
+
+def _flavor(scope: Scope, nodes: Sequence[Node] = ()) -> Flavor | None:
+    """A ResourceFlavor that names a Topology and whose labels all the nodes have."""
+    every = scope.cached(KueueObjects).flavors if scope.snapshot.served(FLAVORS) else {}
+    named = [flavor for flavor in every.values() if flavor.topology]
+    return next((one for one in named if all(one.labels.items() <= node.metadata.label.items() for node in nodes)), None)
 
 
 def is_of(workload: Json, gang: Gang) -> bool:

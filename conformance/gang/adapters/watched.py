@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -12,6 +14,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP
 from fixtures.model.platform.deployments import Deployment, deployments
 from fixtures.model.queues.kueue_objects import name_of
+from fixtures.text import yaml_text
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
@@ -37,12 +40,8 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
         if homes:
             own = [item for item in admitted if item.namespace in homes and (self._is_scheduler(item) or _named(item, self.others))]
             down = [item.text for item in own if not item.works]
-            return Availability(
-                installed=True,
-                healthy=not down,
-                reason="; ".join(down or [item.text for item in own]),
-                source=f"Deployments of {self.name}",
-            )
+            reason, source = "; ".join(down or [item.text for item in own]), f"Deployments of {self.name}"
+            return Availability(installed=True, healthy=not down, reason=reason, source=source)
         missing = f"no Deployment of {self.name} is in a namespace of the platform"
         mine = [pod for pod in scope.snapshot.pods if pod.scheduler_name == self.places and _grouped(pod)]
         if count := sum(bool(pod.node_name) and not pod.finished for pod in mine):
@@ -61,34 +60,10 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
         return any(name_of(item) == self.definition for item in scope.snapshot.objects(DEFINITIONS))
 
 
-def watched() -> list[Watched]:
+@cache
+def watched() -> tuple[Watched, ...]:
     """Every gang scheduler that is judged by reading only."""
-    return [
-        Watched(
-            name="kai",
-            homes=("kai-scheduler",),
-            scheduler=("kai-scheduler*",),
-            others=("binder", "pod-grouper", "podgrouper"),
-            definition="podgroups.scheduling.run.ai",
-            places="kai-scheduler",
-        ),
-        Watched(
-            name="runai",
-            homes=("runai",),
-            scheduler=("runai-scheduler*",),
-            others=("binder", "pod-grouper", "podgrouper"),
-            definition="podgroups.scheduling.run.ai",
-            places="runai-scheduler",
-        ),
-        Watched(
-            name="coscheduling",
-            homes=(),
-            scheduler=("scheduler-plugins-scheduler",),
-            others=("scheduler-plugins-controller",),
-            definition="podgroups.scheduling.x-k8s.io",
-            places="scheduler-plugins-scheduler",
-        ),
-    ]
+    return yaml_text.packaged(Path(__file__).with_name("watched.yaml"), tuple[Watched, ...])
 
 
 def _named(item: Deployment, patterns: tuple[str, ...]) -> bool:
