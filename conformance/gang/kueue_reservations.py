@@ -6,13 +6,13 @@ Facts: docs/facts/gangs.md#quota-of-kueue, docs/facts/gangs.md#kueue-and-placeme
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node, Pod
-from fixtures.kubernetes.times import newest, unix
+from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import KUEUE_GATES, placed
@@ -24,63 +24,10 @@ from fixtures.model.queues.kueue import CHECKS, MULTIKUEUE, CheckState, ClusterQ
 from fixtures.model.queues.kueue_quotas import device_quotas, pods_ready_timeout
 from fixtures.text.globs import matches
 from fixtures.text.sentences import duration, listed
-from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome
 from fixtures.verdict.subjects import Subject
 
 _PLACEMENT = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
-
-
-def judge_unplaced(rooms: FreeCapacity, place: Subject, pods: Sequence[Pod], admitted: str, lost: str) -> Finding | None:
-    """The finding about an admitted workload none of whose device pods has a node; None where one has, or nodes would take all.
-
-    ``admitted``: when it was admitted, as its condition has it; ``lost``: what it holds, as a clause.
-    """
-    scope, now = rooms.scope, rooms.now
-    asking = [pod for pod in pods if scope.device_demand_of(pod).devices]
-    if not asking or any(map(placed, asking)) or any(pod.metadata.deletion_timestamp for pod in asking):
-        return None
-    words = f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
-    since = newest([admitted, *(one.metadata.creation_timestamp for one in asking)])
-    about = About(place, _PLACEMENT)
-    limit = max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0) if since is not None else 0.0
-    age = overdue(about, since, now, limit, words, cause="AdmittedNeverPlaced")
-    if isinstance(age, Finding):
-        return age
-    asked = [(pod, claimed_devices_of_pod(scope, pod)) for pod in asking]
-    if unclear := next(filter(None, (claimed.not_modelled or too_long(pod.spec) for pod, claimed in asked)), ""):
-        return about.undecided(f"{words} for {duration(age)}: {unclear}", cause="OnlySchedulerCanWeigh")
-    alone = next(((pod, claimed) for pod, claimed in asked if not rooms.fit([(pod.spec, claimed)])), None)
-    if alone is None and rooms.fit([(pod.spec, claimed) for pod, claimed in asked]):
-        return None  # REQ-12 says that it waits beside free devices
-    pod, claimed = alone or asked[0]
-    amounts = {**scope.devices_of(pod.spec), **claimed.amounts}
-    if scaled := [name for name in sorted(amounts) if matches(name, scope.policy.requests.autoscaled)]:
-        message = f"{words}; {listed(scaled)} would come with new nodes (policy requests.autoscaled)"
-        return about.not_judged(message, source="policy requests.autoscaled")
-    nodes = _allowed(scope, pod)
-    if doing := next((f"{node.name}: {why}" for node in nodes if (why := change_under_way(node, scope.policy, now))), ""):
-        return about.undecided(f"{words} for {duration(age)}, and {doing}", cause="ChangeUnderWay")
-    why = _why_none(scope, nodes, amounts) if alone else "nodes have room for each of them, and not for all together"
-    message = f"it is Admitted and {words} for {duration(age)}: {why}; {lost}"
-    observed = f"Admitted, {len(asking)} pods without a node for {duration(age)}"
-    return about.bad(message, cause="AdmittedNeverPlaced", observed=observed, expected="pods that a node can take")
-
-
-def _allowed(scope: Scope, pod: Pod) -> list[Node]:
-    choice, tolerated = Choice(pod.spec), Tolerated(pod.tolerations)
-    return [node for node in scope.accelerator_nodes if choice.admits(node) and tolerated.lets_onto(node)]
-
-
-def _why_none(scope: Scope, nodes: Sequence[Node], asked: dict[str, int]) -> str:
-    """Why no node takes a pod, in figures: the most that one node has free, and what all have together."""
-    name, count = max(asked.items(), key=lambda item: item[1], default=("", 0))
-    if not nodes:
-        return "its selector, affinity and tolerations let it onto no accelerator node"
-    usable = [node for node in nodes if scope.why_not_judged(node) == ""]
-    free = [max(scope.free(node, name), 0) for node in usable]
-    if not name or name not in scope.capacity_names:
-        return f"none of {len(nodes)} nodes has free what it asks for"
-    return f"it asks for {count} {name}, no node has more than {max(free, default=0)} free, and all together have {sum(free)}"
 
 
 _LAG = 60.0
@@ -104,7 +51,7 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
         by_queue.setdefault(one.cluster_queue, []).append(one)
         amounts = {name: count for name, count in sorted(one.reserved.items()) if name in devices}
         if amounts and one.holds("QuotaReserved", "Admitted") and not one.holds("Finished"):
-            yield _judge(rooms, _Held(workload=one, devices=amounts), pods)
+            yield _judge(_Held(rooms=rooms, workload=one, devices=amounts), pods)
     for name, queue in queues.items():
         yield from _usage(queue, by_queue.get(name, []), devices, now)
 
@@ -112,6 +59,7 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
 class _Held(msgspec.Struct, frozen=True, kw_only=True):
     """A Workload that holds quota, and how much of which devices."""
 
+    rooms: FreeCapacity
     workload: Workload
     devices: dict[str, int]
 
@@ -126,81 +74,103 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True):
         amounts = ", ".join(f"{count} {name}" for name, count in self.devices.items())
         return f"{amounts} of ClusterQueue {self.workload.cluster_queue} are lost to all others"
 
+    def lasting(
+        self, about: About, times: Iterable[str], state: str, why: str, cause: str = "QuotaHeldByNothing", minutes: float | None = None
+    ) -> Finding:
+        """The finding about a state that began at the newest of some times. ``why`` follows how long it has lasted.
 
-def _judge(rooms: FreeCapacity, held: _Held, pods: KueuePods) -> Finding:
-    scope, now, workload, names = rooms.scope, rooms.now, held.workload, held.names
-    limit = scope.policy.gang.partial_minutes
-    about = About(workload.place, _SOURCE, f"pods that live, or no quota after {limit:g} min")
+        It may last so many ``minutes``; None stands for what Kueue itself ends within moments (policy ``gang.partialMinutes``).
+        """
+        limit = (self.rooms.scope.policy.gang.partial_minutes if minutes is None else minutes) * 60
+        age = overdue(about, newest(times), self.rooms.now, limit, state, cause=CHANGE_UNDER_WAY)
+        return age if isinstance(age, Finding) else about.bad(f"it is {state} for {duration(age)}{why}; {self.lost}", cause=cause)
+
+
+def _judge(held: _Held, pods: KueuePods) -> Finding:
+    workload, names = held.workload, held.names
+    about = About(workload.place, _SOURCE, f"pods that live, or no quota after {held.rooms.scope.policy.gang.partial_minutes:g} min", names)
     if workload.holds("Evicted"):
-        age = _age(now, workload, "Evicted")
-        if age is not None and age <= limit * 60:
-            return about.undecided(f"{names} for {duration(age)}: its eviction is under way", cause="ChangeUnderWay")
-        so_long = f" for {duration(age)}" if age is not None else ""
-        message = f"it is {names}{so_long}: the conditions contradict each other, and {held.lost}"
-        return about.bad(message, cause="QuotaHeldByNothing", observed=names)
+        return held.lasting(about, [workload.turned("Evicted")], names, ", and the conditions contradict each other")
     if workload.elsewhere:
         return about.not_judged(f"MultiKueue runs its pods on cluster {workload.elsewhere}")
     if not workload.holds("Admitted"):
-        return _unadmitted(scope, held, now)
-    alive = pods.of(workload)
-    if alive and (gate := _gate_of_all(alive)):
-        return _gated(scope, held, alive, gate, now)
-    if alive and (finding := judge_unplaced(rooms, workload.place, alive, workload.turned("Admitted"), held.lost)):
-        return finding
+        about = About(workload.place, _SOURCE, "admitted", names)
+        if waiting := [one for one in workload.checks if one.state == "Pending"]:
+            return _checked(held, about, waiting)
+        state, why = f"{names}, not admitted", ", and no admission check holds it"
+        return held.lasting(about, [workload.turned("QuotaReserved")], state, why)
+    admitted, alive = workload.turned("Admitted"), pods.of(workload)
+    if alive and all(pod.gates for pod in alive):  # Kueue takes its own gates away, and those of others never
+        gate = quoted(min(alive[0].gates, key=lambda name: not name.startswith(KUEUE_GATES)), 80)
+        times, state = [*(pod.metadata.creation_timestamp for pod in alive), admitted], f"{names} and its pods keep the gate {gate}"
+        about = About(workload.place, _SOURCE, "pods without a gate", f"{names}, {len(alive)} pods behind {gate}")
+        return held.lasting(about, times, state, ", so no scheduler places them", cause="GateNeverLifted")
     if alive:
-        return about.ok(f"{names}, {len(alive)} pods")
-    age = _age(now, workload, "Admitted")
-    if age is None or age <= limit * 60:
-        so_long = f"for {duration(age)}" if age is not None else "and nothing says since when"
-        return about.undecided(f"{names} {so_long}, and it has no pod yet", cause="ChangeUnderWay")
-    if stranger := pods.unknown_owner(workload):
-        return about.undecided(f"{names} for {duration(age)}, and which pods belong to {stranger} is not known")
-    message = f"it is {names} for {duration(age)} and has no pod: {held.lost}"
-    return about.bad(message, cause="QuotaHeldByNothing", observed=f"{names}, no pod")
+        return _unplaced(held, alive) or about.ok(f"{names}, {len(alive)} pods")
+    about = msgspec.structs.replace(about, observed=f"{names}, no pod")
+    found = held.lasting(about, [admitted], f"{names} without a pod", "")
+    if found.outcome is Outcome.BAD and (stranger := pods.unknown_owner(workload)):
+        return about.undecided(f"{names}, and which pods belong to {stranger} is not known")
+    return found
 
 
-def _gate_of_all(pods: list[Pod]) -> str:
-    """A gate that holds back the first of the pods where every one has some, or empty. One of Kueue's own comes first."""
-    return min(pods[0].gates, key=lambda name: not name.startswith(KUEUE_GATES)) if all(pod.gates for pod in pods) else ""
-
-
-def _gated(scope: Scope, held: _Held, pods: list[Pod], gate: str, now: float) -> Finding:
-    """Kueue takes its gates away within moments of the admission, and those of others never: quota is held by pods that cannot run."""
-    limit, gate = scope.policy.gang.partial_minutes * 60, quoted(gate, 80)
-    about = About(held.workload.place, _SOURCE, "pods without a gate", f"{held.names}, {len(pods)} pods behind {gate}")
-    since = newest([*(pod.metadata.creation_timestamp for pod in pods), held.workload.turned("Admitted")])
-    if since is None or now - since <= limit:
-        so_long = f" for {duration(now - since)}" if since is not None else ", and nothing says since when"
-        return about.undecided(f"{held.names}, and its pods keep the gate {gate}{so_long}", cause="ChangeUnderWay")
-    kept = f"it is {held.names} and its pods keep the gate {gate} for {duration(now - since)}"
-    return about.bad(f"{kept}, so no scheduler places them: {held.lost}", cause="GateNeverLifted")
-
-
-def _unadmitted(scope: Scope, held: _Held, now: float) -> Finding:
-    """Quota is reserved and the workload is not admitted: a check that has not answered may hold it, and nothing else."""
-    if waiting := [one for one in held.workload.checks if one.state == "Pending"]:
-        return _checked(scope, held, waiting, now)
-    about, age = About(held.workload.place, _SOURCE, "admitted", held.names), _age(now, held.workload, "QuotaReserved")
-    if age is None or age <= scope.policy.gang.partial_minutes * 60:
-        return about.undecided(f"{held.names}, not admitted yet", cause="ChangeUnderWay")
-    message = f"{held.names} for {duration(age)}, not admitted, and no admission check holds it: {held.lost}"
-    return about.bad(message, cause="QuotaHeldByNothing")
-
-
-def _checked(scope: Scope, held: _Held, waiting: list[CheckState], now: float) -> Finding:
+def _checked(held: _Held, about: About, waiting: list[CheckState]) -> Finding:
     """Checks have not answered. Those of Kueue's own controllers may take hours: a machine is bought, or another cluster has no room."""
-    about, limit = About(held.workload.place, _SOURCE, "admitted", held.names), scope.policy.requests.pending_minutes * 60
+    scope = held.rooms.scope
     known = {name: controller for name, (_, controller) in scope.cached(KueueObjects).checks.items()}
     words = f"{held.names}, and admission checks hold it: {listed([one.name for one in waiting])}"
     if scope.snapshot.lacks(CHECKS) or any(known.get(one.name) in _PATIENT for one in waiting):
         return about.not_judged(words)
-    since = newest([held.workload.turned("QuotaReserved"), *(one.changed for one in waiting)])
-    age = overdue(about, since, now, limit, words, cause="ChangeUnderWay")
+    missing = [one.name for one in waiting if one.name not in known]
+    why = f": there is no AdmissionCheck {missing[0]}" if missing else ": its controller has not answered"
+    times, minutes = [held.workload.turned("QuotaReserved"), *(one.changed for one in waiting)], scope.policy.requests.pending_minutes
+    return held.lasting(about, times, words, why, cause="AdmissionCheckSilent", minutes=minutes)
+
+
+def _unplaced(held: _Held, pods: Sequence[Pod]) -> Finding | None:
+    """The finding about an admitted workload none of whose device pods has a node; None where one has, or nodes would take all."""
+    rooms, scope, now = held.rooms, held.rooms.scope, held.rooms.now
+    asking = [pod for pod in pods if scope.device_demand_of(pod).devices]
+    if not asking or any(map(placed, asking)) or any(pod.metadata.deletion_timestamp for pod in asking):
+        return None
+    words = f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
+    since = newest([held.workload.turned("Admitted"), *(one.metadata.creation_timestamp for one in asking)])
+    about = About(held.workload.place, _PLACEMENT)
+    limit = max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0)
+    age = overdue(about, since, now, limit, words, cause="AdmittedNeverPlaced")
     if isinstance(age, Finding):
         return age
-    missing = [one.name for one in waiting if one.name not in known]
-    why = f"there is no AdmissionCheck {missing[0]}" if missing else "its controller has not answered"
-    return about.bad(f"{words} for {duration(age)}: {why}; {held.lost}", cause="AdmissionCheckSilent")
+    asked = [(pod, claimed_devices_of_pod(scope, pod)) for pod in asking]
+    if unclear := next(filter(None, (claimed.not_modelled or too_long(pod.spec) for pod, claimed in asked)), ""):
+        return about.undecided(f"{words} for {duration(age)}: {unclear}", cause="OnlySchedulerCanWeigh")
+    alone = next(((pod, claimed) for pod, claimed in asked if not rooms.fit([(pod.spec, claimed)])), None)
+    if alone is None and rooms.fit([(pod.spec, claimed) for pod, claimed in asked]):
+        return None  # REQ-12 says that it waits beside free devices
+    pod, claimed = alone or asked[0]
+    amounts = {**scope.devices_of(pod.spec), **claimed.amounts}
+    if scaled := [name for name in sorted(amounts) if matches(name, scope.policy.requests.autoscaled)]:
+        message = f"{words}; {listed(scaled)} would come with new nodes (policy requests.autoscaled)"
+        return about.not_judged(message, source="policy requests.autoscaled")
+    choice, tolerated = Choice(pod.spec), Tolerated(pod.tolerations)
+    nodes = [node for node in scope.accelerator_nodes if choice.admits(node) and tolerated.lets_onto(node)]
+    if doing := next((f"{node.name}: {why}" for node in nodes if (why := change_under_way(node, scope.policy, now))), ""):
+        return about.undecided(f"{words} for {duration(age)}, and {doing}", cause="ChangeUnderWay")
+    why = _why_none(scope, nodes, amounts) if alone else "nodes have room for each of them, and not for all together"
+    message = f"it is Admitted and {words} for {duration(age)}: {why}; {held.lost}"
+    observed = f"Admitted, {len(asking)} pods without a node for {duration(age)}"
+    return about.bad(message, cause="AdmittedNeverPlaced", observed=observed, expected="pods that a node can take")
+
+
+def _why_none(scope: Scope, nodes: Sequence[Node], asked: dict[str, int]) -> str:
+    """Why no node takes a pod, in figures: the most that one node has free, and what all have together."""
+    name, count = max(asked.items(), key=lambda item: item[1], default=("", 0))
+    if not nodes:
+        return "its selector, affinity and tolerations let it onto no accelerator node"
+    usable = [node for node in nodes if scope.why_not_judged(node) == ""]
+    free = [max(scope.free(node, name), 0) for node in usable]
+    if not name or name not in scope.capacity_names:
+        return f"none of {len(nodes)} nodes has free what it asks for"
+    return f"it asks for {count} {name}, no node has more than {max(free, default=0)} free, and all together have {sum(free)}"
 
 
 def _usage(queue: ClusterQueue, workloads: list[Workload], devices: frozenset[str], now: float) -> Iterator[Finding]:
@@ -225,9 +195,3 @@ def _usage(queue: ClusterQueue, workloads: list[Workload], devices: frozenset[st
         yield about.undecided(f"{observed}; its workloads changed {now - changed:.0f} s ago", cause="ChangeUnderWay")
     else:
         yield about.bad(f"{observed}: the queue counts quota that is free, or gives it out twice", cause="QueueCountsWrong")
-
-
-def _age(now: float, workload: Workload, kind: str) -> float | None:
-    """Seconds since a condition turned; None where it does not say."""
-    since = unix(workload.turned(kind))
-    return now - since if since is not None else None

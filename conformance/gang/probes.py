@@ -12,9 +12,10 @@ from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
 from conformance.gang.adapters.base import await_gone, delete_pods
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
-from conformance.gang.watching import BoundWatch, claims_there, is_bound, without_devices
+from conformance.gang.watching import BoundWatch, claims_there, without_devices
 from conformance.probes.running import absence_seconds
 from fixtures.model.cluster import Scope
+from fixtures.probes.pods import decode_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
@@ -79,21 +80,11 @@ def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -
     """Submit a gang and watch it: up to the start deadline for its first bind, then for the rest."""
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
-        began = time.monotonic()
         adapter.submit(workspace, gang)
         if bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] > 0):
             bound.until(_rest_seconds(scope), lambda counts: counts[0] == gang.size)
-        seconds = time.monotonic() - began
-        members = [observation.objects.get(f"{workspace.namespace()}/{name}", {}) for name in gang.names] if gang.by_dra else []
-        return Attempt(
-            size=gang.size,
-            bound=bound.now[0],
-            most=bound.most[0],
-            seconds=seconds,
-            spread=bound.spread(),
-            trace=bound.text,
-            without_devices=tuple(without_devices(filter(is_bound, members), claims_there(workspace))) if members else (),
-        )
+        lacking = without_devices(bound.bound(), claims_there(workspace)) if gang.by_dra else ()
+        return msgspec.structs.replace(bound.attempt(), without_devices=tuple(lacking))
 
 
 def _require_claims(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> None:
@@ -121,15 +112,11 @@ def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int)
     """The same pods by the default scheduler, each for itself: watched until ``expected`` are bound, then removed."""
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
-        began = time.monotonic()
         uids = {str(meta["name"]): str(meta["uid"]) for pod in gang.pods for meta in (workspace.create_pod(pod)["metadata"],)}
         bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] >= expected)
-        attempt = Attempt(
-            size=gang.size, bound=bound.now[0], most=bound.most[0], seconds=time.monotonic() - began, spread=None, trace=bound.text
-        )
-        waiting = {name: uid for name, uid in uids.items() if not is_bound(observation.objects.get(f"{workspace.namespace()}/{name}", {}))}
-    delete_pods(workspace, waiting)  # first, or they would take the room that the others leave
-    delete_pods(workspace, {name: uid for name, uid in uids.items() if name not in waiting})
+        attempt, placed = bound.attempt(), {decode_pod(pod).name for pod in bound.bound()}
+    delete_pods(workspace, {name: uid for name, uid in uids.items() if name not in placed})  # first, or they would take the others' room
+    delete_pods(workspace, {name: uid for name, uid in uids.items() if name in placed})
     if not await_gone(workspace, "pods", gang.names, time.monotonic() + scope.policy.probes.start_seconds):
         raise Inconclusive("PodsStay", f"pods {gang.name}-* of this run did not go away, so their devices are not free")
     return attempt
@@ -228,7 +215,6 @@ def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Atte
     """
     window = max(misfit.window for misfit in misfits)
     with workspace.observe() as observation:
-        began = time.monotonic()
         watches = [BoundWatch(observation, workspace.namespace(), [misfit.gang]) for misfit in misfits]
         refused: dict[str, Inconclusive] = {}
         for misfit in misfits:
@@ -236,24 +222,12 @@ def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Atte
                 misfit.adapter.submit(workspace, misfit.gang)
             except Inconclusive as error:
                 refused[misfit.adapter.name] = error
-        for wait, over in ((window, _all_whole), (window, _none_in_part)):
-            for objects in observation.until(time.monotonic() + wait):
-                if over([(watch.see(objects)[0], misfit.gang.size) for watch, misfit in zip(watches, misfits, strict=True)]):
+        for none_is_fine in (False, True):  # until all are whole; then until none is bound in part
+            for objects in observation.until(time.monotonic() + window):
+                counts = [(watch.see(objects)[0], misfit.gang.size) for watch, misfit in zip(watches, misfits, strict=True)]
+                if all(count == size or (none_is_fine and not count) for count, size in counts):
                     break
-        seconds = time.monotonic() - began
-        seen: list[Attempt | Inconclusive] = [
-            refused.get(misfit.adapter.name)
-            or Attempt(
-                size=misfit.gang.size,
-                bound=watch.now[0],
-                most=watch.most[0],
-                seconds=seconds,
-                spread=None,
-                trace=watch.text,
-                missing=watch.missing,
-            )
-            for watch, misfit in zip(watches, misfits, strict=True)
-        ]
+        seen = [refused.get(misfit.adapter.name) or watch.attempt() for watch, misfit in zip(watches, misfits, strict=True)]
     for number, misfit in enumerate(misfits):
         try:
             misfit.adapter.release(workspace, misfit.gang)
@@ -261,14 +235,6 @@ def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Atte
             found = seen[number]
             seen[number] = found if isinstance(found, Inconclusive) or found.most else error
     return seen
-
-
-def _all_whole(bound: Sequence[tuple[int, int]]) -> bool:
-    return all(count == size for count, size in bound)
-
-
-def _none_in_part(bound: Sequence[tuple[int, int]]) -> bool:
-    return all(count in (0, size) for count, size in bound)
 
 
 # -- GANG-04 -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from conformance.gang.adapters.base import Gang
+from conformance.gang.judging import Attempt
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod
@@ -52,6 +53,7 @@ class BoundWatch:
 
     def __init__(self, observation: Observation, namespace: str, gangs: Sequence[Gang]) -> None:
         self._observation = observation
+        self._gangs = gangs
         self._members = [{f"{namespace}/{name}" for name in gang.names} for gang in gangs]
         self._began = time.monotonic()
         self.history: list[tuple[float, Counts]] = []
@@ -74,17 +76,25 @@ class BoundWatch:
         """The counts as of the last event."""
         return self.see(self._observation.objects)
 
-    @property
-    def missing(self) -> int:
-        """Members that are not there as of the last event. One that was bound in a gap of the watch can hide only by being gone."""
-        return sum(len(members - self._observation.objects.keys()) for members in self._members)
+    def bound(self) -> list[Json]:
+        """The pods of the gangs that are bound as of the last event."""
+        objects = self._observation.objects
+        return [pod for members in self._members for key in sorted(members & objects.keys()) if is_bound(pod := objects[key])]
 
-    def spread(self) -> float | None:
-        """Seconds between the first and the last PodScheduled=True of the members that are there; None when not all have one."""
-        keys = set().union(*self._members) & self._observation.objects.keys()
-        times = [scheduled_at(self._observation.objects[key]) for key in keys]
+    def attempt(self) -> Attempt:
+        """What became of the one gang that is watched, as of the last event. Members that are missing may have been bound in a gap."""
+        objects, (members,), (gang,) = self._observation.objects, self._members, self._gangs
+        times = [scheduled_at(objects[key]) for key in members & objects.keys()]
         known = [moment for moment in times if moment is not None]
-        return max(known) - min(known) if known and len(known) == len(times) else None
+        return Attempt(
+            size=gang.size,
+            bound=self.now[0],
+            most=self.most[0],
+            seconds=time.monotonic() - self._began,
+            spread=max(known) - min(known) if known and len(known) == len(times) else None,
+            trace=self.text,
+            missing=len(members - objects.keys()),
+        )
 
     @property
     def text(self) -> str:

@@ -168,7 +168,7 @@ def test_members_that_are_gone_may_have_been_bound_unseen() -> None:
     plan = Plan(nodes=(a_node(),), resource="nvidia.com/gpu", unit=4, slots=2)
     watch = BoundWatch(observation, "ns", [gang_of(a_scope(), plan, "a", 3)])  # type: ignore[arg-type]
     watch.until(5, lambda counts: False)
-    assert watch.missing == 1  # a-2 is not among the objects
+    assert watch.attempt().missing == 1  # a-2 is not among the objects
     gone = msgspec.structs.replace(attempt(0, 3), missing=1)
     for most, outcome in ((0, Outcome.UNDECIDED), (1, Outcome.BAD)):
         seen = msgspec.structs.replace(gone, most=most)
