@@ -18,7 +18,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS, GangJob, gang_jobs
 from fixtures.model.jobs.marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from fixtures.text.sentences import duration, in_order, listed, so_far
-from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 _DEFAULT_SCHEDULER = "default-scheduler"
@@ -82,30 +82,25 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequenc
     why = f"{len(jobs)} multi-pod device jobs ({jobs[0].subject} first)" if jobs else "the policy requires it (gang.required)"
     defined = [scheduler for scheduler in watched() if scheduler.defined(scope)]
     others = sorted({pod.scheduler_name for job in jobs for pod in job.pods} - {"", _DEFAULT_SCHEDULER})
+    about = About(place, "CRDs, Deployments", "one installed and healthy", "no API, Deployment or pod of a known gang scheduler")
     if idle and may_probe:
-        yield not_judged(place, message=f"{idle[0].reason}: GANG-02 to GANG-04 ask it with gangs of their own", source=idle[0].source)
-    elif idle:
-        message = f"{idle[0].reason}: a run that only reads cannot tell whether gangs work, GANG-02 can; needed by {why}"
-        yield undecided(place, message=message, source=idle[0].source, cause="GangSchedulerUnknown")
+        yield about.not_judged(f"{idle[0].reason}: GANG-02 to GANG-04 ask it with gangs of their own", source=idle[0].source)
+        return
+    if idle:
+        message, source = f"{idle[0].reason}: a run that only reads cannot tell whether gangs work, GANG-02 can", idle[0].source
     elif claimed:
-        yield undecided(place, message=f"{claimed[0].reason}; needed by {why}", source=claimed[0].source, cause="GangSchedulerUnknown")
+        message, source = claimed[0].reason, claimed[0].source
     elif defined:
-        message = f"CRD {defined[0].definition} is there, and no scheduler of it is found in a namespace of the platform; needed by {why}"
-        yield undecided(place, message=message, source="CRDs, Deployments, policy tenants.moreInfrastructure", cause="GangSchedulerUnknown")
+        message = f"CRD {defined[0].definition} is there, and no scheduler of it is found in a namespace of the platform"
+        source = "CRDs, Deployments, policy tenants.moreInfrastructure"
     elif others:
-        message = f"jobs name scheduler {', '.join(others)}, and whether it is there and places gangs is not known; needed by {why}"
-        yield undecided(place, message=message, source="pod.spec.schedulerName", cause="GangSchedulerUnknown")
+        message = f"jobs name scheduler {', '.join(others)}, and whether it is there and places gangs is not known"
+        source = "pod.spec.schedulerName"
     else:
         message = f"no gang scheduler is installed although needed: {why}; jobs that get only some of their pods hold devices for ever"
-        observed = "no API, Deployment or pod of a known gang scheduler"
-        yield bad(
-            place,
-            observed=observed,
-            expected="one installed and healthy",
-            source="CRDs, Deployments",
-            message=message,
-            cause="GangSchedulerMissing",
-        )
+        yield about.bad(message, cause="GangSchedulerMissing")
+        return
+    yield about.undecided(f"{message}; needed by {why}", source=source, cause="GangSchedulerUnknown")
 
 
 def check_partial(scope: Scope, now: float) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True):
         return f"{amounts} of ClusterQueue {self.workload.cluster_queue} are lost to all others"
 
     def lasting(
-        self, about: About, times: Iterable[str], state: str, why: str, cause: str = "QuotaHeldByNothing", minutes: float | None = None
+        self, about: About, times: Iterable[str | None], state: str, why: str, cause: str = "QuotaHeldByNothing", minutes: float | None = None
     ) -> Finding:
         """The finding about a state that began at the newest of some times. ``why`` follows how long it has lasted.
 

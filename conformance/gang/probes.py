@@ -67,40 +67,33 @@ def probe_fit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) 
     adapter.setup(scope, workspace, plan.resource, plan.slots * plan.unit, plan.nodes)
     gang = gang_of(scope, plan, f"gang-02-{adapter.name}", plan.slots)
     attempt = _attempt(scope, workspace, adapter, gang)
-    adapter.release(workspace, gang)
-    control = None
-    if not attempt.bound:
-        _require_claims(scope, workspace, adapter, plan)
-    if not attempt.whole:
-        control = _without_gang(scope, workspace, gang_of(scope, plan, f"gang-02-{adapter.name}-plain", plan.slots), plan.slots)
+    if plan.by_dra and not attempt.bound:
+        _alone(scope, workspace, adapter, plan, f"{adapter.name}-one")  # the scheduler may know no claims
+    control = None if attempt.whole else _without_gang(scope, workspace, plan, f"gang-02-{adapter.name}-plain", plan.slots)
     yield judge_fit(Subject("GangScheduler", adapter.name), plan, attempt, control)
 
 
 def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -> Attempt:
-    """Submit a gang and watch it: up to the start deadline for its first bind, then for the rest."""
+    """Submit a gang, watch it, up to the start deadline for its first bind and then for the rest, and remove it."""
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
         adapter.submit(workspace, gang)
         if bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] > 0):
             bound.until(_rest_seconds(scope), lambda counts: counts[0] == gang.size)
         lacking = without_devices(bound.bound(), claims_there(workspace)) if gang.by_dra else ()
-        return msgspec.structs.replace(bound.attempt(), without_devices=tuple(lacking))
+        attempt = msgspec.structs.replace(bound.attempt(), without_devices=tuple(lacking))
+    adapter.release(workspace, gang)
+    return attempt
 
 
-def _require_claims(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> None:
-    """Nothing of a gang was bound: the scheduler may know no claims. Raises :class:`Inconclusive` where it does not serve one pod."""
-    if not plan.by_dra:
-        return
-    alone = gang_of(scope, plan, f"{adapter.name}-one", 1)
-    single = _attempt(scope, workspace, adapter, alone)
-    adapter.release(workspace, alone)
-    if not single.whole or single.without_devices:
-        raise Inconclusive("ClaimsNotServed", _no_claims(adapter, plan, single))
-
-
-def _no_claims(adapter: Adapter, plan: Plan, single: Attempt) -> str:
-    outcome = "was bound without devices" if single.without_devices else f"was not bound ({single.trace})"
-    return f"{adapter.name} gives no devices to one pod alone, which {outcome}: does it serve claims? {plan}"
+def _alone(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan, name: str) -> Attempt:
+    """One pod alone of the gang's shape. Raises :class:`Inconclusive` where the scheduler does not serve its claim."""
+    single = _attempt(scope, workspace, adapter, gang_of(scope, plan, name, 1))
+    if plan.by_dra and (not single.whole or single.without_devices):
+        outcome = "was bound without devices" if single.without_devices else f"was not bound ({single.trace})"
+        message = f"{adapter.name} gives no devices to one pod alone, which {outcome}: does it serve claims? {plan}"
+        raise Inconclusive("ClaimsNotServed", message)
+    return single
 
 
 def _rest_seconds(scope: Scope) -> float:
@@ -108,12 +101,13 @@ def _rest_seconds(scope: Scope) -> float:
     return min(scope.policy.probes.start_seconds, REST_FACTOR * scope.policy.probes.window_seconds)
 
 
-def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int) -> Attempt:
-    """The same pods by the default scheduler, each for itself: watched until ``expected`` are bound, then removed."""
+def _without_gang(scope: Scope, workspace: Workspace, plan: Plan, name: str, size: int) -> Attempt:
+    """The same pods by the default scheduler, each for itself: watched until as many as fit are bound, then removed."""
+    gang = gang_of(scope, plan, name, size)
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
         uids = {str(meta["name"]): str(meta["uid"]) for pod in gang.pods for meta in (workspace.create_pod(pod)["metadata"],)}
-        bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] >= expected)
+        bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] >= plan.slots)
         attempt, placed = bound.attempt(), {decode_pod(pod).name for pod in bound.bound()}
     delete_pods(workspace, {name: uid for name, uid in uids.items() if name not in placed})  # first, or they would take the others' room
     delete_pods(workspace, {name: uid for name, uid in uids.items() if name in placed})
@@ -173,20 +167,13 @@ def _misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) ->
     size = plan.slots + 1
     adapter.setup(scope, workspace, plan.resource, plan.unit * (size if by_nodes else plan.slots), plan.nodes)
     name = f"gang-03-{adapter.name}"
-
-    alone = gang_of(scope, plan, f"{name}-alone", 1)
-    single = _attempt(scope, workspace, adapter, alone)
-    adapter.release(workspace, alone)
-    if plan.by_dra and (not single.whole or single.without_devices):
-        raise Inconclusive("ClaimsNotServed", _no_claims(adapter, plan, single))
+    single = _alone(scope, workspace, adapter, plan, f"{name}-alone")
     if not single.whole:
         raise Inconclusive("PositiveControlFailed", f"one pod alone of the same shape was not bound ({single.trace}); {plan}")
-
-    plain = _without_gang(scope, workspace, gang_of(scope, plan, f"{name}-plain", size), plan.slots)
+    plain = _without_gang(scope, workspace, plan, f"{name}-plain", size)
     if plain.bound != plan.slots:
-        message = (
-            f"without the gang {plain.bound} of {size} pods were bound, not the {plan.slots} that fit, so the gang would prove nothing"
-        )
+        bound = f"{plain.bound} of {size} pods were bound, not the {plan.slots} that fit"
+        message = f"without the gang {bound}, so the gang would prove nothing"
         raise Inconclusive("PositiveControlFailed", message)
     window = absence_seconds(scope, single.seconds)
     return Misfit(adapter=adapter, gang=gang_of(scope, plan, name, size), by_nodes=by_nodes, promise=promise, window=window)
@@ -196,15 +183,12 @@ def _judge_misfit(scope: Scope, workspace: Workspace, plan: Plan, misfit: Misfit
     """The finding, with the last control, the same gang of a size that fits."""
 
     def control() -> Attempt:
-        lowered = gang_of(scope, plan, misfit.gang.name, plan.slots)
-        fit = _attempt(scope, workspace, misfit.adapter, lowered)
-        misfit.adapter.release(workspace, lowered)
-        return fit
+        return _attempt(scope, workspace, misfit.adapter, gang_of(scope, plan, misfit.gang.name, plan.slots))
 
     yield judge_misfit(misfit.subject, plan, seen, control, misfit.window, misfit.promise)
     if not misfit.by_nodes:
-        promise = misfit.promise
-        message = f"all-or-nothing placement is not promised, so a gang that fits the quota and not the nodes is not judged: {promise}"
+        asked = "so a gang that fits the quota and not the nodes is not judged"
+        message = f"all-or-nothing placement is not promised, {asked}: {misfit.promise}"
         yield not_judged(Subject("GangScheduler", f"{misfit.adapter.name} nodes"), message=message, source="guarantee of the adapter")
 
 
@@ -262,7 +246,7 @@ def probe_competition(scope: Scope, workspace: Workspace, adapter: Adapter, plan
     if not any(first) or (started and not followed):
         for gang in pair:
             adapter.release(workspace, gang)
-        if not any(first):
-            _require_claims(scope, workspace, adapter, plan)
-        control = _without_gang(scope, workspace, gang_of(scope, plan, f"gang-04-{adapter.name}-plain", size), size)
+        if plan.by_dra and not any(first):
+            _alone(scope, workspace, adapter, plan, f"{adapter.name}-one")
+        control = _without_gang(scope, workspace, plan, f"gang-04-{adapter.name}-plain", size)
     yield judge_competition(Subject("GangScheduler", adapter.name), plan, seen, control)
