@@ -75,13 +75,13 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True):
         return f"{amounts} of ClusterQueue {self.workload.cluster_queue} are lost to all others"
 
     def lasting(
-        self, about: About, times: Iterable[str | None], state: str, why: str, cause: str = "QuotaHeldByNothing", minutes: float | None = None
+        self, about: About, times: Iterable[str | None], state: str, why: str, cause: str = "QuotaHeldByNothing", most: float | None = None
     ) -> Finding:
         """The finding about a state that began at the newest of some times. ``why`` follows how long it has lasted.
 
-        It may last so many ``minutes``; None stands for what Kueue itself ends within moments (policy ``gang.partialMinutes``).
+        It may last ``most`` minutes; None stands for what Kueue itself ends within moments (policy ``gang.partialMinutes``).
         """
-        limit = (self.rooms.scope.policy.gang.partial_minutes if minutes is None else minutes) * 60
+        limit = (self.rooms.scope.policy.gang.partial_minutes if most is None else most) * 60
         age = overdue(about, newest(times), self.rooms.now, limit, state, cause=CHANGE_UNDER_WAY)
         return age if isinstance(age, Finding) else about.bad(f"it is {state} for {duration(age)}{why}; {self.lost}", cause=cause)
 
@@ -124,7 +124,7 @@ def _checked(held: _Held, about: About, waiting: list[CheckState]) -> Finding:
     missing = [one.name for one in waiting if one.name not in known]
     why = f": there is no AdmissionCheck {missing[0]}" if missing else ": its controller has not answered"
     times, minutes = [held.workload.turned("QuotaReserved"), *(one.changed for one in waiting)], scope.policy.requests.pending_minutes
-    return held.lasting(about, times, words, why, cause="AdmissionCheckSilent", minutes=minutes)
+    return held.lasting(about, times, words, why, cause="AdmissionCheckSilent", most=minutes)
 
 
 def _unplaced(held: _Held, pods: Sequence[Pod]) -> Finding | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope, subject
@@ -24,15 +25,15 @@ from fixtures.model.nodes.holds import label, last_write
 from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.json_text import NotJson, decode
-from fixtures.text.sentences import ask_again, duration
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
+from fixtures.text.sentences import duration
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
 PROFILE = "dcm.amd.com/gpu-config-profile"
 
 
 class _Manager(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that cuts devices. ``paused`` is what it writes into labels of agents meanwhile.
+    """A program that cuts devices. ``paused`` is what it writes into labels of agents meanwhile, ``nothing`` what an empty label asks for.
 
     ``retry_minutes``: how long it may go on, by its own design, and also after it has said that it failed.
     """
@@ -41,18 +42,39 @@ class _Manager(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     state: str
     failed: str
-    changing: str
+    changing: tuple[str, ...]
     paused: str = ""
     retry_minutes: int = 0
+    nothing: str = "its default"
+
+    @property
+    def ageing(self) -> tuple[str, ...]:
+        """States whose age decides."""
+        return (*self.changing, self.failed) if self.retry_minutes else self.changing
+
+    def left_paused(self, node: Node) -> list[str]:
+        """Agents that it keeps off a node."""
+        return paused_agents(node, self.paused) if self.paused else []
 
 
+CHANGING = ("pending", "rebooting")
+_MIG = _Manager(
+    name="the MIG manager",
+    config=CONFIG,
+    state=STATE,
+    failed="failed",
+    changing=CHANGING,
+    paused="paused-for-mig-change",
+    nothing="no mig.config",
+)
 _MANAGERS = (
+    _MIG,
     _Manager(
         name="the vGPU device manager",
         config="nvidia.com/vgpu.config",
         state="nvidia.com/vgpu.config.state",
         failed="failed",
-        changing="pending",
+        changing=("pending",),
         paused="paused-for-vgpu-change",
     ),
     _Manager(
@@ -60,7 +82,7 @@ _MANAGERS = (
         config=PROFILE,
         state="dcm.amd.com/gpu-config-profile-state",
         failed="failure",
-        changing="in-progress",
+        changing=("in-progress",),
         retry_minutes=30,
     ),
 )
@@ -68,50 +90,42 @@ _MANAGERS = (
 
 def unsettled(scope: Scope) -> list[Node]:
     """Nodes on which one of these managers is at work or may try again: since when tells whether it takes too long."""
-    return [
-        node
-        for node in scope.accelerator_nodes
-        if any(node.metadata.label.get(one.state, "") in _ageing(one) for one in _MANAGERS if one.state in node.metadata.label)
-    ]
+    nodes = scope.accelerator_nodes
+    return [node for node in nodes if any(node.metadata.label.get(one.state) in one.ageing for one in _MANAGERS)]
 
 
-def _ageing(manager: _Manager) -> tuple[str, ...]:
-    return (manager.changing, manager.failed) if manager.retry_minutes else (manager.changing,)
+def check_managers(scope: Scope, now: float, fields: FieldsByNode) -> Iterator[Finding]:
+    """One finding per node and manager that was asked for something, that tells a state, or that left agents paused. ``now``: Unix seconds.
 
-
-def check_others(scope: Scope, now: float, fields: FieldsByNode) -> Iterator[Finding]:
-    """One finding per node and manager that was asked for something or that tells a state. ``now`` in Unix seconds."""
-    for node in scope.accelerator_nodes:
-        for manager in _MANAGERS:
-            labels = node.metadata.label
-            if labels.get(manager.config) or labels.get(manager.state) or _paused(node, manager):
+    The MIG manager writes a state only where a layout is asked for.
+    """
+    for manager in _MANAGERS:
+        for node in scope.accelerator_nodes:
+            state = node.metadata.label.get(manager.state) if manager is not _MIG else ""
+            if node.metadata.label.get(manager.config) or state or manager.left_paused(node):
                 yield _judge(scope, node, manager, now, fields.get(node.name))
 
 
-def _paused(node: Node, manager: _Manager) -> list[str]:
-    return paused_agents(node, manager.paused) if manager.paused else []
-
-
 def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: object) -> Finding:
-    place, source = Subject("Node", f"{node.name} {manager.config}"), f"label {manager.state}"
+    place = subject(node) if manager is _MIG else Subject("Node", f"{node.name} {manager.config}")
     config, state = (node.metadata.label.get(key, "") for key in (manager.config, manager.state))
-    paused, limit = _paused(node, manager), max(scope.policy.advertisement.mig_pending_minutes, manager.retry_minutes)
-    wanted = said(config, 80) if config else "its default"
+    paused, limit = manager.left_paused(node), max(scope.policy.advertisement.mig_pending_minutes, manager.retry_minutes)
+    wanted = said(config, 80) if config else manager.nothing
     observed = f"{wanted}: {said(state, 40) or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
-    expected = f"success within {limit:g} min, no agent left paused"
-    about = About(place, source, expected, observed)
+    about = About(place, f"label {manager.state}", f"success within {limit:g} min, no agent left paused", observed)
     write = last_write(fields, label(manager.state))
-    age = now - write.at if write else None
-    if state in _ageing(manager) and age is not None and age <= limit * 60:
-        return about.undecided(f"{observed} for {duration(age)}: {ask_again(age, limit * 60)}", cause=CHANGE_UNDER_WAY)
+    if state in manager.changing or (state in manager.ageing and write):
+        since, unknown = write.at if write else None, f"{observed}, and {_ageless(scope, node)}"
+        age = overdue(about, since, now, limit * 60, observed, cause="AgeUnknown", unknown=unknown)
+        if isinstance(age, Finding):
+            return age
+        if state in manager.changing:
+            so_long, source = f"at least {duration(age)} (limit: {limit:g} min)", "metadata.managedFields"
+            message = f"{manager.name} has been at work for {so_long}: it is stuck, usually because a pod still holds a device"
+            return about.bad(message, cause="LayoutChangeStuck", observed=f"{observed} for {duration(age)}", source=source)
     if state == manager.failed:
         message = f"{manager.name} failed to apply {wanted}: the devices keep what they had, and jobs wait for what was asked for"
         return about.bad(message, cause="LayoutChangeFailed")
-    if state == manager.changing:
-        if age is None:
-            return about.undecided(f"{observed}, and since when is not known", cause="AgeUnknown")
-        message = f"{manager.name} has been at work for at least {duration(age)} (limit: {limit:g} min): it is stuck"
-        return about.bad(message, cause="LayoutChangeStuck", observed=f"{observed} for {duration(age)}")
     if paused:
         message = f"{manager.paused} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the labels"
         return about.bad(message, cause="AgentsLeftPaused", source=f"labels {DEPLOY}*")
@@ -121,8 +135,20 @@ def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: obje
         return about.bad(message, cause="LayoutNotApplied", expected=f"the partitions of {wanted}", source=source)
     if state == "success":
         return about.ok()
-    why = "what its state means is not known" if state else f"{manager.name} has said nothing about it, and whether it runs is not known"
-    return about.undecided(f"{observed}: {why}", cause="LayoutStateUnknown")
+    if manager is not _MIG:
+        why = "what its state means" if state else f"{manager.name} has said nothing about it, and whether it runs"
+        return about.undecided(f"{observed}: {why} is not known", cause="LayoutStateUnknown")
+    if not state and node.metadata.label.get("nvidia.com/mig.capable") != "true":
+        return about.not_judged("its devices cannot be cut, so no MIG manager reports on them", source="label nvidia.com/mig.capable")
+    why = f"its state {state!r} is not one that the MIG manager writes" if state else "no MIG manager has reported on it"
+    return about.bad(f"{config!r} is requested and {why}: whether it is applied is not known", cause="LayoutStateUnknown")
+
+
+def _ageless(scope: Scope, node: Node) -> str:
+    """Why the age of a state is not known, as a clause."""
+    if scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
+        return "nothing tells since when: the snapshot was taken without --show-managed-fields"
+    return "since when is not known: the node's managedFields have no entry of the program that wrote the state"
 
 
 _PROFILES = "gpu-config-profiles"
@@ -205,66 +231,3 @@ def _is_whole(node: Node) -> bool:
     """Whether a node says that its devices are not partitioned."""
     says = [text for key in (PROFILE, *AMD_PARTITION_LABELS) if (text := node.metadata.label.get(key, "").lower())]
     return bool(says) and all("spx" in text for text in says)
-
-
-CHANGING = ("pending", "rebooting")
-PAUSED = "paused-for-mig-change"
-_SOURCE = f"label {STATE}"
-
-
-def changing(scope: Scope) -> list[Node]:
-    """Nodes whose MIG manager says that it is at work."""
-    return [node for node in scope.accelerator_nodes if node.metadata.label.get(STATE) in CHANGING]
-
-
-def since_of(fields: FieldsByNode) -> dict[str, float]:
-    """When the state label of each node was last written at the latest, by its managedFields."""
-    writes = {name: last_write(entries, label(STATE)) for name, entries in fields.items()}
-    return {name: write.at for name, write in writes.items() if write is not None}
-
-
-def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterator[Finding]:
-    """One finding per node with ``mig.config``. ``now`` and ``since`` (last write of the state, by node) are Unix seconds."""
-    limit = scope.policy.advertisement.mig_pending_minutes
-    for node in scope.accelerator_nodes:
-        labels = node.metadata.label
-        config, state = labels.get(CONFIG, ""), labels.get(STATE, "")
-        paused = paused_agents(node, PAUSED)
-        if not config and not paused:
-            continue
-        observed = f"{config or 'no mig.config'}: {state or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
-        about = About(subject(node), _SOURCE, f"success within {limit:g} min, no agent left paused", observed)
-        if state in CHANGING and scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
-            message = f"{observed}, and nothing tells since when: the snapshot was taken without --show-managed-fields"
-            yield about.undecided(message, cause="AgeUnknown")
-        elif state in CHANGING:
-            yield _under_way(about, now, since.get(node.name), limit)
-        elif state == "failed":
-            message = f"the MIG manager failed to apply {config!r}: the devices keep their old geometry and jobs wait for the new one"
-            yield about.bad(message, cause="LayoutChangeFailed")
-        elif paused:
-            message = f"{PAUSED} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the label"
-            yield about.bad(message, cause="AgentsLeftPaused", source=f"labels {DEPLOY}*")
-        elif state == "success":
-            yield about.ok()
-        elif not state and labels.get("nvidia.com/mig.capable") != "true":
-            message = "its devices cannot be cut, so no MIG manager reports on them"
-            yield about.not_judged(message, source="label nvidia.com/mig.capable")
-        else:
-            why = f"its state {state!r} is not one that the MIG manager writes" if state else "no MIG manager has reported on it"
-            yield about.bad(f"{config!r} is requested and {why}: whether it is applied is not known", cause="LayoutStateUnknown")
-
-
-def _under_way(about: About, now: float, since: float | None, limit: float) -> Finding:
-    if since is None:
-        why = "since when is not known: the node's managedFields have no entry of the program that wrote the state"
-        return about.undecided(f"{about.observed}, and {why}", cause="AgeUnknown")
-    age, source = now - since, "metadata.managedFields"
-    observed = f"{about.observed} for {duration(age)}"
-    if age <= limit * 60:
-        return about.undecided(f"{observed}: the change is still under way", cause=CHANGE_UNDER_WAY, source=source)
-    message = (
-        f"the change has been under way for at least {duration(age)} (policy: {limit:g} min): "
-        "it is stuck, usually because a pod still holds a device; until it ends, the node offers none"
-    )
-    return about.bad(message, cause="LayoutChangeStuck", observed=observed, source=source)

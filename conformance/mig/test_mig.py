@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
-from conformance.mig.managers import changing, check_others, check_state, since_of, unsettled
+from conformance.mig.managers import check_managers, unsettled
 from conformance.mig.probes import probe_slices
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
@@ -20,8 +18,8 @@ from fixtures.verdict.findings import Evidence
 @requirement("MIG-01")
 def test_requested_mig_configs_are_applied(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
     """The requested layout of devices (MIG, vGPU, partitions) is applied, and no change of it is stuck or half done."""
-    fields = fields_of(scope.snapshot, [*changing(scope), *unsettled(scope)], lambda: request.getfixturevalue("cluster"))
-    judge(chain(check_state(scope, now, since_of(fields)), check_others(scope, now, fields)))
+    fields = fields_of(scope.snapshot, unsettled(scope), lambda: request.getfixturevalue("cluster"))
+    judge(check_managers(scope, now, fields))
 
 
 @requirement("MIG-02")

@@ -1,6 +1,8 @@
+from datetime import UTC, datetime
+
 import pytest
 
-from conformance.mig.managers import check_state, since_of
+from conformance.mig.managers import check_managers
 from fixtures.kubernetes.models import Json, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope
@@ -35,10 +37,18 @@ def managed(label: str, time: object) -> Json:
     ],
 )
 def test_state(subject: Node, minutes: int | None, wanted: str) -> None:
-    since = {} if minutes is None else {subject.name: NOW - minutes * 60}
-    assert verdict(check_state(a_scope(nodes=[subject]), NOW, since)) == wanted
+    written = [] if minutes is None else [managed(STATE, datetime.fromtimestamp(NOW - minutes * 60, UTC).isoformat())]
+    assert verdict(check_managers(a_scope(nodes=[subject]), NOW, {subject.name: written})) == wanted
 
 
-def test_the_age_is_that_of_the_writer_of_the_state() -> None:
-    fields = [managed("nvidia.com/gpu.present", "2026-11-20T11:00:00Z"), managed(STATE, "2026-11-20T09:00:00Z")]
-    assert since_of({"a": fields, "b": [managed(STATE, "soon")], "c": None}) == {"a": NOW - 3 * 3600}
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ([managed("nvidia.com/gpu.present", "2026-11-20T11:00:00Z"), managed(STATE, "2026-11-20T09:00:00Z")], "at least 3 h"),
+        ([managed(STATE, "soon")], "no entry of the program"),
+        (None, "no entry of the program"),
+    ],
+)
+def test_the_age_is_that_of_the_writer_of_the_state(fields: object, words: str) -> None:
+    (finding,) = check_managers(a_scope(nodes=[node("pending")]), NOW, {"gpu-0": fields})
+    assert words in finding.message

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.mig.managers import check_others, unsettled
+from conformance.mig.managers import check_managers, unsettled
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope
@@ -55,11 +55,11 @@ def written(key: str, minutes: int) -> dict[str, object]:
     ],
 )
 def test_state(subject: Node, fields: dict[str, object], wanted: str) -> None:
-    assert verdict(check_others(a_scope(nodes=[subject]), NOW, fields)) == wanted
+    assert verdict(check_managers(a_scope(nodes=[subject]), NOW, fields)) == wanted
 
 
 def test_a_finding_names_the_manager_and_what_was_asked_for() -> None:
-    (finding,) = check_others(a_scope(nodes=[amd("failure")]), NOW, {})
+    (finding,) = check_managers(a_scope(nodes=[amd("failure")]), NOW, {})
     assert "AMD's device config manager failed to apply cpx-nps4" in finding.message
 
 
@@ -84,7 +84,7 @@ def partitioned(units: int, profile: str, shown: str = "", *, peer: bool = True,
     nodes = [a_node(resource="amd.com/gpu", gpus=units, labels=labels, product="")]
     nodes += [a_node("peer", resource="amd.com/gpu", labels={**MODEL, PARTITION: "spx_nps1"}, product="")] if peer else []
     config = ConfigMap(metadata=Meta(name="config-manager-config", namespace="kube-amd-gpu"), data={"config.json": text})
-    return verdict(check_others(a_scope(nodes=nodes, configmaps=[config]), NOW, {}))
+    return verdict(check_managers(a_scope(nodes=nodes, configmaps=[config]), NOW, {}))
 
 
 @each_row
