@@ -19,6 +19,7 @@ from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, why_unlistable
+from fixtures.nodeprobe.smi_xml import Listing
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import Finding, Outcome, bad, undecided
@@ -46,17 +47,23 @@ MAX_UUIDS_SHOWN = 8
 
 
 class VisibleDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container printed. ``uuids``: devices it lists, MIG devices in place of the GPU they are part of.
-
-    ``computed`` is what the compute check found, None where the script did not run it.
-    """
+    """What a container printed. ``computed`` is what the compute check found, None where the script did not run it."""
 
     uid: str
-    uuids: tuple[str, ...]
-    failures: tuple[str, ...]
+    listing: Listing
     exit_code: str
     device_files: tuple[str, ...]
     computed: Document | None = None
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Devices it lists, MIG devices in place of the GPU they are part of."""
+        return tuple(self.listing.uuids)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What nvidia-smi says of why it cannot list."""
+        return self.listing.failures
 
     @property
     def sees_nothing(self) -> bool:
@@ -84,7 +91,6 @@ def read_visible_devices(text: str) -> VisibleDevices:
     if list(sections) != ["uid", "smi", "dev", "end"]:
         raise Unreadable(f"the probe's output is incomplete: it has the sections {', '.join(sections) or 'none'}")
     smi = sections["smi"]
-    uuids, failures = _listed(smi)
     exits = re.findall(r"^exit=(\d{1,3})$", smi, re.MULTILINE)
     files = [line.strip() for line in sections["dev"].splitlines()]
     devices = tuple(sorted(name for name in files if _DEVICE.match(name)))
@@ -92,8 +98,7 @@ def read_visible_devices(text: str) -> VisibleDevices:
         raise Unreadable("the probe's output lists no /dev/null, so it is not a listing of /dev and proves nothing")
     return VisibleDevices(
         uid=sections["uid"].strip()[:32],
-        uuids=uuids,
-        failures=failures,
+        listing=_listed(smi),
         exit_code=exits[-1] if exits else "",
         device_files=devices,
         computed=None if computed is None else _computed(computed),
@@ -110,13 +115,12 @@ def _computed(text: str) -> Document:
     return document
 
 
-def _listed(smi: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _listed(smi: str) -> Listing:
     try:
-        listing = parse_listing(smi)
+        return parse_listing(smi)
     except Unreadable:  # no nvidia-smi in the container, or nothing printed: it sees nothing
         first = next((line.strip() for line in smi.splitlines() if line.strip() and not line.startswith("exit=")), "")
-        return (), (first[:200],) if first else ()
-    return tuple(listing.uuids), listing.failures
+        return Listing((), (first[:200],) if first else ())
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -2,7 +2,7 @@ from typing import cast
 
 import pytest
 
-from conformance.mig.probes import Slot, _pod, absent_profile, chosen, judge_slices, listing_of
+from conformance.mig.probes import _pod, absent_profile, chosen, judge_slices
 from conformance.probes.running import PendingPod, ProbeResult, judge_pending
 from fixtures.model.devices.mig_geometry import resource_name
 from fixtures.model.devices.mig_nodes import mig_nodes
@@ -29,11 +29,10 @@ def ran(text: str = "", trouble: str = "") -> ProbeResult:
 
 
 def judged(*texts: str, shared: bool = False) -> list[Outcome]:
-    place = Place(node=a_node(), view=advertisement({}), resource="nvidia.com/mig-1g.10gb", free=2, capacity=2, shared=shared)
-    slot = Slot(place=place, profile="1g.10gb")
+    view, resource = advertisement({}), "nvidia.com/mig-1g.10gb"
+    place = Place(node=a_node(), view=view, resource=resource, free=2, capacity=2, shared=shared, product="1g.10gb")
     pods = {f"p{n}": ran(text) for n, text in enumerate(texts)}
-    seen = {name: listing_of(pod) for name, pod in pods.items()}
-    return [finding.outcome for finding in judge_slices(dict.fromkeys(pods, slot), pods, seen)]
+    return [finding.outcome for finding in judge_slices(dict.fromkeys(pods, place), pods)]
 
 
 def test_a_pod_sees_one_slice_of_its_profile_and_nobody_elses() -> None:
@@ -58,8 +57,8 @@ def test_slices_are_asked_for_where_they_are_free() -> None:
     with pytest.raises(NotApplicable):
         chosen(a_scope(nodes=[a_node(), mixed({"3g.40gb": 2})]))
     found = chosen(a_scope(nodes=[single()]))
-    assert [(slot.resource, slot.profile, slot.free) for slot in found] == [("nvidia.com/gpu", "1g.10gb", 56)]
-    assert {slot.profile for slot in chosen(scope_of("mig-mixed"))} == {"1g.5gb", "2g.10gb", "3g.20gb", "3g.71gb"}
+    assert [(slot.resource, slot.product, slot.free) for slot in found] == [("nvidia.com/gpu", "1g.10gb", 56)]
+    assert {slot.product for slot in chosen(scope_of("mig-mixed"))} == {"1g.5gb", "2g.10gb", "3g.20gb", "3g.71gb"}
 
 
 def test_the_absent_profile_is_offered_nowhere() -> None:
@@ -75,7 +74,7 @@ def test_the_absent_profile_is_asked_for_by_its_own_resource_where_one_name_stan
     scope = a_scope(nodes=[single()])
     (slot,) = chosen(scope)
     pod = _pod(
-        scope, cast(Workspace, None), slot, "absent", slot.profile, resource_name(absent_profile(scope, list(mig_nodes(scope)), slot.node))
+        scope, cast(Workspace, None), slot, "absent", slot.product, resource_name(absent_profile(scope, list(mig_nodes(scope)), slot.node))
     )
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     assert slot.resource not in limits

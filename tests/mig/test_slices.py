@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
-from conformance.mig.probes import absent_profile, chosen, is_made_on_demand, profile_selector, slots
+from conformance.mig.probes import absent_profile, chosen, is_made_on_demand, profile_selector, slices
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.mig_layouts import PartedError, parse, requested
@@ -254,8 +254,8 @@ CUT = (part("a", "1g.10gb"), part("b", "1g.10gb"), part("c", "3g.40gb"))
 
 
 def test_a_slice_that_a_claim_holds_is_not_free() -> None:
-    found = slots(scope_of(*CUT, claims=[a_claim("x", device="a")]))
-    assert [(slot.profile, slot.free) for slot in found] == [("1g.10gb", 1), ("3g.40gb", 1)]
+    found = slices(scope_of(*CUT, claims=[a_claim("x", device="a")]))
+    assert [(slot.product, slot.free) for slot in found] == [("1g.10gb", 1), ("3g.40gb", 1)]
 
 
 def test_whole_devices_are_no_slices() -> None:
@@ -280,5 +280,5 @@ def test_a_profile_is_asked_for_by_a_selector() -> None:
 def test_partitions_that_share_counters_are_made_on_demand() -> None:
     counters = [{"counterSet": "gpu-0-counter-set", "counters": {"memory": {"value": "10Gi"}}}]
     dynamic = (part("a", "1g.10gb", consumesCounters=counters), part("b", "3g.40gb", consumesCounters=counters))
-    assert [is_made_on_demand(slot.place) for slot in slots(scope_of(*dynamic))] == [True, True]
-    assert [is_made_on_demand(slot.place) for slot in slots(scope_of(*CUT))] == [False, False]
+    assert [is_made_on_demand(slot) for slot in slices(scope_of(*dynamic))] == [True, True]
+    assert [is_made_on_demand(slot) for slot in slices(scope_of(*CUT))] == [False, False]
