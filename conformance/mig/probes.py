@@ -27,7 +27,7 @@ _ATTRIBUTE = f'device.attributes["{NVIDIA_DRIVER}"].profile'
 
 def offered(scope: Scope, node: Node) -> list[Place]:
     """Places of a node; those of claimed MIG devices are split by profile, which stands in ``product``."""
-    return [part for place in places_of(scope, node) for part in (_by_profile(scope, place) or [place])]
+    return [part for place in places_of(scope, node) for part in _by_profile(scope, place)]
 
 
 def profile_selector(profile: str) -> str:
@@ -40,18 +40,16 @@ def is_made_on_demand(place: Place) -> bool:
     return any(device.body.counters for device in place.devices)
 
 
-def _by_profile(scope: Scope, place: Place) -> list[Place]:
-    if place.driver != NVIDIA_DRIVER or not place.devices or not all(map(_profile, place.devices)):
-        return []
-    return list(_split(scope, place.by_claim))
-
-
-def _split(scope: Scope, place: Place) -> Iterator[Place]:
-    for profile in sorted({_profile(device) for device in place.devices}):
+def _by_profile(scope: Scope, place: Place) -> Iterator[Place]:
+    profiles = set(map(_profile, place.devices))
+    if place.driver != NVIDIA_DRIVER or not profiles or "" in profiles:
+        yield place
+        return
+    for profile in sorted(profiles):
         devices = tuple(device for device in place.devices if _profile(device) == profile)
         taken = sum(device.id in scope.claims.holders and not device.body.shareable for device in devices)
         free = max(min(len(devices) - taken, place.free), 0)
-        yield msgspec.structs.replace(place, product=profile, devices=devices, capacity=len(devices), free=free)
+        yield msgspec.structs.replace(place.by_claim, product=profile, devices=devices, capacity=len(devices), free=free)
 
 
 def _profile(device: InventoryDevice) -> str:

@@ -32,11 +32,10 @@ from fixtures.model.placement.affinity import admits, terms
 from fixtures.model.platform.namespaces import NIC_CLUSTER_POLICIES
 from fixtures.model.platform.operators import operator_object, reconciling
 from fixtures.text.sentences import natural
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, Outcome, not_judged, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 SOURCE = "pod.spec.containers[].resources"
-
 
 GOOD_STATES = ("ready", "ignore")
 """``ignore``: the state is not asked for in the spec."""
@@ -50,29 +49,22 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
             message = f"the operator ignores every NicClusterPolicy but {SINGLETON} (state {state or 'not reported'})"
             yield not_judged(place, message=message, source="metadata.name")
             continue
-        findings = [_policy_state(place, policy.state), *(_applied_state(place, applied) for applied in policy.applied)]
         doing = reconciling(scope, operator_object(NIC_CLUSTER_POLICIES, policy.body))
-        for one in findings:
-            waits = doing and one.outcome is Outcome.BAD
-            yield undecided(one.subject, cause=CHANGE_UNDER_WAY, message=f"{one.message}; {doing}", source=one.source) if waits else one
+        first = About(place, "status.state", "ready", state or "no state")
+        yield _state(first, policy.state, "the operator reports", "so what it installs for the fabric cannot be relied on", doing)
+        for one in policy.applied:
+            part = Subject("applied state", f"{place.name}/{one.name or '?'}")
+            about = About(part, "status.appliedStates[].state", " or ".join(GOOD_STATES), one.state or "no state")
+            yield _state(about, one, f"of {one.name or 'a state'} the operator reports", "so its agents do not work", doing)
 
 
-def _policy_state(place: Subject, one: State) -> Finding:
-    about = About(place, "status.state", "ready", one.state or "no state")
-    if one.state == "ready":
+def _state(about: About, one: State, who: str, so: str, doing: str) -> Finding:
+    """What a state means. ``who`` has it, ``so`` follows from it, ``doing`` is being done to the policy, or empty."""
+    if one.state in about.expected.split(" or "):
         return about.ok()
-    why = f" ({one.reason})" if one.reason else ""
-    message = f"the operator reports {about.observed}{why}, so what it installs for the fabric cannot be relied on"
-    return about.bad(message, cause="OperatorObjectNotReady")
-
-
-def _applied_state(policy: Subject, one: State) -> Finding:
-    place, expected = Subject("applied state", f"{policy.name}/{one.name or '?'}"), " or ".join(GOOD_STATES)
-    about = About(place, "status.appliedStates[].state", expected, one.state or "no state")
-    if one.state in GOOD_STATES:
-        return about.ok()
-    why = f" ({one.reason})" if one.reason else ""
-    message = f"{one.name or 'a state'} is {one.state or 'not reported'}{why}: its agents do not work"
+    message = f"{who} {about.observed}{f' ({one.reason})' if one.reason else ''}, {so}"
+    if doing:
+        return about.undecided(f"{message}; {doing}", cause=CHANGE_UNDER_WAY)
     return about.bad(message, cause="OperatorObjectNotReady")
 
 

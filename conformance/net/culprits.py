@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from conformance.net.two_nodes import FabricRun, Located
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclLog
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged
+from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject
 
 RUNS = "further runs of pairs of nodes"
@@ -28,38 +28,27 @@ def where_it_went_wrong(run: FabricRun, *, indirect: bool) -> Iterator[Finding]:
     for name in found.named:
         what = "takes another path than the fast one" if indirect else "is slow or fails"
         message = f"every run with it {what}, and {listed(found.fine)} did well without it ({found.rounds} rounds of pairs)"
-        yield bad(
-            Subject("Node", name),
-            cause=WITHOUT_PATH if indirect else SLOW_NODE,
-            observed="no run with it did well",
-            expected="runs with it do as well as those of other nodes of its kind",
-            source=RUNS,
-            message=message,
-        )
+        about = About(Subject("Node", name), RUNS, "runs with it do as well as those of other nodes of its kind", "no run with it did well")
+        yield about.bad(message, cause=WITHOUT_PATH if indirect else SLOW_NODE)
     if located.adapter:
         yield _adapter(located)
     if not found.named:
-        yield not_judged(Subject("NCCL run", "which node", run.namespace), message=_why_nobody(located), source=RUNS)
+        yield not_judged(Subject("NCCL run", "which node", run.namespace), message=_why_none(located), source=RUNS)
 
 
 def _adapter(located: Located) -> Finding:
     here, there = located.ends
     node = here if here in located.found.named else ""
     subject = Subject("adapter", f"{node}/{located.adapter}") if node else Subject("rail", f"{located.adapter} of {here} and {there}")
-    return bad(
-        subject,
-        cause=SLOW_ADAPTER,
-        observed="less than its share of the figure",
-        expected="its share of the figure",
-        source="runs with NCCL_IB_HCA",
-        message=f"a run of {here} and {there} over {located.adapter} alone is slow, and over other adapters it is not",
-    )
+    about = About(subject, "runs with NCCL_IB_HCA", "its share of the figure", "less than its share of the figure")
+    message = f"a run of {here} and {there} over {located.adapter} alone is slow, and over other adapters it is not"
+    return about.bad(message, cause=SLOW_ADAPTER)
 
 
-def _why_nobody(located: Located) -> str:
+def _why_none(located: Located) -> str:
     found, nodes = located.found, located.nodes
     if len(nodes) < 3:
-        return f"which of {' and '.join(nodes)} it is nobody can know: no third node of their kind is free"
+        return f"which of {' and '.join(nodes)} it is cannot be known: no third node of their kind is free"
     if found.contradicting:
         pair = " and ".join(found.contradicting[0])
         return f"{pair} do well with other nodes and not together: look at the path between them and who else uses it, or run it again"
@@ -87,11 +76,5 @@ def indirect_sides(log: NcclLog, placement: Mapping[int, str]) -> Iterator[Findi
 
 def _indirect(subject: Subject, cause: str, line: Channel) -> Finding:
     how = "over sockets" if line.network in SOCKET_NETWORKS else "without GPUDirect RDMA"
-    return bad(
-        subject,
-        cause=cause,
-        observed=f"via {line.via}",
-        expected="via NET/…/GDRDMA, as on the other side",
-        source=LOG,
-        message=f"its side of every channel goes {how}, and others go directly",
-    )
+    about = About(subject, LOG, "via NET/…/GDRDMA, as on the other side", f"via {line.via}")
+    return about.bad(f"its side of every channel goes {how}, and others go directly", cause=cause)

@@ -18,7 +18,7 @@ from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
 from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
-from fixtures.verdict.findings import About, Finding, Outcome, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 _BANDWIDTH = "bus bandwidth"
@@ -96,36 +96,21 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
     for item in nccl_log.uncovered(log, placement):
         missing[(item.src, item.dst)].append(item)
     for pair, lines in sorted(pairs.items()):
-        yield _judge_pair(run, pair, lines, missing[pair], accepted)
+        yield _judge_ways(run.part("rank pair", f"{pair[0]} -> {pair[1]}"), lines, missing[pair], accepted)
     for rank, lines in sorted(collective.items()):
         yield _judge_ways(run.part("rank", f"{rank} -> switches"), lines, [], accepted)
     if not any(code.value in accepted for code in _NOT_DIRECT):
         named = {finding.subject for finding in found}
         yield from (finding for finding in indirect_sides(log, placement) if finding.subject not in named)
+    silent = nccl_log.silent_ranks(log, placement)
     for there, here in nccl_log.one_way_nodes(log, placement):
+        about = About(run.part("node pair", f"{here} -> {there}"), LOG, "channels in both directions", "no channel")
         message = f"channels go from {there} to {here} and none back: half of the traffic is unaccounted for"
-        yield bad(
-            run.part("node pair", f"{here} -> {there}"),
-            cause="TrafficNotDirect",
-            observed="no channel",
-            expected="channels in both directions",
-            source=LOG,
-            message=message,
-        )
-    for rank in nccl_log.silent_ranks(log, placement):
-        yield undecided(
-            run.part("rank", str(rank)),
-            cause="LogIncomplete",
-            message="no channel line names it: its part of the log is missing",
-            source=LOG,
-        )
+        yield about.bad(message, cause="TrafficNotDirect")
+    lacking = [(run.part("rank", str(rank)), "no channel line names it: its part of the log is missing") for rank in silent]
     if strangers:
-        yield undecided(
-            run.subject,
-            cause="LogIncomplete",
-            message=f"{strangers} channel lines name ranks that were not asked for, on nodes unknown",
-            source=LOG,
-        )
+        lacking.append((run.subject, f"{strangers} channel lines name ranks that were not asked for, on nodes unknown"))
+    yield from (undecided(place, cause="LogIncomplete", message=message, source=LOG) for place, message in lacking)
 
 
 def _read_log(run: FabricRun) -> NcclLog:
@@ -144,16 +129,9 @@ def _read_log(run: FabricRun) -> NcclLog:
 def _judge_nodes(run: FabricRun) -> Iterator[Finding]:
     count = Counter(pod.node for pod in run.pods)
     for pod in run.pods:
-        subject, expected = run.part("Pod", pod.name), "a node of its own"
-        if count[pod.node] == 1:
-            yield ok(subject, observed=f"node {pod.node}", expected=expected, source="pod.spec.nodeName")
-        else:
-            yield undecided(
-                subject,
-                cause="ProbeDidNotRun",
-                message=f"{count[pod.node]} pods of the run are on {pod.node}: between them nothing crosses the fabric",
-                source="pod.spec.nodeName",
-            )
+        about = About(run.part("Pod", pod.name), "pod.spec.nodeName", "a node of its own", f"node {pod.node}")
+        together = f"{count[pod.node]} pods of the run are on {pod.node}: between them nothing crosses the fabric"
+        yield about.ok() if count[pod.node] == 1 else about.undecided(together, cause="ProbeDidNotRun")
 
 
 def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Finding:
@@ -167,32 +145,23 @@ def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Fin
     if verdict.code in nccl_log.UNDECIDABLE_CODES:
         return about.undecided(f"{verdict.code.value}: {verdict.message}", cause="LogIncomplete")
     if verdict.code.value not in accepted:
-        message = (
-            f"{verdict.message}, so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
-        )
-        cause = _INDIRECT.get(verdict.code, "TrafficNotDirect")
-        return about.bad(message, cause=cause)
+        slow = "so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
+        return about.bad(f"{verdict.message}, {slow}", cause=_INDIRECT.get(verdict.code, "TrafficNotDirect"))
     if verdict.doubts:
         message = f"NCCL warns of an error that is not known to this suite: {verdict.doubts[0][:300]}"
         return about.undecided(message, source="NCCL WARN")
     return about.ok()
 
 
-def _judge_pair(
-    run: FabricRun, pair: tuple[int, int], lines: list[Channel], missing: list[nccl_log.Uncovered], accepted: Sequence[str]
-) -> Finding:
-    """One pair of ranks on different nodes: how its channels go, and whether both of their ends were logged."""
-    return _judge_ways(run.part("rank pair", f"{pair[0]} -> {pair[1]}"), lines, missing, accepted)
-
-
 def _judge_ways(subject: Subject, lines: list[Channel], missing: list[nccl_log.Uncovered], accepted: Sequence[str]) -> Finding:
+    """How channels between nodes go, and whether both of their ends were logged."""
     ways = Counter(f"{line.via}{f' [{line.direction}]' if line.direction else ''}" for line in lines)
     observed = ", ".join(f"{count} via {way}" for way, count in ways.most_common(4)) + (" …" if len(ways) > 4 else "")
     expected = "every channel via NET/…/GDRDMA, sent and received"
     about = About(subject, LOG, expected, observed)
-    if wrong := next(((line, problem) for line in lines if (problem := _problem(line, accepted))), None):
-        cause = _SOCKETS if wrong[0].network in SOCKET_NETWORKS else "TrafficNotDirect"
-        return about.bad(wrong[1], cause=cause)
+    for line in lines:
+        if problem := _problem(line, accepted):
+            return about.bad(problem, cause=_SOCKETS if line.network in SOCKET_NETWORKS else "TrafficNotDirect")
     if missing:
         first = missing[0]
         message = f"{len(missing)} channels were logged by one side only (channel {first.channel:02d} has no [{first.missing}] line)"
@@ -226,24 +195,22 @@ def judge_bandwidth(run: FabricRun, figure: Figure) -> Iterator[Finding]:
     for finding in _measured(run, figure):
         if finding.outcome is Outcome.NOT_JUDGED and finding.subject.name == _BANDWIDTH:
             why = finding.message
-        yield _without_figure(finding, why) if why and finding.outcome is Outcome.OK else finding
-
-
-def _without_figure(finding: Finding, why: str) -> Finding:
-    return not_judged(finding.subject, message=f"{why} ({finding.observed})", source=finding.source)
+        if why and finding.outcome is Outcome.OK:
+            finding = not_judged(finding.subject, message=f"{why} ({finding.observed})", source=finding.source)
+        yield finding
 
 
 def unless_without_figure(findings: Iterator[Finding]) -> Iterator[Finding]:
     """The findings of all runs. Raises :class:`NotApplicable` at their end where none of them says more than that a figure is missing."""
     silent: list[Finding] = []
-    said = False
+    judged = False
     for finding in findings:
         if finding.outcome is Outcome.NOT_JUDGED:
             silent.append(finding)
         else:
-            said = True
+            judged = True
             yield finding
-    if silent and not said:
+    if silent and not judged:
         first = next((one for one in silent if one.subject.name.startswith(_BANDWIDTH)), silent[0])
         raise NotApplicable("NoFigure", first.message)
     yield from silent
@@ -258,14 +225,7 @@ def _measured(run: FabricRun, figure: Figure) -> Iterator[Finding]:
         table = run.table
     except Unreadable as error:
         message = f"no bandwidth was measured ({error}): {run.outcome()}; {_tail(run.pods[0].log)}"
-        yield bad(
-            run.part("measurement", _BANDWIDTH),
-            cause="BandwidthNotMeasured",
-            observed="no table",
-            expected=expected,
-            source=TABLE,
-            message=message,
-        )
+        yield About(run.part("measurement", _BANDWIDTH), TABLE, expected, "no table").bad(message, cause="BandwidthNotMeasured")
         return
     largest = _judge_largest(run, table, figure, expected)
     yield largest
@@ -284,16 +244,15 @@ def _judge_largest(run: FabricRun, table: NcclTests, figure: Figure, expected: s
     why = f"{problem[1]}: {run.outcome()}" if problem else f"the run failed: {table.failures[0]}" if table.failures else ""
     about = About(subject, TABLE, expected, f"{measured}{average}")
     if row is None or why:
-        observed = f"{measured}{average}"
-        return about.bad(why, cause="BandwidthNotMeasured", observed=observed)
+        return about.bad(why, cause="BandwidthNotMeasured")
     if figure.minimum is None or row.out_of_place.busbw >= figure.minimum:
         return about.ok()
     if figure.least_of(run) is None:
         message = f"{measured}: the figure is one of {figure.bytes} bytes, and smaller sizes are slower ({figure.words})"
         return about.not_judged(message)
     cause, how = _why_low(run)
-    message = f"{measured} is less than {figure.minimum:g} ({figure.words}), so training steps wait for gradients: {how}"
-    return about.bad(message, cause=cause)
+    low = f"{measured} is less than {figure.minimum:g} ({figure.words})"
+    return about.bad(f"{low}, so training steps wait for gradients: {how}", cause=cause)
 
 
 def _why_low(run: FabricRun) -> tuple[str, str]:
@@ -310,28 +269,24 @@ def _why_low(run: FabricRun) -> tuple[str, str]:
 
 
 def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
-    subject, expected = run.part("measurement", "ranks"), f"{run.ranks} ranks, each once"
-    if not table.rank_lines:
-        message = "the output lists no ranks: how many took part is not known"
-        return undecided(subject, cause="LogIncomplete", message=message, source=TABLE)
     observed = f"{len({rank for rank, _, _ in table.rank_lines})} ranks in {len(table.rank_lines)} lines"
-    about = About(subject, TABLE, expected, observed)
+    about = About(run.part("measurement", "ranks"), TABLE, f"{run.ranks} ranks, each once", observed)
+    if not table.rank_lines:
+        return about.undecided("the output lists no ranks: how many took part is not known", cause="LogIncomplete")
     if problem := nccl_tests.participation(table, run.ranks):
-        message = f"{problem[1]}: this is not the run that was asked for"
-        return about.bad(message, cause="BandwidthNotMeasured")
+        return about.bad(f"{problem[1]}: this is not the run that was asked for", cause="BandwidthNotMeasured")
     return about.ok()
 
 
 def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
-    subject, expected = run.part("measurement", "values"), "0 wrong values"
     code, why = nccl_tests.values(table) or (NcclTestsCode.OK, "")
-    about = About(subject, TABLE, expected)
+    about = About(run.part("measurement", "values"), TABLE, "0 wrong values")
     if code in nccl_tests.UNDECIDABLE_CODES:
         return about.undecided(f"{why}: {run.outcome()}", cause="LogIncomplete")
     if why:
         message = f"{why} in the result: memory, fabric or driver corrupts data, and training goes on with it"
         return about.bad(message, cause="ValuesWrong", observed=why)
-    return about.ok(expected)
+    return about.ok(about.expected)
 
 
 def _tail(log: str, lines: int = 3) -> str:

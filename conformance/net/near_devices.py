@@ -12,7 +12,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.fabric import offering_nodes
 from fixtures.nodeprobe.document import Host, PciFunction
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject
 
 _EXPECTED = "peer memory or DMA-BUF, ACS without redirection, and an RDMA adapter below the same switch"
@@ -29,51 +29,42 @@ def near_devices(scope: Scope) -> Callable[[NodeDocument], Iterator[Finding]]:
 
     def judge(one: NodeDocument) -> Iterator[Finding]:
         if one.node.name in offering or any(port.layer == "InfiniBand" for port in one.document.host.rdma):
-            yield from check_near_devices(one)
-        else:
-            message = "it offers no RDMA resource and has no InfiniBand port: its adapters may be for ordinary traffic only"
-            yield not_judged(subject(one.node), message=message, source=SOURCE)
+            return check_near_devices(one)
+        message = "it offers no RDMA resource and has no InfiniBand port: its adapters may be for ordinary traffic only"
+        return iter([not_judged(subject(one.node), message=message, source=SOURCE)])
 
     return judge
 
 
 def check_near_devices(one: NodeDocument) -> Iterator[Finding]:
     """What stands between the devices of a node and its RDMA adapters, a finding each; one that says that nothing does."""
-    host = one.document.host
+    host, about = one.document.host, About(subject(one.node), SOURCE, _EXPECTED)
     adapters = {port.pci_address for port in host.rdma if port.pci_address}
     devices = [function for function in host.pci if function.kind == "accelerator"]
     if not adapters or not devices:
         missing = "RDMA adapter" if devices else "accelerator"
-        yield not_judged(subject(one.node), message=f"its PCI bus shows no {missing}", source=SOURCE)
+        yield about.not_judged(f"its PCI bus shows no {missing}")
         return
-    found = [*_access(one, host), *_redirected(one, host, devices, adapters), *_far(one, host, devices, adapters)]
+    found = [*_access(about, host), *_redirected(about, host, devices, adapters), *_far(about, host, devices, adapters)]
     yield from found
     if not found:
         levels = sorted({level for function in devices if (level := _nearest(host, function, adapters))})
-        observed = f"{len(devices)} devices, {len(adapters)} adapters, at {' and '.join(levels) or 'a distance that sysfs does not show'}"
-        yield ok(subject(one.node), observed=observed, expected=_EXPECTED, source=SOURCE)
+        distance = " and ".join(levels) or "a distance that sysfs does not show"
+        yield about.ok(f"{len(devices)} devices, {len(adapters)} adapters, at {distance}")
 
 
-def _access(one: NodeDocument, host: Host) -> Iterator[Finding]:
+def _access(about: About, host: Host) -> Iterator[Finding]:
     way = host.direct_access
     if way is None or way.peermem or way.dma_buf or _OWN_WAY in host.modules:
         return
     if way.dma_buf is None:
-        message = "nvidia_peermem is not loaded, and whether the driver allows DMA-BUF is not known"
-        yield undecided(subject(one.node), message=message, source=SOURCE)
+        yield about.undecided("nvidia_peermem is not loaded, and whether the driver allows DMA-BUF is not known")
         return
     message = "nvidia_peermem is not loaded, and driver or kernel allow no DMA-BUF: traffic to other nodes goes through the host's memory"
-    yield bad(
-        subject(one.node),
-        cause="PeerMemoryMissing",
-        observed="neither peer memory nor DMA-BUF",
-        expected=_EXPECTED,
-        source=SOURCE,
-        message=message,
-    )
+    yield about.bad(message, cause="PeerMemoryMissing", observed="neither peer memory nor DMA-BUF")
 
 
-def _redirected(one: NodeDocument, host: Host, devices: list[PciFunction], adapters: set[str]) -> Iterator[Finding]:
+def _redirected(about: About, host: Host, devices: list[PciFunction], adapters: set[str]) -> Iterator[Finding]:
     """Ports of switches between a device and an adapter that send their traffic up to the host."""
     acs = {bridge.address: bridge.acs for bridge in host.bridges}
     between = {
@@ -85,28 +76,24 @@ def _redirected(one: NodeDocument, host: Host, devices: list[PciFunction], adapt
     }
     on = sorted(address for address in between if _REDIRECTS & set(controls := acs.get(address) or ()) and _BY_ATS not in controls)
     if on:
-        message = (
-            f"ACS redirects at {listed(on)}: what a device and an adapter send each other goes up to the host, at half the speed or less"
-        )
-        yield bad(
-            subject(one.node), cause="AcsOn", observed=f"redirection on {len(on)} ports", expected=_EXPECTED, source=SOURCE, message=message
-        )
+        detour = "what a device and an adapter send each other goes up to the host, at half the speed or less"
+        yield about.bad(f"ACS redirects at {listed(on)}: {detour}", cause="AcsOn", observed=f"redirection on {len(on)} ports")
     elif between and all(acs.get(address) is None for address in between):
         message = "ACS of its switches may be read by privileged pods only (policy probes.wholeNodes)"
-        yield not_judged(Subject("Node", f"{one.node.name} ACS"), message=message, source=SOURCE)
+        yield not_judged(Subject("Node", f"{about.subject.name} ACS"), message=message, source=SOURCE)
 
 
-def _far(one: NodeDocument, host: Host, devices: list[PciFunction], adapters: set[str]) -> Iterator[Finding]:
+def _far(about: About, host: Host, devices: list[PciFunction], adapters: set[str]) -> Iterator[Finding]:
     """Devices without an adapter below their switch. A machine that shows no switch, as most virtual ones, says nothing."""
     nearest = {device.address: _nearest(host, device, adapters) for device in devices}
     far = [address for address, level in nearest.items() if level and level not in _NEAR]
     if not far or len(far) == len(devices):
         return
     words = listed([f"{address} ({nearest[address]})" for address in far], 4)
-    rails = len(adapters) >= len(devices)
     message = f"{words} have no RDMA adapter below their switch, and their peers have: their traffic crosses the host's bridges"
-    say = bad if rails else advised  # with fewer adapters than devices some have to be far
-    yield say(subject(one.node), cause="FarFromAdapter", observed=words, expected=_EXPECTED, source=SOURCE, message=message)
+    # with fewer adapters than devices some have to be far
+    finding = about.bad if len(adapters) >= len(devices) else about.advised
+    yield finding(message, cause="FarFromAdapter", observed=words)
 
 
 def _nearest(host: Host, device: PciFunction, adapters: set[str]) -> str:
