@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import difflib
 import functools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import yaml
 
-from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
 from conformance.requirement import Requirement
+from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.model.platform.namespaces import READS
 from fixtures.text import yaml_text
 
 FOLDER = Path(__file__).parent
+_GROUPS = yaml_text.packaged(FOLDER / "catalogue_groups.yaml", dict[str, dict[str, list[str]]])
+
+READ_GROUPS: Mapping[str, Sequence[str]] = {
+    # Kinds with a pod template, and what tells which custom kinds may hold one. Live pods are not among them: a requirement names
+    # `pods` where it judges those too.
+    "templates": (*WORKLOAD_KEYS, "apiextensions.k8s.io/customresourcedefinitions"),
+    # Further kinds with a pod template, for `hints`: nearly all of their objects are made from workloads, which are judged themselves.
+    "bare-templates": BARE_KEYS,
+    **_GROUPS["reads"],
+}
+"""Groups for ``reads``, ``optional_reads`` and ``hints``: resource keys by group."""
+
+WRITE_GROUPS: Mapping[str, Sequence[str]] = _GROUPS["writes"]
+"""Groups for ``writes``: rights by group."""
 
 
 class CatalogueError(Exception):
@@ -95,15 +110,13 @@ def _load(path: Path) -> Area:
 
 
 def _with_groups(requirement: Requirement) -> Requirement:
-    """The requirement with its groups replaced by what they stand for."""
-    return msgspec.structs.replace(
-        requirement,
-        reads=expanded(requirement.reads, READ_GROUPS),
-        optional_reads=expanded(requirement.optional_reads, READ_GROUPS),
-        hints=expanded(requirement.hints, READ_GROUPS),
-        adds=expanded(requirement.adds, READ_GROUPS),
-        writes=expanded(requirement.writes, WRITE_GROUPS),
-    )
+    """The requirement with its groups replaced by what they stand for. What is named twice is there once, at its first place."""
+
+    def expanded(entries: Iterable[str], groups: Mapping[str, Sequence[str]]) -> list[str]:
+        return list(dict.fromkeys(entry for name in entries for entry in groups.get(name, (name,))))
+
+    reads = {field: expanded(getattr(requirement, field), READ_GROUPS) for field in ("reads", "optional_reads", "hints", "adds")}
+    return msgspec.structs.replace(requirement, **reads, writes=expanded(requirement.writes, WRITE_GROUPS))
 
 
 def _with_proofs(requirement: Requirement) -> Requirement:

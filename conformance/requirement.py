@@ -19,7 +19,7 @@ MAX_TITLE = 110
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One requirement. ``reads`` are resource keys of the snapshot; ``writes`` are ``"verb resource-key"`` pairs.
-    In a catalogue file they may name groups (:mod:`conformance.catalogue_groups`).
+    In a catalogue file they may name groups (``catalogue_groups.yaml``).
 
     ``tells_tenants``: it tells the platform's namespaces from tenants', and reads what proves them. ``hints`` are kinds that only
     add words or further findings to what the others show: without them it is judged all the same, and the result says so.

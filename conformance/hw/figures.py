@@ -139,7 +139,7 @@ def _devices(ran: ProbeResult) -> list[Device]:
 
 def _unmeasured(place: Place, ran: ProbeResult) -> Finding:
     """Why no device of a pod was measured."""
-    about = About(subject(place.node), SOURCE)
+    about = About(subject(place.node), SOURCE, f"devices of which each {COMPUTES}")
     if brings_library(place) and not ran.trouble and not has_library(ran):
         return about.not_judged(NO_LIBRARY)
     sight = visible_to(ran)
@@ -147,7 +147,7 @@ def _unmeasured(place: Place, ran: ProbeResult) -> Finding:
         message = sight if isinstance(sight, str) else "the compute check did not run"
         return about.undecided(message, cause="ProbeDidNotRun")
     if (fault := fault_of(sight.computed, sight)) is not None:
-        return faulty(subject(place.node), fault, f"devices of which each {COMPUTES}", SOURCE)
+        return faulty(about, fault)
     return about.undecided("no device was there to compute on")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from conformance.probes.computing import (
     COMPUTES,
@@ -13,7 +13,6 @@ from conformance.probes.computing import (
     NO_LIBRARY,
     SECONDS_PER_DEVICE,
     SOURCE,
-    VisibleDevices,
     brings_library,
     computing,
     fault_of,
@@ -33,7 +32,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, is_slice, listable_places, runtime_classes, usable_places, why_unlistable
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 BYPASS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
@@ -56,12 +55,8 @@ def probe_holders(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         for name, ran in run_pods(workspace, pods, scope.policy.probes.start_seconds).items():
             place, count = asked[name]
             yield place, judge_holder(ran, count, place.resource, shared=place.shared)
-            yield (
-                place,
-                judge_unasked(
-                    ran, "sibling", ran.container("sibling"), f"through the other container's {place.resource}", "DevicesOpenToOthers"
-                ),
-            )
+            how = f"through the other container's {place.resource}"
+            yield place, judge_unasked(ran, "sibling", ran.container("sibling"), how, "DevicesOpenToOthers")
 
     places = choose_places(scope, listable_places(scope))
     yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
@@ -106,18 +101,16 @@ def probe_bypass(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     classes = ["", *(name for name, handler in runtime_classes(scope).items() if handler == "nvidia")]
 
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
-        pods = [
-            pinned_pod(scope, place.node, f"iso-02-{number}-control", LIST_SCRIPT, resources={place.resource: 1}) for number, place in batch
-        ]
-        pods += [
-            pinned_pod(scope, place.node, f"iso-02-{number}-{position}", LIST_SCRIPT, env=BYPASS, runtime_class=name)
-            for number, place in batch
-            for position, name in enumerate(classes)
-        ]
+        pods = []
+        for number, place in batch:
+            name = f"iso-02-{number}"
+            pods.append(pinned_pod(scope, place.node, f"{name}-control", LIST_SCRIPT, resources={place.resource: 1}))
+            for position, of in enumerate(classes):
+                pods.append(pinned_pod(scope, place.node, f"{name}-{position}", LIST_SCRIPT, env=BYPASS, runtime_class=of))
         ran = run_pods(workspace, pods, scope.policy.probes.start_seconds)
         for number, place in batch:
-            for position, name in enumerate(classes):
-                yield place, _bypassed(ran, f"iso-02-{number}-control", f"iso-02-{number}-{position}", name, place)
+            for position, of in enumerate(classes):
+                yield place, _bypassed(ran[f"iso-02-{number}-control"], ran[f"iso-02-{number}-{position}"], of, place)
 
     by_node: dict[str, Place] = {}
     for place in choose_places(scope, listable_places(scope)):
@@ -126,22 +119,17 @@ def probe_bypass(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     yield from per_node(scope, asked, why_unlistable)
 
 
-def _bypassed(ran: Mapping[str, ProbeResult], control: str, pod: str, runtime_class: str, place: Place) -> Finding:
+def _bypassed(control: ProbeResult, ran: ProbeResult, runtime_class: str, place: Place) -> Finding:
     """What a pod saw that asked for nothing, beside its control."""
-    subject = Subject("Pod", pod, ran[pod].subject.namespace)
-    seen = visible_to(ran[control])
-    if not (isinstance(seen, VisibleDevices) and seen.uuids):
-        text = seen.text if isinstance(seen, VisibleDevices) else seen
+    seen, about = visible_to(control), About(ran.subject)
+    if isinstance(seen, str) or not seen.uuids:
+        text = seen if isinstance(seen, str) else seen.text
         message = f"the pod on {place.node.name} that asked for a device sees none either ({text})"
-        return undecided(subject, cause="PositiveControlFailed", message=message, source="control pod")
-    if runtime_class and ran[pod].trouble:
-        return not_judged(
-            subject,
-            message=f"no container ran with runtimeClassName {runtime_class}: {ran[pod].trouble}",
-            source="RuntimeClass",
-        )
+        return about.undecided(message, cause="PositiveControlFailed", source="control pod")
+    if runtime_class and ran.trouble:
+        return about.not_judged(f"no container ran with runtimeClassName {runtime_class}: {ran.trouble}", source="RuntimeClass")
     how = "with NVIDIA_VISIBLE_DEVICES=all" + (f" and runtimeClassName {runtime_class}" if runtime_class else "")
-    return judge_unasked(ran[pod], "probe", subject, how, "VariableHonoured")
+    return judge_unasked(ran, "probe", ran.subject, how, "VariableHonoured")
 
 
 def probe_disjoint(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
@@ -173,49 +161,30 @@ def _cannot_meet(place: Place) -> str:
 
 def judge_holder(ran: ProbeResult, asked: int, resource: str, *, shared: bool = False) -> Finding:
     """ISO-01, first half: the container that asked for ``asked`` devices sees exactly so many, and they compute."""
-    subject = ran.container("probe")
     sight = visible_to(ran)
     if isinstance(sight, str):
-        return undecided(subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
-    expected = f"exactly {asked} device{'s' if asked > 1 else ''} of {resource}"
-    observed = f"{sight.text} on node {ran.node}"
-    seen = len(set(sight.uuids))
+        return About(ran.container("probe"), SOURCE).undecided(sight, cause="ProbeDidNotRun")
+    expected, observed = f"exactly {asked} device{'s' if asked > 1 else ''} of {resource}", f"{sight.text} on node {ran.node}"
+    about, seen = About(ran.container("probe"), SOURCE, expected, observed), len(set(sight.uuids))
     if not sight.uuids and (sight.failures or sight.exit_code):
-        return undecided(
-            subject,
-            message=f"nvidia-smi does not work in the pod, so its devices cannot be counted: {observed}",
-            source=SOURCE,
-        )
+        return about.undecided(f"nvidia-smi does not work in the pod, so its devices cannot be counted: {observed}")
     if seen != asked or seen != len(sight.uuids):
         more = "devices of others are open to it" if seen > asked else "it was given less than it pays for"
-        return bad(
-            subject,
-            observed=observed,
-            expected=expected,
-            source=SOURCE,
-            cause="DevicesOpenToOthers" if seen > asked else "FewerDevicesThanAsked",
-            message=f"it asked for {asked} of {resource} and sees {seen}: {more}",
-        )
-    return computing(ok(subject, observed=observed, expected=expected, source=SOURCE), sight, shared=shared)
+        cause = "DevicesOpenToOthers" if seen > asked else "FewerDevicesThanAsked"
+        return about.bad(f"it asked for {asked} of {resource} and sees {seen}: {more}", cause=cause)
+    return computing(about.ok(), sight, shared=shared)
 
 
 def judge_unasked(ran: ProbeResult, container: str, subject: Subject, how: str, cause: str) -> Finding:
     """A container that asked for nothing sees nothing. ``how`` says what could have let it in, as a clause; ``cause`` is its code."""
     sight = visible_to(ran, container)
     if isinstance(sight, str):
-        return undecided(subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
-    observed, expected = f"{sight.text} on node {ran.node}", "no device and no device file"
+        return About(subject, SOURCE).undecided(sight, cause="ProbeDidNotRun")
+    about = About(subject, SOURCE, "no device and no device file", f"{sight.text} on node {ran.node}")
     if sight.sees_nothing:
-        return ok(subject, observed=observed, expected=expected, source=SOURCE)
+        return about.ok()
     what = f"{len(sight.uuids)} device(s)" if sight.uuids else f"/dev/{sight.device_files[0]}"
-    return bad(
-        subject,
-        observed=observed,
-        expected=expected,
-        source=SOURCE,
-        cause=cause,
-        message=f"it asked for no device and reaches {what} {how}, which the device plugin does not count",
-    )
+    return about.bad(f"it asked for no device and reaches {what} {how}, which the device plugin does not count", cause=cause)
 
 
 def judge_disjoint(ran: Mapping[str, ProbeResult], resource: str) -> Iterator[Finding]:
@@ -223,30 +192,24 @@ def judge_disjoint(ran: Mapping[str, ProbeResult], resource: str) -> Iterator[Fi
     sights = {name: visible_to(pod) for name, pod in ran.items()}
     holders: dict[str, list[str]] = {}
     for name, sight in sights.items():
-        for uuid in set(sight.uuids) if isinstance(sight, VisibleDevices) else ():
+        for uuid in () if isinstance(sight, str) else set(sight.uuids):
             holders.setdefault(uuid, []).append(name)
     for name, sight in sights.items():
-        subject = ran[name].subject
+        about = About(ran[name].subject, SOURCE, "a device that no other pod of the node holds")
         if isinstance(sight, str):
-            yield undecided(subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
+            yield about.undecided(sight, cause="ProbeDidNotRun")
             continue
+        observed = f"{sight.text} on node {ran[name].node}"
         if not sight.uuids:
-            yield undecided(
-                subject,
-                message=f"it holds one {resource} and lists none, so there is nothing to compare: {sight.text}",
-                source=SOURCE,
-            )
-            continue
-        doubled = {uuid: _others(holders[uuid], name) for uuid in sight.uuids if len(holders[uuid]) > 1}
-        observed, expected = f"{sight.text} on node {ran[name].node}", "a device that no other pod of the node holds"
-        if doubled:
-            uuid, others = next(iter(doubled.items()))
-            message = f"{uuid} is also held by {', '.join(others)}, so an exclusive {resource} is shared and jobs starve each other"
-            yield bad(subject, cause="DeviceGivenTwice", observed=observed, expected=expected, source=SOURCE, message=message)
+            yield about.undecided(f"it holds one {resource} and lists none, so there is nothing to compare: {sight.text}")
+        elif doubled := next((uuid for uuid in sight.uuids if len(holders[uuid]) > 1), ""):
+            others = ", ".join(other for other in holders[doubled] if other != name)
+            message = f"{doubled} is also held by {others}, so an exclusive {resource} is shared and jobs starve each other"
+            yield about.bad(message, cause="DeviceGivenTwice", observed=observed)
         elif len(sights) < 2:
-            yield undecided(subject, message="it ran alone, so there was nothing to compare", source=SOURCE)
+            yield about.undecided("it ran alone, so there was nothing to compare")
         else:
-            yield ok(subject, observed=observed, expected=expected, source=SOURCE)
+            yield about.ok(observed)
 
 
 def judge_computing(ran: ProbeResult, count: int, resource: str, *, shared: bool = False, mounted: bool = True) -> Finding:
@@ -254,30 +217,22 @@ def judge_computing(ran: ProbeResult, count: int, resource: str, *, shared: bool
 
     Unless the runtime has ``mounted`` the library, it comes with the image, as the check does: one without them shows nothing.
     """
-    source = "gpu-conformance compute in the container"
-    expected = f"{count} of {resource} given, and each {COMPUTES}"
+    about = About(ran.subject, "gpu-conformance compute in the container", f"{count} of {resource} given, and each {COMPUTES}")
     if not mounted and not ran.trouble and not has_library(ran):
-        return not_judged(ran.subject, message=NO_LIBRARY, source=source)
+        return about.not_judged(NO_LIBRARY)
     sight = visible_to(ran)
     if isinstance(sight, str) or sight.computed is None:
-        message = sight if isinstance(sight, str) else "the compute check did not run"
-        return undecided(ran.subject, cause="ProbeDidNotRun", message=message, source=source)
+        return about.undecided(sight if isinstance(sight, str) else "the compute check did not run", cause="ProbeDidNotRun")
     if (fault := fault_of(sight.computed, sight, shared=shared)) is not None:
-        return faulty(ran.subject, fault, expected, source)
+        return faulty(about, fault)
     if (found := len(sight.computed.devices)) < count:
         message = f"it was given {count} of {resource}, and programs find {found} devices to compute on"
-        observed = f"{words_of(sight.computed)}; {sight.text}"
-        return bad(ran.subject, cause="DeviceDoesNotCompute", observed=observed, expected=expected, source=source, message=message)
-    return ok(ran.subject, observed=f"{words_of(sight.computed)} on node {ran.node}", expected=expected, source=source)
+        return about.bad(message, cause="DeviceDoesNotCompute", observed=f"{words_of(sight.computed)}; {sight.text}")
+    return about.ok(f"{words_of(sight.computed)} on node {ran.node}")
 
 
 def judge_sample(ran: ProbeResult, resource: str, *, shared: bool = False) -> Finding:
     """ISO-05 without an image of the suite: CUDA's sample adds two vectors on the device."""
-    source, expected = "log of CUDA's sample vectorAdd", f"one {resource} given, which {COMPUTES}"
-    if (fault := sample_fault(ran, shared=shared)) is not None:
-        return faulty(ran.subject, fault, expected, source)
-    return ok(ran.subject, observed=f"Test PASSED on node {ran.node}", expected=expected, source=source)
-
-
-def _others(names: Sequence[str], name: str) -> list[str]:
-    return [other for other in names if other != name]
+    about = About(ran.subject, "log of CUDA's sample vectorAdd", f"one {resource} given, which {COMPUTES}")
+    fault = sample_fault(ran, shared=shared)
+    return about.ok(f"Test PASSED on node {ran.node}") if fault is None else faulty(about, fault)

@@ -14,7 +14,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.nodeprobe.document import Device
 from fixtures.probes.workspace import Workspace
 from fixtures.text.sentences import cut
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding
 
 MIB = 1 << 20
 TOLERATED = 256 * MIB
@@ -61,20 +61,20 @@ def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> set[str
 
 def compared(before: NodeDocument, after: NodeDocument, *, computed: bool) -> Iterator[Finding]:
     """A finding for each device whose memory did not become free, or one that says that all did."""
-    node = subject(after.node)
+    about = About(subject(after.node), SOURCE, _EXPECTED)
     if reason := _unfit(after):
-        yield not_judged(node, message=reason, source=SOURCE)
+        yield about.not_judged(reason)
         return
     known = {name: device for _, device in before.devices() if (name := device.uuid or device.pci_address)}
     pairs = [(known[name], device) for _, device in after.devices() if (name := device.uuid or device.pci_address) in known]
     found = [finding for old, new in pairs if (finding := _of_device(after, old, new))]
     yield from found
     if not pairs:
-        yield undecided(node, message="no device was read both before and after", source=SOURCE)
+        yield about.undecided("no device was read both before and after")
     elif not found:
         most = max((new.memory_used or 0) // MIB for _, new in pairs)
         use = "after programs computed on them" if computed else "after a pod that listed them"
-        yield ok(node, observed=f"{len(pairs)} devices given back {use}, {most} MiB in use at most", expected=_EXPECTED, source=SOURCE)
+        yield about.ok(f"{len(pairs)} devices given back {use}, {most} MiB in use at most")
 
 
 def not_freed(gone: Unread) -> Finding | None:
@@ -84,25 +84,24 @@ def not_freed(gone: Unread) -> Finding | None:
     """
     if not any(words in gone.trouble for words in (_REFUSAL, *(f"OutOf{place.resource}" for place in gone.places))):
         return None
-    message = "the pod that held the devices is gone, and the kubelet gives them to no other"
-    node, trouble = subject(gone.places[0].node), cut(gone.trouble, 300)
-    return bad(node, cause="DeviceNotFreed", observed=trouble, expected=_EXPECTED, source="pod status", message=message)
+    about = About(subject(gone.places[0].node), "pod status", _EXPECTED, cut(gone.trouble, 300))
+    return about.bad("the pod that held the devices is gone, and the kubelet gives them to no other", cause="DeviceNotFreed")
 
 
 def _of_device(one: NodeDocument, old: Device, new: Device) -> Finding | None:
-    place = device_subject(one.node, new)
+    about = About(device_subject(one.node, new), SOURCE, _EXPECTED)
     if new.mig is not None and new.mig.enabled:
-        return not_judged(place, message="it is cut into MIG devices, and others may work on its memory", source=SOURCE)
+        return about.not_judged("it is cut into MIG devices, and others may work on its memory")
     if any(name in new.name for name in _COHERENT):
-        return not_judged(place, message="the kernel of a machine with coherent memory may keep its own there", source=SOURCE)
+        return about.not_judged("the kernel of a machine with coherent memory may keep its own there")
     if old.memory_used is None or new.memory_used is None:
         reason = new.unread.get("memoryTotal", "the driver does not say it")
-        return undecided(place, message=f"how much of its memory is in use is not known: {reason}", source=SOURCE)
+        return about.undecided(f"how much of its memory is in use is not known: {reason}")
     if new.memory_used <= min(old.memory_used + TOLERATED, AT_REST):
         return None
     observed = f"{old.memory_used // MIB} MiB in use before, {new.memory_used // MIB} MiB after"
     message = "nobody holds the device, and part of its memory stays in use: the next job on it runs out of memory"
-    return bad(place, cause="MemoryNotReleased", observed=observed, expected=_EXPECTED, source=SOURCE, message=message)
+    return about.bad(message, cause="MemoryNotReleased", observed=observed)
 
 
 def _unfit(one: NodeDocument) -> str:

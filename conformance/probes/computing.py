@@ -22,8 +22,7 @@ from fixtures.model.placement.free_devices import Place, why_unlistable
 from fixtures.nodeprobe.smi_xml import Listing
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import Finding, Outcome, bad, undecided
-from fixtures.verdict.subjects import Subject
+from fixtures.verdict.findings import About, Finding, Outcome
 
 END_MARKER = "## end"
 SOURCE = "nvidia-smi -L and /dev in the container"
@@ -270,14 +269,14 @@ def computing(finding: Finding, sight: VisibleDevices, *, shared: bool = False) 
     if fault is None or not fault.cause:
         words = words_of(sight.computed) if fault is None else f"whether they compute is not known ({fault.observed})"
         return msgspec.structs.replace(finding, observed=f"{finding.observed}; {words}")
-    return faulty(finding.subject, fault, f"{finding.expected}, which {COMPUTES}", finding.source)
+    return faulty(About(finding.subject, finding.source, f"{finding.expected}, which {COMPUTES}"), fault)
 
 
-def faulty(subject: Subject, fault: Fault, expected: str, source: str) -> Finding:
+def faulty(about: About, fault: Fault) -> Finding:
     """The finding of a fault."""
     if not fault.cause:
-        return undecided(subject, cause="ProbeDidNotRun", message=fault.message, source=source)
-    return bad(subject, cause=fault.cause, observed=fault.observed, expected=expected, source=source, message=fault.message)
+        return about.undecided(fault.message, cause="ProbeDidNotRun")
+    return about.bad(fault.message, cause=fault.cause, observed=fault.observed)
 
 
 def words_of(document: Document) -> str:

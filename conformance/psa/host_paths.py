@@ -7,73 +7,37 @@ from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import Path
+
+import msgspec
 
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.template import Template
 from fixtures.text.globs import matches
+from fixtures.text.yaml_text import packaged
 
-SOCKETS = ("containerd.sock", "containerd.sock.ttrpc", "crio.sock", "docker.sock", "cri-dockerd.sock", "dockershim.sock", "podman.sock")
-"""Names of container runtimes' sockets, wherever they lie."""
 
-_SOCKET_PATHS = (
-    "/run/containerd/containerd.sock",
-    "/run/k3s/containerd/containerd.sock",
-    "/run/k0s/containerd.sock",
-    "/run/docker/containerd/containerd.sock",
-    "/var/snap/microk8s/common/run/containerd.sock",
-    "/run/crio/crio.sock",
-    "/run/docker.sock",
-    "/run/cri-dockerd.sock",
-    "/run/dockershim.sock",
-    "/run/podman/podman.sock",
-)
-_KUBELETS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/opt/rke/var/lib/kubelet")
-_PLUGIN_FOLDERS = ("device-plugins", "plugins_registry")
-_PLUGIN_PATHS = tuple(f"{kubelet}/{folder}" for kubelet in _KUBELETS for folder in _PLUGIN_FOLDERS)
-_DRIVER_ROOTS = ("/run/nvidia", "/run/cdi", "/etc/cdi")
-_MANIFESTS = (
-    "/etc/kubernetes/manifests",
-    *(f"/var/lib/rancher/{name}/{part}" for name in ("k3s", "rke2") for part in ("agent/pod-manifests", "server/manifests")),
-    "/var/lib/k0s/manifests",
-)
-"""What is written there runs with any rights: static pods, and what k3s, RKE2 and k0s apply by themselves."""
+class _Guarded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Paths that open something, in words; by ``names`` of files wherever they lie, and by ``folders`` below any other.
 
-_SYSTEM_SOCKETS = ("/run/systemd/private", "/run/dbus/system_bus_socket")
-"""Root of a container may have the host's systemd start anything by them, also where the mount is read-only."""
+    ``written``: only for who may write there.
+    """
 
-_TRUSTED = (
-    *("/proc", "/sys", "/boot", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/opt/bin", "/opt/cni/bin"),
-    *(f"{usr}/{part}" for usr in ("", "/usr") for part in ("lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")),
-    *(
-        "/usr/local/bin",
-        "/lib/modules",
-        "/lib/systemd",
-        "/usr/lib/modules",
-        "/usr/lib/systemd",
-        "/usr/local/lib/systemd",
-        "/root/.ssh",
-        "/root/.bashrc",
-    ),
-    *(f"/etc/{name}" for name in ("crontab", "passwd", "shadow", "group", "sudoers", "sudoers.d", "environment", "fstab", "anacrontab")),
-    *(f"/etc/cron.{name}" for name in ("d", "hourly", "daily", "weekly", "monthly")),
-    *(f"/etc/{name}" for name in ("ssh", "pam.d", "profile.d", "init.d", "rc.local", "systemd", "udev", "modprobe.d", "modules-load.d")),
-    *(f"/etc/{name}" for name in ("ld.so.preload", "ld.so.conf.d", "ld.so.conf", "cni", "containerd", "docker", "crio", "containers")),
-    *(f"/etc/{name}" for name in ("sysctl.d", "polkit-1", "dbus-1", "default", "rancher", "nvidia-container-runtime", "NetworkManager")),
-    *("/run/systemd/system", "/run/udev", "/var/spool/cron", "/var/lib/cloud", "/var/lib/cni"),
-    *(f"/var/lib/{name}" for name in ("containerd", "docker", "containers", "crio", "k0s/containerd")),
-    *(f"/var/lib/rancher/{name}/agent/{part}" for name in ("k3s", "rke2") for part in ("containerd", "etc")),
-    *(f"/var/lib/rancher/{name}/data" for name in ("k3s", "rke2")),
-    "/var/snap/microk8s/common/var/lib/containerd",
-    *(f"{kubelet}/{part}" for kubelet in _KUBELETS for part in ("pods", "plugins", "config.yaml", "kubeconfig")),
-)
-"""What is written there is run or believed by root of the host, or is in the containers and volumes of other pods."""
+    opens: str
+    paths: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    written: bool = False
 
-_KEYS = (
-    *(f"/etc/kubernetes/{name}" for name in ("pki", "admin.conf", "super-admin.conf", "kubelet.conf")),
-    *(f"/var/lib/rancher/{name}/server/{part}" for name in ("k3s", "rke2") for part in ("tls", "cred", "token")),
-    *("/var/lib/etcd", "/var/lib/k0s/pki", *(f"{kubelet}/pki" for kubelet in _KUBELETS)),
-)
-"""Keys and tokens of administrators, of the control plane and of the kubelet."""
+    def has(self, clean: str) -> bool:
+        """Whether a path is one of them, below one or above one."""
+        below = f"{clean}/"
+        if clean.rpartition("/")[2] in self.names or any(folder in below for folder in self.folders):
+            return True
+        return any(clean == one or one.startswith(below) or clean.startswith(f"{one}/") for one in self.paths)
+
+
+_GUARDED = packaged(Path(__file__).with_suffix(".yaml"), tuple[_Guarded, ...])
 
 _ROOT_OF_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?/(?:root|cwd)(?=/|$)")
 """Links to the root of a process on the host, which the kubelet follows."""
@@ -116,19 +80,7 @@ def exposed_by(path: str, *, writable: bool = True) -> str:
     parts = clean.split("/")
     if parts[1] == "dev" and _ACCELERATORS.match(parts[2]):
         return "device files of accelerators or fabric"
-    if parts[-1] in SOCKETS or _opens(clean, _SOCKET_PATHS):
-        return "the container runtime's socket"
-    if any(f"/kubelet/{folder}/" in f"{clean}/" for folder in _PLUGIN_FOLDERS) or _opens(clean, _PLUGIN_PATHS):
-        return "the sockets of the device plugins"
-    if _opens(clean, _DRIVER_ROOTS):
-        return "the driver's root or CDI specifications"
-    if writable and _opens(clean, _MANIFESTS):
-        return "manifests that the node runs with any rights"
-    if _opens(clean, _KEYS):
-        return "keys by which whoever reads them acts for an administrator or the kubelet"
-    if _opens(clean, _SYSTEM_SOCKETS) or (writable and _opens(clean, _TRUSTED)):
-        return "what root of the host runs or trusts, so that whoever writes there is root of the host"
-    return ""
+    return next((one.opens for one in _GUARDED if (writable or not one.written) and one.has(clean)), "")
 
 
 def unknown_device(path: str) -> bool:
@@ -143,10 +95,6 @@ def _real(path: str) -> str:
     while found := _ROOT_OF_PROCESS.match(clean):
         clean = clean[found.end() :] or "/"
     return clean.removeprefix("/var") if f"{clean}/".startswith("/var/run/") else clean
-
-
-def _opens(path: str, guarded: tuple[str, ...]) -> bool:
-    return any(path == one or one.startswith(path + "/") or path.startswith(one + "/") for one in guarded)
 
 
 def by_host(scope: Scope, template: Template) -> bool:

@@ -18,7 +18,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Outcome, allowed, bad, not_judged
+from fixtures.verdict.findings import About, Finding, allowed, not_judged
 
 PREFIX = "pod-security.kubernetes.io/"
 SOURCE = f"labels {PREFIX}*"
@@ -39,51 +39,44 @@ def check_enforcement(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, namespace: Namespace) -> Finding:
-    about = subject(namespace)
+    about, labels = About(subject(namespace), SOURCE), namespace.metadata.label
     if namespace.metadata.deletion_timestamp:
-        return not_judged(about, message="the namespace is being deleted and takes no new pods", source="metadata.deletionTimestamp")
-    required = required_level(scope, namespace.name)
-    labels = namespace.metadata.label
+        return about.not_judged("the namespace is being deleted and takes no new pods", source="metadata.deletionTimestamp")
+    required, tenants = required_level(scope, namespace.name), scope.policy.tenants
     effective, errors = policy_of(labels)
-    observed = _shown(labels)
+    enforced = effective.enforce.level
+    shown = [f"{key.removeprefix(PREFIX)}={value}" for key, value in sorted(labels.items()) if key.startswith(PREFIX)]
+    observed = ", ".join(shown)[:300] or "no Pod Security label"
     if required is Level.PRIVILEGED:
-        return Finding(about, Outcome.OK, observed, "nothing: the policy asks for privileged, which forbids nothing", SOURCE)
-    expected = f"{PREFIX}enforce={required} or stricter"
+        return about.ok(observed, expected="nothing: the policy asks for privileged, which forbids nothing")
+    about = About(subject(namespace), SOURCE, f"{PREFIX}enforce={required} or stricter", observed)
     cause = "PodSecurityTooWeak" if required is Level.RESTRICTED else "BaselineNotEnforced"  # the command of the first says restricted
-    wrong = [error for error in errors if error.label == f"{PREFIX}enforce"]
-    if wrong:
+    weaker, advice = enforced.strictness < required.strictness, scope.platform.advice(namespace.name)
+    if wrong := [error for error in errors if error.label == f"{PREFIX}enforce"]:
         message = f"enforce={wrong[0].value!r} is no level ({wrong[0].detail}), so the API server enforces another level than was meant"
-        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
-    if effective.enforce.level is Level.PRIVILEGED and matches(namespace.name, scope.policy.tenants.ipc_lock):
+        return about.bad(message, cause=cause)
+    if enforced is Level.PRIVILEGED and matches(namespace.name, tenants.ipc_lock):
         message = f"the policy lets its RDMA pods add IPC_LOCK, which only privileged admits; PSA-02 holds its device pods to {required}"
-        return allowed(about, message=message, source="policy tenants.ipcLock")
-    if effective.enforce.level.strictness < required.strictness and matches(namespace.name, scope.policy.tenants.host_rdma):
+        return allowed(about.subject, message=message, source="policy tenants.ipcLock")
+    if weaker and matches(namespace.name, tenants.host_rdma):
         message = "the policy lets its device pods use the host's network and be privileged; PSA-05 holds them to whole nodes"
-        return allowed(about, message=message, source="policy tenants.hostRdma")
-    if effective.enforce.level is Level.PRIVILEGED and scope.platform.openshift:
+        return allowed(about.subject, message=message, source="policy tenants.hostRdma")
+    if enforced is Level.PRIVILEGED and scope.platform.openshift:
         message = "OpenShift admits its pods by SecurityContextConstraints, which are not read; PSA-02 judges its device pods"
-        return not_judged(about, message=message, source=SOURCE)
+        return about.not_judged(message)
     if f"{PREFIX}enforce" not in labels:
         message = "no enforce label, so the API server's default applies (privileged unless its configuration says otherwise)"
-        message += scope.platform.advice(namespace.name)
-        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
-    if effective.enforce.level.strictness < required.strictness:
-        message = f"it enforces {effective.enforce.level} where the policy asks {required}, so pods beyond {required} are admitted"
-        message += scope.platform.advice(namespace.name)
-        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
+        return about.bad(message + advice, cause=cause)
+    if weaker:
+        message = f"it enforces {enforced} where the policy asks {required}, so pods beyond {required} are admitted"
+        return about.bad(message + advice, cause=cause)
     gap = let_through(required, effective.enforce, server_minor(scope))
     if gap.old:
-        message = (
-            f"{effective.enforce} admits pods that {required} refuses today ({listed(gap.old, 8)}): a pinned version keeps its old rules"
-        )
-        return bad(about, cause=cause, observed=observed, expected=expected, source=SOURCE, message=message)
-    advice = _advice(labels, [error.label for error in errors], gap.new)
-    return Finding(about, Outcome.OK, observed, expected, SOURCE, "; ".join(advice))
-
-
-def _shown(labels: dict[str, str]) -> str:
-    found = [f"{key.removeprefix(PREFIX)}={value}" for key, value in sorted(labels.items()) if key.startswith(PREFIX)]
-    return ", ".join(found)[:300] or "no Pod Security label"
+        older = listed(gap.old, 8)
+        message = f"{effective.enforce} admits pods that {required} refuses today ({older}): a pinned version keeps its old rules"
+        return about.bad(message, cause=cause)
+    hints = _advice(labels, [error.label for error in errors], gap.new)
+    return msgspec.structs.replace(about.ok(), message="; ".join(hints))
 
 
 def _advice(labels: dict[str, str], wrong: list[str], newer: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_unlistable
 from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Outcome, undecided
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 
@@ -79,13 +79,10 @@ def root_pod(compliant: Json) -> Json:
 
 def judge_refusal(seen: Dryrun) -> Finding:
     """PSA-03: a refusal counts only as Pod Security's own, for exactly the predicted reasons, beside an accepted control."""
-    subject = Subject("Namespace", seen.namespace)
-    source = "server-side dry-run of two pods"
-    predicted = ", ".join(seen.predicted)
-    expected = f'403 violates PodSecurity "{seen.enforced}": {predicted}'
-    refused = seen.refused
+    refused, predicted = seen.refused, set(seen.predicted)
     observed = f"{refused.status} {refused.message}"[:600] if not refused.ok else f"{refused.status} accepted"
-    about = About(subject, source, expected, observed)
+    expected = f'403 violates PodSecurity "{seen.enforced}": {", ".join(seen.predicted)}'
+    about = About(Subject("Namespace", seen.namespace), "server-side dry-run of two pods", expected, observed)
     if refused.ok:
         what = "and the control too" if seen.control.ok else f"although the control got {seen.control.status}"
         message = f"the root CUDA pod is accepted {what}, so the label {seen.enforced} enforces nothing here"
@@ -93,39 +90,29 @@ def judge_refusal(seen: Dryrun) -> Finding:
     rejection = parse_rejection(refused.message)
     if refused.status != 403 or rejection is None or not rejection.denied:
         return about.undecided(f"the root pod was refused, but not by Pod Security: {observed}", cause="RefusedByOthers")
-    if set(rejection.reasons) != set(seen.predicted) or rejection.level is not seen.enforced.level:
-        missing = set(seen.predicted) - set(rejection.reasons)
-        extra = set(rejection.reasons) - set(seen.predicted)
-        parts = [f"missing {', '.join(sorted(missing))}" if missing else "", f"not predicted {', '.join(sorted(extra))}" if extra else ""]
-        detail = "; ".join(part for part in parts if part) or f"level {rejection.level}"
+    if set(rejection.reasons) != predicted or rejection.level is not seen.enforced.level:
+        parts = (("missing", predicted - set(rejection.reasons)), ("not predicted", set(rejection.reasons) - predicted))
+        detail = "; ".join(f"{word} {', '.join(sorted(reasons))}" for word, reasons in parts if reasons) or f"level {rejection.level}"
         return about.bad(f"the refusal is not the Pod Security Standards' own ({detail})", cause="PodSecurityAltered")
-    return _judge_control(subject, seen, observed, expected, source)
+    return _judge_control(about, seen)
 
 
-def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str, source: str) -> Finding:
+def _judge_control(about: About, seen: Dryrun) -> Finding:
     control = seen.control
-    about = About(subject, source)
+    answer = f"{control.status} {control.message}"
+    if not control.ok and control.status == 403 and parse_rejection(control.message):
+        message = f"the compliant pod is refused as well, so device pods cannot run here: {control.message}"[:600]
+        return about.bad(message, cause="CompliantPodRefused", observed=answer[:600], expected="the compliant pod is accepted")
     if not control.ok:
-        if control.status == 403 and parse_rejection(control.message):
-            message = f"the compliant pod is refused as well, so device pods cannot run here: {control.message}"
-            return about.bad(
-                message[:600],
-                cause="CompliantPodRefused",
-                observed=f"{control.status} {control.message}"[:600],
-                expected="the compliant pod is accepted",
-            )
-        message = f"the compliant pod was refused for another reason: {control.status} {control.message}"[:600]
+        message = f"the compliant pod was refused for another reason: {answer}"[:600]
         if seen.own:
             return about.undecided(message, cause="PositiveControlFailed")
-        return Finding(subject, Outcome.OK, observed, expected, source, message)  # a tenant's quota may be used up: not Pod Security's
-    warned = [text for text in control.warnings if "PodSecurity" in text]
-    if warned:
-        message = f"the compliant pod is accepted with a warning: {warned[0]}"
-        return about.bad(
-            message[:600], cause="CompliantPodRefused", observed=warned[0][:600], expected="no Warning header for the compliant pod"
-        )
+        return msgspec.structs.replace(about.ok(), message=message)  # a tenant's quota may be used up: not Pod Security's
+    if warned := next((text for text in control.warnings if "PodSecurity" in text), ""):
+        message, expected = f"the compliant pod is accepted with a warning: {warned}"[:600], "no Warning header for the compliant pod"
+        return about.bad(message, cause="CompliantPodRefused", observed=warned[:600], expected=expected)
     other = f" (other warnings: {'; '.join(control.warnings)})" if control.warnings else ""
-    return about.ok(f"{observed}; control accepted without Pod Security warning{other}"[:800], expected=expected)
+    return about.ok(f"{about.observed}; control accepted without Pod Security warning{other}"[:800])
 
 
 # -- PSA-04 --------------------------------------------------------------------------------------------
@@ -147,12 +134,11 @@ def probe_nonroot(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 def judge_nonroot(ran: ProbeResult, resource: str, user: int, *, shared: bool = False) -> Finding:
     """PSA-04: uid as asked and not 0, at least one device listed, and it computes."""
-    expected = f"uid {user} sees its {resource}"
     sight = visible_to(ran)
     if isinstance(sight, str):
-        return undecided(ran.subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
+        return About(ran.subject, SOURCE).undecided(sight, cause="ProbeDidNotRun")
     observed = f"{sight.text} on node {ran.node}"
-    about = About(ran.subject, SOURCE, expected, observed)
+    about = About(ran.subject, SOURCE, f"uid {user} sees its {resource}", observed)
     if sight.uid in ("", "0"):
         message = f"it runs as uid {sight.uid or 'unknown'} although runAsUser {user} was asked, which proves nothing for non-root pods"
         return about.bad(message, cause="RunsAsAnotherUser")

@@ -14,12 +14,13 @@ from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.kubernetes.podsecurity.registry import checks
 from fixtures.kubernetes.podsecurity.standards import NEWEST_MINOR
+from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.template import Template, demand_of
 from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.text.globs import matches
-from fixtures.verdict.findings import About, Finding, Outcome, allowed, bad, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, allowed, undecided
 
 IPC_LOCK = "IPC_LOCK"
 MAX_VIOLATIONS_SHOWN = 6
@@ -37,7 +38,7 @@ def check_standards(scope: Scope) -> Iterator[Finding]:
         elif scope.is_tenant(template.namespace):
             demand = demand_of(scope, template)
             if demand.devices or demand.unknown:
-                finding = _judge_part(scope, template, minor) if template.partial else _judge(scope, template, minor, known)
+                finding = _judge(scope, template, minor, known)
                 if not demand.devices and finding.outcome is Outcome.BAD:
                     why = f"whether it asks for a device is not known: {demand.unknown}; if it does, {finding.message}"
                     finding = undecided(template.place, message=why[:600], source=template.path)
@@ -45,48 +46,32 @@ def check_standards(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, template: Template, minor: int | None, known: dict[bytes, list[Violation]]) -> Finding:
+    """What is written in a part of a pod stands, so it may violate baseline, which only forbids. What it lacks a controller may add."""
     level = required_level(scope, template.namespace)
+    if template.partial:
+        level = min(level, Level.BASELINE, key=lambda one: one.strictness)
     spec = as_json(template.spec)
     dropped = _without_ipc_lock(scope, template, spec)
     key = _judged_part(spec, template.annotations, level)
     violations = known.get(key)
     if violations is None:
         violations = known[key] = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)
-    count = len(checks(level, NEWEST_MINOR if minor is None else min(minor, NEWEST_MINOR)))
-    expected = f"{level}: all {count} controls, containers judged: {len(template.containers)}"
+    shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
+    broken = f"it violates {level} ({', '.join(violation.reason for violation in violations)})"
+    if template.partial:
+        about = About(template.place, template.path, f"{level} at least", shown[:1500])
+        if not violations:
+            return about.not_judged("only a part of a pod, which a runtime or controller completes: its pods are judged when they run")
+        message = f"{broken} whatever completes it{_hint(scope, template, shown)}"
+        return about.bad(message[:600], cause="PodViolatesStandards")
     if violations and by_host(scope, template):
         return allowed(template.place, message="the policy lets it reach the fabric through the host", source="policy tenants.hostRdma")
-    about = About(template.place, template.path, expected)
-    if not violations:
-        note = f"; {IPC_LOCK} of {dropped} left out as the policy allows" if dropped else ""
-        return about.ok(f"no violation of {count} controls{note}")
-    shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
-    reasons = ", ".join(violation.reason for violation in violations)
-    return about.bad(
-        f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600], cause="PodViolatesStandards", observed=shown[:1500]
-    )
-
-
-def _judge_part(scope: Scope, template: Template, minor: int | None) -> Finding:
-    """What is written in a part of a pod stands, so it may violate baseline, which only forbids. What it lacks a controller may add."""
-    level = required_level(scope, template.namespace)
-    spec = as_json(template.spec)
-    _without_ipc_lock(scope, template, spec)
-    forbidden = min(level, Level.BASELINE, key=lambda one: one.strictness)
-    if violations := evaluate(spec, template.annotations, forbidden, LATEST, server_minor=minor):
-        shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
-        reasons = ", ".join(violation.reason for violation in violations)
-        message = f"it violates {forbidden} ({reasons}) whatever completes it{_hint(scope, template, shown)}"
-        return bad(
-            template.place,
-            cause="PodViolatesStandards",
-            observed=shown[:1500],
-            expected=f"{forbidden} at least",
-            source=template.path,
-            message=message[:600],
-        )
-    message = "only a part of a pod, which a runtime or controller completes: its pods are judged when they run"
-    return not_judged(template.place, message=message, source=template.path)
+    count = len(checks(level, NEWEST_MINOR if minor is None else min(minor, NEWEST_MINOR)))
+    about = About(template.place, template.path, f"{level}: all {count} controls, containers judged: {len(template.containers)}")
+    if violations:
+        return about.bad(f"{broken}{_hint(scope, template, shown)}"[:600], cause="PodViolatesStandards", observed=shown[:1500])
+    note = f"; {IPC_LOCK} of {dropped} left out as the policy allows" if dropped else ""
+    return about.ok(f"no violation of {count} controls{note}")
 
 
 def _judged_part(spec: Json, annotations: Mapping[str, str], level: Level) -> bytes:
@@ -117,29 +102,21 @@ def _without_ipc_lock(scope: Scope, template: Template, spec: Json) -> str:
 
     RDMA pins memory, which IPC_LOCK allows; the capability violates even baseline (docs/facts/pod-security.md#pods-with-devices).
     """
-    if not matches(template.namespace, scope.policy.tenants.ipc_lock) or not _asks_rdma(scope, template.spec):
+    amounts = (one.resources for one in template.containers)
+    asked = {name for one in amounts for name in (*(one.limits or ()), *(one.requests or ()))}
+    if not matches(template.namespace, scope.policy.tenants.ipc_lock) or not any(map(scope.is_rdma, asked)):
         return ""
     names = []
     for part in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(part) or ():
-            security = container.get("securityContext")
-            capabilities = security.get("capabilities") if isinstance(security, dict) else None
-            added = capabilities.get("add") if isinstance(capabilities, dict) else None
-            if isinstance(capabilities, dict) and isinstance(added, list) and IPC_LOCK in added:
-                container["securityContext"] = {
-                    **(security or {}),
-                    "capabilities": {**capabilities, "add": [name for name in added if name != IPC_LOCK]},
-                }
+            security = mapping(container.get("securityContext"))
+            capabilities = mapping(security.get("capabilities"))
+            added = capabilities.get("add")
+            if isinstance(added, list) and IPC_LOCK in added:
+                kept = {**capabilities, "add": [name for name in added if name != IPC_LOCK]}
+                container["securityContext"] = {**security, "capabilities": kept}
                 names.append(str(container.get("name")))
     return ", ".join(names)
-
-
-def _asks_rdma(scope: Scope, spec: PodSpec) -> bool:
-    return any(
-        scope.is_rdma(name)
-        for container in spec.every_container()
-        for name in {**(container.resources.limits or {}), **(container.resources.requests or {})}
-    )
 
 
 def as_json(spec: PodSpec) -> Json:

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.catalogue_groups import WRITE_GROUPS
+from conformance.catalogue import WRITE_GROUPS, CatalogueError, load_catalogue
 from conformance.cli.pages import main, pages, policy_page
 from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.model.platform.namespaces import READS as PROOFS
