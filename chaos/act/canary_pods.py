@@ -100,18 +100,48 @@ CLAIM = "devices"
 """What a canary calls its claim."""
 
 
-def claim(facts: PlanFacts, name: str, devices: int) -> Json:
-    """The ResourceClaim of the canary of that name."""
-    exactly = {"deviceClassName": facts.device_class, "allocationMode": "ExactCount", "count": devices}
+def claim(facts: PlanFacts, name: str, devices: int, *, expression: str = "") -> Json:
+    """The ResourceClaim of the canary of that name. ``expression``: CEL that its devices must meet."""
+    exactly: Json = {"deviceClassName": facts.device_class, "allocationMode": "ExactCount", "count": devices}
+    if expression:
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
     spec = {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
     return {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
 
 
 def gang_member(plan: Plan, facts: PlanFacts, gang: str, index: int, size: int, devices: int) -> Json:
-    """A worker that belongs to a gang; the gang's system adds its marks."""
+    """A worker that belongs to a gang, on nodes whose devices are whole ones; the gang's system adds its marks."""
     pod = worker(plan, facts, f"{gang}-{index}", devices=devices, labels={GANG_LABEL: gang})
     pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), SIZE_ANNOTATION: str(size)}
+    pod["spec"]["affinity"] = on_nodes(usable_nodes(plan, facts))
     return pod
+
+
+def volcano_job(plan: Plan, facts: PlanFacts, name: str, *, version: str, size: int, devices: int, owner: Json) -> Json:
+    """A Volcano Job that starts all of its pods again when one is lost. ``owner``: who ends it in time, for its pods' deadline does not."""
+    pod = gang_member(plan, facts, name, 0, size, devices)
+    meta = {key: pod["metadata"][key] for key in ("labels", "annotations")}
+    spec = {
+        "schedulerName": "volcano",
+        "queue": "default",
+        "priorityClassName": pod["spec"]["priorityClassName"],
+        "minAvailable": size,
+        "maxRetry": 3,
+        "policies": [{"event": event, "action": "RestartJob"} for event in ("PodEvicted", "PodFailed")],
+        "tasks": [{"name": "worker", "replicas": size, "template": {"metadata": meta, "spec": pod["spec"]}}],
+    }
+    return {"apiVersion": version, "kind": "Job", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
+
+
+def ranks(plan: Plan, facts: PlanFacts, name: str, *, size: int, devices: int, node: str, seconds: int, marker: str) -> Json:
+    """An Indexed Job of ``size`` ranks on a node, each for ``seconds`` at most, with ``marker`` as the last word of its command line."""
+    pod = worker(plan, facts, name, devices=devices, node=node, labels={GANG_LABEL: name})
+    spec = {**pod["spec"], "activeDeadlineSeconds": seconds}
+    spec["containers"][0]["command"] = [*spec["containers"][0]["command"], marker]
+    meta = {"labels": {**pod["metadata"]["labels"], **owned.labels(plan.run_id)}, "annotations": {SIZE_ANNOTATION: str(size)}}
+    job = {"completionMode": "Indexed", "completions": size, "parallelism": size, "backoffLimit": 0}
+    template = {"metadata": meta, "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {**job, "template": template}}
 
 
 def usable_nodes(plan: Plan, facts: PlanFacts, including: str = "") -> list[str]:

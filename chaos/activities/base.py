@@ -12,7 +12,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act import canary_pods
 from chaos.act.context import current
 from chaos.cluster import namespaces
-from chaos.cluster.requests import field, merge, read
+from chaos.cluster.requests import merge, read
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.ledger.undos.workloads import PodsReplaced
 from chaos.model.plan import PlanFacts, Target, canary_namespace
@@ -22,7 +22,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mappings
 from fixtures.model.demand.pod_devices import requested_devices
-from fixtures.model.objects import full_name, is_live, namespace_of, uid_of, uses_claims
+from fixtures.model.objects import full_name, has_started, is_live, namespace_of, uid_of, uses_claims
 from fixtures.model.platform.components import DAEMON_SETS
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
@@ -264,9 +264,6 @@ def expiry_owner() -> Json:
     namespace = own_namespace()
     created = create(JOBS, canary_pods.expiry(current().plan, plan_facts(), EXPIRY), namespace)
 
-    def started() -> bool:
-        return bool(field(read(current().cluster, JOBS, EXPIRY, namespace), "status", "startTime"))
-
-    if not poll(started, seconds("start")):
+    if not poll(lambda: has_started(read(current().cluster, JOBS, EXPIRY, namespace)), seconds("start")):
         raise ActivityFailed(f"no controller started Job {EXPIRY} within {seconds('start'):g} s: nothing would end what it is to end")
     return {"apiVersion": "batch/v1", "kind": "Job", "name": EXPIRY, "uid": uid_of(created)}

@@ -12,9 +12,10 @@ from chaos.model.plan import canary_namespace
 from chaos.model.records import PREPARATION
 from chaos.observe.view import View
 from fixtures.kubernetes.models import Json
+from fixtures.model.dra.inventory import taint_rule
 from fixtures.model.dra.nvidia_driver import PublishedDevice, allocated_devices, published_devices, tainting_rules
 from fixtures.model.dra.slices import CLAIMS, TAINT_RULES
-from fixtures.model.objects import full_name, name_of
+from fixtures.model.objects import full_name
 
 TAINT_KEY = "gpu-conformance.io/chaos"
 CONTENDER = "contender"
@@ -48,19 +49,16 @@ def start_contender() -> dict[str, Any]:
     """Create a worker that claims the free device that is tainted, else the held one. It is not waited for: it has to stay Pending."""
     acting = current()
     view = View.of(acting.cluster)
-    rules = {name_of(rule): rule for rule in tainting_rules(view)}
+    rules = {rule.name: rule for item in tainting_rules(view) if (rule := taint_rule(item))}
     rule = rules.get(canary_namespace(acting.plan)) or rules.get(acting.plan.namespace)
     if rule is None:
         raise ActivityFailed("no rule of this experiment taints a device that could be claimed")
-    chosen = rule["spec"]["deviceSelector"]
-    known = published_devices(view).get((chosen["driver"], chosen["pool"], chosen["device"]))
+    known = next((one for key, one in published_devices(view).items() if key == rule.wanted), None)
     if known is None or not known.uuid:
-        raise ActivityFailed(f"{chosen['device']} has no UUID by which it alone could be claimed")
+        raise ActivityFailed(f"{rule.wanted[2]} has no UUID by which it alone could be claimed")
     namespace = own_namespace()
-    body = canary_pods.claim(plan_facts(), CONTENDER, 1)
     expression = f"device.attributes['{known.driver}'].uuid == '{known.uuid}'"
-    body["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
-    create(CLAIMS, body, namespace)
+    create(CLAIMS, canary_pods.claim(plan_facts(), CONTENDER, 1, expression=expression), namespace)
     pod = canary_pods.worker(acting.plan, plan_facts(), CONTENDER, node=acting.plan.nodes[0])
     made = create("pods", pod, namespace, grace=0)
     return {"name": CONTENDER, "uid": made["metadata"]["uid"], "device": known.id, PREPARATION: True}

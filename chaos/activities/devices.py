@@ -33,12 +33,11 @@ from chaos.cluster.requests import read
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.host import MOCK, STATE, DeviceArgs, HostPersistence, MockArgs
 from chaos.ledger.undos.nodes import identity
-from chaos.ledger.undos.workloads import EnvArgs, value_of, with_value
+from chaos.ledger.undos.workloads import EnvArgs, template_of, value_of, with_value
 from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.model.records import PREPARATION
 from chaos.observe.signals.pods import WORKER, uuids_in
 from chaos.observe.view import View
-from fixtures.kubernetes.models import Json
 from fixtures.model.objects import amounts_of, is_unschedulable, labels_of, name_of, node_of, phase_of, uid_of
 from fixtures.model.platform.installed import DETECTORS, pods_of
 from fixtures.verdict.record import TargetKind
@@ -78,9 +77,7 @@ def restart_agent(component: str = "device-plugin") -> dict[str, Any]:
     acting = current()
     args = msgspec.structs.replace(restarted(component), allocatable={})  # devices are read back by the undo of what broke them
     with acting.fault("agent.restarted", args) as fault:
-        for uid in args.uids:
-            pod = _pod(component, uid)
-            accepted(acting.cluster.delete("pods", name_of(pod), args.namespace, uid=uid), f"delete pod {name_of(pod)}")
+        _end_pods(component, args)
         fault.applied({"restarted": component, "node": args.node, "uids": list(args.uids)})
     return {**target_record(node_target()), "component": component, "uids": list(args.uids)}
 
@@ -98,7 +95,7 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
     owner = read(acting.cluster, found.key, found.name, found.namespace)
     if owner is None or uid_of(owner) != found.uid:
         raise ActivityFailed(f"{found} was replaced since it was planned")
-    container = str(owner["spec"]["template"]["spec"]["containers"][0]["name"])
+    container = str(template_of(owner)["containers"][0]["name"])
     env = EnvArgs(
         key=found.key,
         namespace=found.namespace,
@@ -115,12 +112,10 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
             found.key,
             owner,
             with_value(owner, container, variable, value),
-            lambda newer: newer["spec"].get("template") == owner["spec"].get("template"),
+            lambda newer: template_of(newer) == template_of(owner),
         )
         fault.applied({"workload": found.name, "variable": variable, "value": value, PREPARATION: True})
-        for uid in agent.uids:
-            pod = _pod("device-plugin", uid)
-            accepted(acting.cluster.delete("pods", name_of(pod), agent.namespace, uid=uid), f"delete pod {name_of(pod)}")
+        _end_pods("device-plugin", agent)
         detector.applied({"restarted": "device-plugin", "node": agent.node, PREPARATION: True})
     return {**target_record(node_target()), "variable": variable, "value": value}
 
@@ -135,9 +130,8 @@ def restarted(component: str) -> RestartedArgs:
     uids = tuple(uid_of(pod) for pod in pods_of(view, found) if node_of(pod) == target.name)
     if not uids:
         raise ActivityFailed(f"no pod of {found} is on {target.name}")
-    known = plan_facts()
-    allocatable = {name: str(count) for name, count in amounts_of(read_target(target), "allocatable").items() if known.is_device(name)}
     advertises = component == "device-plugin"
+    allocatable = amounts_of(read_target(target), "allocatable") if advertises else {}
     return RestartedArgs(
         namespace=found.namespace,
         owner=found.name,
@@ -145,7 +139,7 @@ def restarted(component: str) -> RestartedArgs:
         selector=found.selector,
         node=target.name,
         uids=uids,
-        allocatable=allocatable if advertises else {},
+        allocatable={name: str(count) for name, count in allocatable.items() if plan_facts().is_device(name)},
     )
 
 
@@ -271,9 +265,11 @@ def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str,
     return {**target_record(target), **detail}
 
 
-def _pod(component: str, uid: str) -> Json:
-    found = plan_facts().components[component]
-    for pod in pods_of(View.of(current().cluster), found):
-        if uid_of(pod) == uid:
-            return pod
-    raise ActivityFailed(f"the pod of {found} is gone")
+def _end_pods(component: str, args: RestartedArgs) -> None:
+    """Delete an agent's pods, each only if it still is that very pod."""
+    cluster, found = current().cluster, plan_facts().components[component]
+    pods = {uid_of(pod): name_of(pod) for pod in pods_of(View.of(cluster), found)}
+    for uid in args.uids:
+        if uid not in pods:
+            raise ActivityFailed(f"the pod of {found} is gone")
+        accepted(cluster.delete("pods", pods[uid], args.namespace, uid=uid), f"delete pod {pods[uid]}")

@@ -61,27 +61,9 @@ def submit_gangs(system: str, count: int = 1, size: int = 4, devices: int = 1, w
 
 def submit_job(size: int = 2, devices: int = 1, name: str = "gang-0") -> dict[str, Any]:
     """A Volcano Job whose policy restarts all of it when a pod is lost, and wait until it runs."""
-    namespace = own_namespace()
-    plan = current().plan
-    pod = canary_pods.gang_member(plan, plan_facts(), name, 0, size, devices)
-    template: Json = {
-        "metadata": {"labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]},
-        "spec": {**_spread(pod)["spec"]},
-    }
-    body: Json = {
-        "apiVersion": _version(VOLCANO_JOBS),
-        "kind": "Job",
-        "metadata": {"name": name, "ownerReferences": [expiry_owner()]},  # its pods' own deadline only makes it start them again
-        "spec": {
-            "schedulerName": "volcano",
-            "queue": "default",
-            "priorityClassName": pod["spec"]["priorityClassName"],
-            "minAvailable": size,
-            "maxRetry": 3,
-            "policies": [{"event": "PodEvicted", "action": "RestartJob"}, {"event": "PodFailed", "action": "RestartJob"}],
-            "tasks": [{"name": "worker", "replicas": size, "template": template}],
-        },
-    }
+    namespace, version = own_namespace(), _version(VOLCANO_JOBS)
+    owner, known = expiry_owner(), plan_facts()
+    body = canary_pods.volcano_job(current().plan, known, name, version=version, size=size, devices=devices, owner=owner)
     created = create(VOLCANO_JOBS, body, namespace)
     if not poll(lambda: _whole(name, size), seconds("start")):
         raise ActivityFailed(f"the job was not placed within {seconds('start'):g} s: {_bound([name])}")
@@ -143,13 +125,7 @@ def kill_controller_after_reservation() -> dict[str, Any]:
 
 def _gang(name: str, size: int, devices: int) -> Gang:
     plan, known = current().plan, plan_facts()
-    pods = tuple(_spread(canary_pods.gang_member(plan, known, name, index, size, devices)) for index in range(size))
-    return Gang(name=name, pods=pods)
-
-
-def _spread(pod: Json) -> Json:
-    """The pod, on nodes whose devices are whole ones, the untouched node left out."""
-    return {**pod, "spec": {**pod["spec"], "affinity": canary_pods.on_nodes(canary_pods.usable_nodes(current().plan, plan_facts()))}}
+    return Gang(name=name, pods=tuple(canary_pods.gang_member(plan, known, name, index, size, devices) for index in range(size)))
 
 
 def _fitting(devices: int) -> int:

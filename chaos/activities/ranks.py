@@ -11,10 +11,8 @@ from chaos.activities.base import create, current, listed, node_target, own_name
 from chaos.activities.hosts import PROMPT, run, unit_name
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.model.plan import GANG_LABEL, canary_namespace
-from chaos.observe.signals.gangs import SIZE_ANNOTATION
 from fixtures.kubernetes.models import Json
 from fixtures.model.objects import annotations_of, labels_of, name_of, phase_of, uid_of
-from fixtures.ownership import owned
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB = "ranks"
@@ -26,26 +24,9 @@ def start_ranks(size: int = 2, devices: int = 1) -> dict[str, Any]:
 
     Every rank has a watchdog: its pod's deadline, the duration ``watchdog``.
     """
-    plan = current().plan
-    pod = canary_pods.worker(plan, plan_facts(), JOB, devices=devices, node=node_target().name, labels={GANG_LABEL: JOB})
-    spec = pod["spec"]
-    spec["activeDeadlineSeconds"] = int(seconds("watchdog"))
-    container = spec["containers"][0]
-    container["command"] = [*container["command"], marker("$(JOB_COMPLETION_INDEX)")]
-    labels = {**pod["metadata"]["labels"], **owned.labels(plan.run_id)}
-    annotations = {SIZE_ANNOTATION: str(size)}
-    body: Json = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": JOB},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": size,
-            "parallelism": size,
-            "backoffLimit": 0,
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec},
-        },
-    }
+    node, watchdog, word = node_target().name, int(seconds("watchdog")), marker("$(JOB_COMPLETION_INDEX)")
+    plan, known = current().plan, plan_facts()
+    body = canary_pods.ranks(plan, known, JOB, size=size, devices=devices, node=node, seconds=watchdog, marker=word)
     created = create("batch/jobs", body, own_namespace())
     if not poll(lambda: sum(phase_of(rank) == "Running" for rank in _ranks()) >= size, seconds("start")):
         states = ", ".join(f"{name_of(rank)} {phase_of(rank)}" for rank in _ranks()) or "there is none"

@@ -22,11 +22,12 @@ from typing import Any
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field
+from chaos.cluster.requests import accepted, await_object
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.model.objects import is_live, uid_of
+from fixtures.kubernetes.untyped import mapping
+from fixtures.model.objects import container_statuses, is_live, phase_of, pull_secrets_of, reason_of, uid_of
 from fixtures.ownership import owned
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin:/run/current-system/sw/bin"
@@ -175,11 +176,9 @@ def run_on_host(
     try:
         created = accepted(cluster.create("pods", pod, namespace=namespace), f"injector pod on {node}").json()
         finished = _finished(cluster, namespace, name, uid_of(created), deadline)
-        code = field(_status(finished), "state", "terminated", "exitCode")
+        code = mapping(_status(finished), "state", "terminated").get("exitCode")
         if code is None:
-            raise ApiTrouble(
-                "InjectorFailed", f"injector pod on {node}: {field(finished, 'status', 'reason') or 'ended without an exit code'}"
-            )
+            raise ApiTrouble("InjectorFailed", f"injector pod on {node}: {reason_of(finished) or 'ended without an exit code'}")
         return HostResult(exit_code=int(code), output=cluster.logs(namespace, name, limit_bytes=LOG_BYTES))
     finally:
         _remove(cluster, namespace, name, run_id)
@@ -212,14 +211,15 @@ def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: f
         if pod is None or uid_of(pod) != uid:
             raise ApiTrouble("InjectorGone", f"injector pod {namespace}/{name} was deleted by somebody else")
         return pod
-    why = obstacle(pod, namespace) or field(pod, "status", "phase") or "unknown"
+    why = obstacle(pod, namespace) or phase_of(pod) or "unknown"
     raise ApiTrouble("Timeout", f"injector pod {namespace}/{name} did not end in time ({why})")
 
 
 def obstacle(pod: Json | None, namespace: str) -> str:
     """What keeps the container of a pod with the injectors' image from running: what it waits for, or how it ended; else empty."""
-    waiting = field(_status(pod), "state", "waiting") or {}
-    ended = field(_status(pod), "state", "terminated") or field(_status(pod), "lastState", "terminated") or {}
+    status = _status(pod)
+    waiting = mapping(status, "state", "waiting")
+    ended = mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
     reason = str(waiting.get("reason") or ended.get("reason") or "")
     if reason in UNPULLED:
         return reason + _unpulled(pod, namespace)
@@ -229,7 +229,7 @@ def obstacle(pod: Json | None, namespace: str) -> str:
 
 def _unpulled(pod: Json | None, namespace: str) -> str:
     """What to do about an image that cannot be pulled. Secrets are never copied: no account of ours may read one."""
-    names = ", ".join(str(item.get("name")) for item in field(pod, "spec", "imagePullSecrets") or ())
+    names = ", ".join(pull_secrets_of(pod))
     if not names:
         return ": its image could not be pulled; expected one that the node can pull, or its Secrets in probes.pullSecrets"
     return (
@@ -238,8 +238,7 @@ def _unpulled(pod: Json | None, namespace: str) -> str:
 
 
 def _status(pod: Json | None) -> Json:
-    statuses = field(pod, "status", "containerStatuses") or ()
-    return statuses[0] if statuses else {}
+    return next(iter(container_statuses(pod)), {})
 
 
 def _remove(cluster: Cluster, namespace: str, name: str, run_id: str) -> None:

@@ -6,7 +6,6 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
@@ -50,14 +49,6 @@ def await_object(cluster: Cluster, key: str, name: str, namespace: str, deadline
         if not confirmed.is_unserved(cluster, key, trouble):
             raise
         return differs(None)
-
-
-def field(obj: Json | None, *path: str) -> Any:
-    """What is at a path of an object; None when it is not there."""
-    value: Any = obj
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def kubectl(*words: str, namespace: str = "") -> str:
@@ -128,7 +119,7 @@ class Reviewer:
         if right not in self._answers:
             body = access.review(**msgspec.structs.asdict(right))
             answer = accepted(self._cluster.request("POST", access.PATH, body=body, repeatable=True), "ask for rights")
-            self._answers[right] = (answer.json().get("status") or {}).get("allowed") is True
+            self._answers[right] = access.allowed(answer) is True
         return self._answers[right]
 
 

@@ -15,14 +15,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted, field, read
+from chaos.cluster.requests import accepted, read
 from chaos.ledger.file import ExperimentView, parse
 from chaos.model.records import Entry, LedgerError, Line, MirrorRefused, State, encode, number_of_change
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.versions_seen import STALE, number_of
 from fixtures.kubernetes.models import Json
-from fixtures.model.objects import name_of, uid_of
+from fixtures.model.objects import labels_of, name_of, uid_of, version_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import ProofView
 from fixtures.ownership.read_proofs import read_proofs
@@ -72,10 +72,10 @@ def parse_run(config_map: Json) -> RunView:
     nobody may guess what it said. That it can be read says nothing of who wrote it (:mod:`chaos.ledger.authentic`).
     """
     name = plain(name_of(config_map))
-    run_id = str(field(config_map, "metadata", "labels", owned.RUN_LABEL) or "")
+    run_id = labels_of(config_map).get(owned.RUN_LABEL, "")
     if not owned.is_run_id(run_id) or name != config_map_name(run_id):
         raise LedgerError(f"ConfigMap {name}: its label says run {plain(run_id)!r}, which is not the run of its name")
-    data = field(config_map, "data") or {}
+    data = config_map.get("data") or {}
     if not isinstance(data, dict):
         raise LedgerError(f"ConfigMap {name}: its data are no object")
     texts = {str(key): str(value) for key, value in data.items()}
@@ -88,7 +88,7 @@ def parse_run(config_map: Json) -> RunView:
     found = RunView(
         run_id=run_id,
         uid=uid_of(config_map),
-        version=str(field(config_map, "metadata", "resourceVersion") or ""),
+        version=version_of(config_map),
         experiments=tuple(experiments),
     )
     for known in found.experiments:

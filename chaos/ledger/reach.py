@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import field
 from chaos.ledger.undos.objects import NodeExistsArgs, PresentArgs
 from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.model.plan import Plan, PlanFacts
 from chaos.model.records import Entry, digest
-from fixtures.model.objects import faces_outside
+from fixtures.model.objects import faces_outside, owners_of
 from fixtures.model.platform.namespaces import Platform
 from fixtures.policy.model import Policy, Tenants
 
@@ -89,9 +88,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     def _wrong_operand(self, args: PresentArgs) -> Iterator[str]:
         """Experiments delete objects that a ClusterPolicy owns, where its operator runs, and no others."""
         what = f"{args.key} {args.namespace}/{args.name}"
-        owners = field(args.saved, "metadata", "ownerReferences")
-        refs = [ref for ref in owners if isinstance(ref, dict)] if isinstance(owners, list) else []
-        controllers = [str(ref.get("uid")) for ref in refs if ref.get("controller") is True]
+        controllers = [str(ref.get("uid")) for ref in owners_of(args.saved) if ref.get("controller") is True]
         if self.within is not None:
             yield f"{what}, which is no target of its plan"
         elif not any(args.namespace in self.operators.get(uid, ()) for uid in controllers):

@@ -23,6 +23,7 @@ from fixtures.model.nodes.untyped_nodes import cordon, work_of
 from fixtures.model.nodes.work import NodeWork, Why
 from fixtures.model.objects import (
     amounts_of,
+    device_amounts,
     grace_of,
     is_live,
     is_ready,
@@ -112,7 +113,7 @@ class PlanningView(msgspec.Struct, kw_only=True):
 
     def devices(self, node: Json, field: str) -> dict[str, int]:
         """Device counts of a node's capacity or allocatable, those above 0."""
-        found = {name: number_of(value) for name, value in amounts_of(node, field).items() if self.facts.is_device(name)}
+        found = device_amounts(node, field, self.facts.is_device)
         return {name: count for name, count in found.items() if count > 0}
 
     def work(self, node: Json) -> NodeWork:

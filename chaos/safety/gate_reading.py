@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import Reviewer, Right, field, read
+from chaos.cluster.requests import Reviewer, Right, read
 from chaos.ledger import authentic
 from chaos.model.experiment import OPT_IN_LABEL
 from chaos.model.plan import Plan, canary_namespace
@@ -17,13 +17,26 @@ from chaos.safety.lease import read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity
-from fixtures.kubernetes.labels import selects
 from fixtures.kubernetes.models import Json
 from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.devices.reset_alone import reset_obstacles
 from fixtures.model.nodes.untyped_nodes import work_of
 from fixtures.model.nodes.work import Why, is_fence_key
-from fixtures.model.objects import amounts_of, full_name, is_live, is_unschedulable, labels_of, namespace_of, node_of, uid_of, uses_claims
+from fixtures.model.objects import (
+    Budget,
+    amounts_of,
+    budget_of,
+    controller_of,
+    full_name,
+    is_live,
+    is_unschedulable,
+    labels_of,
+    namespace_of,
+    node_of,
+    protects,
+    uid_of,
+    uses_claims,
+)
 from fixtures.model.platform.installed import InstalledComponent
 from fixtures.model.platform.remediators import find_remediators
 from fixtures.ownership.owned import PRIORITY_CLASSES
@@ -125,34 +138,21 @@ def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: S
     hit = [pod for pod in pods if uid_of(pod) in targets or any(_on(plan, pod, agent) for agent in agents)]
     if not hit:
         return ()
-    spent = [budget for budget in cluster.each("policy/poddisruptionbudgets") if not _allows_one(budget)]
     return tuple(
-        f"{budget['metadata']['namespace']}/{budget['metadata']['name']}" for budget in spent if any(_covers(budget, pod) for pod in hit)
+        full_name(budget)
+        for budget in cluster.each("policy/poddisruptionbudgets")
+        if _is_spent(budget_of(budget)) and any(protects(budget, pod) for pod in hit)
     )
 
 
-def _allows_one(budget: Json) -> bool:
-    """Whether a budget says, of its present form, that a disruption is allowed. An eviction is refused while it has not been counted."""
-    allowed, counted = field(budget, "status", "disruptionsAllowed"), field(budget, "status", "observedGeneration") or 0
-    numbers = all(type(number) is int for number in (allowed, counted))
-    return numbers and allowed >= 1 and counted >= (field(budget, "metadata", "generation") or 0)
+def _is_spent(budget: Budget) -> bool:
+    """Whether a budget does not say, of its present form, that a disruption is allowed: an eviction is refused until it was counted."""
+    return budget.allowed < 1 or not budget.current
 
 
 def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:
     """Whether a pod on one of the plan's nodes is an agent's."""
-    owners = [owner for owner in field(pod, "metadata", "ownerReferences") or () if owner.get("controller") is True]
-    made = any(owner.get("uid") == agent.uid for owner in owners)
-    return made and namespace_of(pod) == agent.namespace and node_of(pod) in plan.nodes
-
-
-def _covers(budget: Json, pod: Json) -> bool:
-    """Whether a budget is about a pod. An operator that is not known rules no pod out: what is not understood protects."""
-    selector = field(budget, "spec", "selector") or {}
-    known = [item for item in field(selector, "matchExpressions") or () if field(item, "operator") in _OPERATORS]
-    return namespace_of(budget) == namespace_of(pod) and selects({**selector, "matchExpressions": known}, labels_of(pod))
-
-
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+    return controller_of(pod) == agent.uid != "" and namespace_of(pod) == agent.namespace and node_of(pod) in plan.nodes
 
 
 def _known(ask: Callable[[], T]) -> T | None:

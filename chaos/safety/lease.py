@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted, field, read
+from chaos.cluster.requests import accepted, read
 from chaos.model.records import Aborted, LeaseRefused, now
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.model.objects import uid_of
+from fixtures.model.objects import annotations_of, lease_fields, uid_of, version_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import shows_life
 from fixtures.system.process import Process
@@ -105,7 +105,9 @@ KEY = "coordination.k8s.io/leases"
 NAME = "gpu-conformance-chaos"
 HALT = "gpu-conformance.io/halt"
 HALTED_BY = "gpu-conformance.io/halted-by"
-_SECONDS = 15
+SECONDS = 15
+"""How long a Lease lasts that is not renewed."""
+
 _MOST_SECONDS = 3600
 """A Lease that says more was written by nobody of ours: a run renews it every few seconds."""
 
@@ -161,19 +163,18 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_lease(lease: Json) -> LeaseView:
     """Read a Lease."""
-    spec, annotations = lease.get("spec") or {}, field(lease, "metadata", "annotations") or {}
+    annotations, (holder, moment, seconds) = annotations_of(lease), lease_fields(lease)
     try:
-        renewed = datetime.fromisoformat(str(spec.get("renewTime")))
+        renewed = datetime.fromisoformat(moment)
     except ValueError:
         renewed = None
-    seconds = spec.get("leaseDurationSeconds")
     return LeaseView(
         uid=uid_of(lease),
-        version=str(field(lease, "metadata", "resourceVersion") or ""),
-        identity=plain(str(spec.get("holderIdentity") or "")),
+        version=version_of(lease),
+        identity=plain(holder),
         renewed=renewed if renewed is not None and renewed.tzinfo is not None else None,
-        seconds=seconds if isinstance(seconds, int) and 0 < seconds <= _MOST_SECONDS else _SECONDS,
-        halted=plain(str(annotations.get(HALTED_BY) or "somebody")) if str(annotations.get(HALT)).lower() == "true" else "",
+        seconds=seconds if 0 < seconds <= _MOST_SECONDS else SECONDS,
+        halted=plain(annotations.get(HALTED_BY) or "somebody") if annotations.get(HALT, "").lower() == "true" else "",
     )
 
 

@@ -11,7 +11,7 @@ from chaos.cluster import namespaces
 from chaos.cluster.requests import accepted, read
 from chaos.ledger import authentic, config_maps
 from chaos.model.records import Aborted, LeaseRefused, now
-from chaos.safety.lease import KEY, NAME, Holder, LeaseView, parse_lease, read_lease
+from chaos.safety.lease import KEY, NAME, SECONDS, Holder, LeaseView, parse_lease, read_lease
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -19,7 +19,6 @@ from fixtures.kubernetes.models import Json
 from fixtures.model.objects import uid_of
 from fixtures.ownership import owned
 
-SECONDS = 15
 RENEW_SECONDS = 5.0
 
 

@@ -68,6 +68,24 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
 
 
+class Journal(msgspec.Struct, frozen=True, kw_only=True):
+    """chaostoolkit's journal, as it wrote it: ``run`` and ``rollbacks`` are lists of :class:`ActivityRecord` where it came to them."""
+
+    status: Any = None
+    error: Any = None
+    run: Any = None
+    rollbacks: Any = None
+    steady_states: Any = None
+
+
+class ActivityRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One activity in the journal: ``activity`` is its part of the document, ``exception`` the lines of a traceback."""
+
+    activity: Any = None
+    status: Any = None
+    exception: Any = None
+
+
 class Artefacts:
     """One experiment's folder. Each accessor raises :class:`ArtefactError` for what is missing or garbled."""
 
@@ -90,9 +108,9 @@ class Artefacts:
         """What the parent did."""
         return self._json(ENGINE, EngineRecord)
 
-    def journal(self) -> dict[str, Any]:
+    def journal(self) -> Journal:
         """chaostoolkit's journal."""
-        return self._json(JOURNAL, dict[str, Any])
+        return self._json(JOURNAL, Journal)
 
     def ledger(self) -> list[Line]:
         """Every whole line of the ledger; a torn last one allowed no act."""

@@ -9,11 +9,14 @@ Facts: docs/facts/chaostoolkit.md#status-of-a-run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+import msgspec
 
 from chaos.model.experiment import Experiment
 from chaos.model.records import EngineRecord, Line, State, landed_faults
+from chaos.verdict.artefacts import ActivityRecord, Journal
 from chaos.verdict.expectations import finding
+from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 
@@ -52,19 +55,19 @@ def engine_errors(engine: EngineRecord) -> Iterator[ChaosFinding]:
         )
 
 
-def journal_errors(journal: dict[str, Any], experiment: Experiment) -> Iterator[ChaosFinding]:
+def journal_errors(journal: Journal, experiment: Experiment) -> Iterator[ChaosFinding]:
     """What the journal shows, read without chaostoolkit's status where that hides something."""
-    status = journal.get("status")
-    if status != "completed":
-        why = f": {journal['error']}" if journal.get("error") else ""
-        yield _error("journal", "NotCompleted", f"chaostoolkit ended with status {status!r}{why}")
-    for phase, kept in (("method", "run"), ("rollbacks", "rollbacks")):
+    if journal.status != "completed":
+        why = f": {journal.error}" if journal.error else ""
+        yield _error("journal", "NotCompleted", f"chaostoolkit ended with status {journal.status!r}{why}")
+    for phase, kept, found in (("method", "run", journal.run), ("rollbacks", "rollbacks", journal.rollbacks)):
         wanted = [str(activity.get("name")) for activity in experiment.document.get(phase) or ()]
-        records = journal.get(kept)
-        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        try:
+            records = typed.convert(found, list[ActivityRecord])
+        except msgspec.ValidationError:
             yield _error("journal", "ArtefactGarbled", f"journal.json: {kept} is no list of records")
             continue
-        names = [str((record.get("activity") or {}).get("name")) for record in records]
+        names = [str((record.activity or {}).get("name")) for record in records]
         for name in wanted:
             if name not in names:
                 yield _error(name, "NotDone", f"the journal has no record of {phase} activity {name!r}")
@@ -72,22 +75,20 @@ def journal_errors(journal: dict[str, Any], experiment: Experiment) -> Iterator[
     yield from _hypothesis(journal, experiment)
 
 
-def _records(records: list[dict[str, Any]], names: list[str], phase: str) -> Iterator[ChaosFinding]:
+def _records(records: list[ActivityRecord], names: list[str], phase: str) -> Iterator[ChaosFinding]:
+    code = "RollbackFailed" if phase == "rollbacks" else "ActivityFailed"
     for record, name in zip(records, names, strict=True):
-        status = record.get("status")
-        if status == "succeeded":
-            continue
-        code = "RollbackFailed" if phase == "rollbacks" else "ActivityFailed"
-        lines = [str(line) for line in record.get("exception") or () if str(line).strip()]
-        why = lines[-1].strip() if lines else "it was interrupted: its record has no status" if status is None else f"status {status!r}"
-        yield _error(name, code, why)
+        if record.status != "succeeded":
+            lines = [str(line) for line in record.exception or () if str(line).strip()]
+            ended = "it was interrupted: its record has no status" if record.status is None else f"status {record.status!r}"
+            yield _error(name, code, lines[-1].strip() if lines else ended)
 
 
-def _hypothesis(journal: dict[str, Any], experiment: Experiment) -> Iterator[ChaosFinding]:
+def _hypothesis(journal: Journal, experiment: Experiment) -> Iterator[ChaosFinding]:
     """chaostoolkit forgets a hypothesis that broke in between and held again at the end."""
     if not (experiment.document.get("steady-state-hypothesis") or {}).get("probes"):
         return
-    states = journal.get("steady_states") or {}
+    states = journal.steady_states or {}
     during = states.get("during") or []
     for when, state in (("before", states.get("before")), *(("during", one) for one in during), ("after", states.get("after"))):
         if not isinstance(state, dict) or "steady_state_met" not in state:

@@ -10,11 +10,21 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from chaos.cluster.requests import field
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.quantity import QuantityError, canonical
-from fixtures.model.objects import conditions_of, is_unschedulable, labels_of, name_of, namespace_of, taints_of
+from fixtures.kubernetes.untyped import mapping
+from fixtures.model.objects import (
+    amounts_of,
+    annotations_of,
+    conditions_of,
+    full_name,
+    is_unschedulable,
+    labels_of,
+    name_of,
+    namespace_of,
+    taints_of,
+)
 from fixtures.ownership import owned
 
 VOLATILE_LABELS = ("nvidia.com/gfd.timestamp",)
@@ -71,26 +81,26 @@ def scan(cluster: Cluster, *, ignore: Iterable[str] = ()) -> Fingerprint:
         for obj in cluster.each(key, labels=selector):
             namespace = namespace_of(obj)
             if namespace not in ignored and name_of(obj) not in ignored:
-                values[f"left by the suite: {key} {namespace + '/' if namespace else ''}{field(obj, 'metadata', 'name')}"] = "there"
+                values[f"left by the suite: {key} {full_name(obj)}"] = "there"
     return Fingerprint(values=values)
 
 
 def _node(node: Json) -> Iterator[tuple[str, str]]:
-    where = f"node {field(node, 'metadata', 'name')}"
+    where = f"node {name_of(node)}"
     yield where, "there"
     yield f"{where} unschedulable", str(bool(is_unschedulable(node))).lower()
-    for key, value in (labels_of(node)).items():
+    for key, value in labels_of(node).items():
         if key not in VOLATILE_LABELS:
             yield f"{where} label {key}", str(value)
-    for key, value in (field(node, "metadata", "annotations") or {}).items():
+    for key, value in annotations_of(node).items():
         if not key.startswith(VOLATILE_ANNOTATIONS):
-            yield f"{where} annotation {key}", str(value)
+            yield f"{where} annotation {key}", value
     for taint in taints_of(node):
         yield f"{where} taint {taint.get('key')}:{taint.get('effect')}", str(taint.get("value") or "")
     for condition in conditions_of(node):
         yield f"{where} condition {condition.get('type')}", "there"
     for amounts in ("capacity", "allocatable"):
-        for name, amount in (field(node, "status", amounts) or {}).items():
+        for name, amount in amounts_of(node, amounts).items():
             yield f"{where} {amounts} {name}", _canonical(amount)
 
 
@@ -103,12 +113,11 @@ def _canonical(amount: object) -> str:
 
 
 def _workload(key: str, obj: Json) -> Iterator[tuple[str, str]]:
-    where = f"{key} {field(obj, 'metadata', 'namespace')}/{field(obj, 'metadata', 'name')}"
+    where = f"{key} {full_name(obj)}"
     yield where, "there"
-    if (replicas := field(obj, "spec", "replicas")) is not None:
+    if (replicas := mapping(obj, "spec").get("replicas")) is not None:
         yield f"{where} replicas", str(replicas)
-    ready = field(obj, "status", "numberReady") if key == "apps/daemonsets" else field(obj, "status", "readyReplicas")
-    yield f"{where} ready", str(ready or 0)
+    yield f"{where} ready", str(mapping(obj, "status").get("numberReady" if key == "apps/daemonsets" else "readyReplicas") or 0)
 
 
 def _shown(value: str | None) -> str:

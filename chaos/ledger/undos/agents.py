@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field, kubectl, read
+from chaos.cluster.requests import accepted, await_object, kubectl, read
 from chaos.ledger.undos import Args, Undo
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import slices_of
-from fixtures.model.objects import amounts_of, controller_of, is_going, is_ready, node_of, uid_of
+from fixtures.model.objects import amounts_of, containers_of, controller_of, is_going, is_ready, node_of, uid_of
 
 
 class RestartedArgs(Args, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ def _pods_differ(args: RestartedArgs, pods: Iterable[Json]) -> str:
 
 def _configured(args: RestartedArgs, pod: Json) -> bool:
     """Whether a pod runs with the experiment's variables."""
-    entries = [entry for item in field(pod, "spec", "containers") or () for entry in item.get("env") or ()]
+    entries = [entry for item in containers_of(pod) for entry in item.get("env") or ()]
     return any(args.env.get(str(entry.get("name"))) == entry.get("value") for entry in entries if entry.get("name") in args.env)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
+from chaos.cluster.requests import accepted, await_object, kubectl, merge, read
 from chaos.ledger.undos import Args, Undo
 from chaos.ledger.undos.nodes import NodeArgs, identity, shown
 from chaos.model.records import UndoRefused
@@ -17,7 +17,8 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.model.objects import condition, is_going, labels_of, machine_of, uid_of
+from fixtures.kubernetes.untyped import mapping
+from fixtures.model.objects import condition, is_going, labels_of, machine_of, owners_of, uid_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import is_run_name
 from fixtures.ownership.read_proofs import read_proofs
@@ -96,7 +97,7 @@ class ObjectAbsent(Undo):
                 return "nothing proves that the run created it: it is left as it is"
             if found is None or not ours(found):
                 return ""
-            held = field(found, "metadata", "finalizers")
+            held = mapping(found, "metadata").get("finalizers")
             return "it is still there" + (f", held by {', '.join(map(str, held))}" if held else "")
 
         return await_object(cluster, args.key, args.name, args.namespace, deadline, differs)
@@ -157,7 +158,7 @@ class ObjectPresent(Undo):
 
     def rights(self, args: PresentArgs) -> tuple[str, ...]:
         """Reading, watching and creating that kind, and reading the kinds of its owners."""
-        owners = tuple(f"get {key}" for ref in _owners(args.saved) if (key := _owner_key(ref)))
+        owners = tuple(f"get {key}" for ref in owners_of(args.saved) if (key := _owner_key(ref)))
         return (*(f"{verb} {args.key}" for verb in ("get", "list", "watch", "create")), *owners)
 
     def undo(self, cluster: Cluster, args: PresentArgs, deadline: float) -> None:
@@ -173,7 +174,7 @@ class ObjectPresent(Undo):
         if read(cluster, args.key, args.name, args.namespace) is not None:
             return
         obj = msgspec.json.decode(msgspec.json.encode(args.saved))
-        obj["metadata"]["ownerReferences"] = [ref for ref in _owners(obj) if _lives(cluster, ref, args.namespace)]
+        obj["metadata"]["ownerReferences"] = [ref for ref in owners_of(obj) if _lives(cluster, ref, args.namespace)]
         answer = cluster.create(args.key, obj, namespace=args.namespace)
         if answer.reason != "AlreadyExists":
             accepted(answer, f"create {args.key} {args.name}")
@@ -206,10 +207,6 @@ def stripped(obj: Json) -> Json:
             },
         }
     return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": meta}
-
-
-def _owners(obj: Json) -> list[Json]:
-    return list(field(obj, "metadata", "ownerReferences") or ())
 
 
 def _owner_key(ref: Json) -> str:
@@ -310,7 +307,7 @@ def _missing_of(args: NodeExistsArgs, node: Json) -> Json:
     """A merge patch with what is recorded and not there. What is there with another value has a newer writer."""
     patch: Json = {}
     for name, saved in args.saved["metadata"].items():
-        present = field(node, "metadata", name) or {}
+        present = mapping(node, "metadata", name)
         if absent := {key: value for key, value in saved.items() if key not in present}:
             patch.setdefault("metadata", {})[name] = absent
     spec = node.get("spec") or {}

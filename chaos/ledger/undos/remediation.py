@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
+from chaos.cluster.requests import accepted, await_object, kubectl, merge, read
 from chaos.ledger.undos import Undo
 from chaos.ledger.undos.nodes import NodeArgs, identity, same_node
 from chaos.model.records import UndoRefused
@@ -22,7 +22,7 @@ from fixtures.model.devices.gpu_names import names_another
 from fixtures.model.nodes.health import wrong_status
 from fixtures.model.nodes.holds import STATE_LABEL, Kind, is_note
 from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, named_cordoner
-from fixtures.model.objects import conditions_of, is_unschedulable, labels_of
+from fixtures.model.objects import annotations_of, conditions_of, is_unschedulable, labels_of
 
 _DEVICES = re.compile(r"(?i)gpu|nvidia|nvlink|nvswitch|xid|dcgm|syslog|acceleratedhardware")
 """Words in the types of conditions that tell faults of devices. Any other answers no fault of ours and is never cleared.
@@ -139,7 +139,7 @@ def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> Cl
         notes=_notes(node),
         kinds=tuple(sorted(str(item.get("type")) for item in conditions_of(node))),
         names=names,
-        agents=tuple(key for key, value in sorted(_all_labels(node).items()) if AGENT_LABEL.fullmatch(key) and value == "true"),
+        agents=tuple(key for key, value in sorted(labels_of(node).items()) if AGENT_LABEL.fullmatch(key) and value == "true"),
     )
 
 
@@ -165,12 +165,8 @@ def _over(kind: str) -> Json:
     }
 
 
-def _all_labels(node: Json) -> dict[str, str]:
-    return labels_of(node)
-
-
 def _labels(node: Json) -> dict[str, str | None]:
-    return {STATE_LABEL: _all_labels(node).get(STATE_LABEL)}
+    return {STATE_LABEL: labels_of(node).get(STATE_LABEL)}
 
 
 def _under_repair(args: ClearedArgs, node: Json) -> str:
@@ -180,11 +176,11 @@ def _under_repair(args: ClearedArgs, node: Json) -> str:
 
 def _stopped(args: ClearedArgs, node: Json) -> list[str]:
     """Labels of agents that ran before and are kept off the node now."""
-    return [key for key in args.agents if _all_labels(node).get(key) == "false"]
+    return [key for key in args.agents if labels_of(node).get(key) == "false"]
 
 
 def _notes(node: Json) -> dict[str, str]:
-    return {key: str(value) for key, value in (field(node, "metadata", "annotations") or {}).items() if is_note(key)}
+    return {key: value for key, value in annotations_of(node).items() if is_note(key)}
 
 
 def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:

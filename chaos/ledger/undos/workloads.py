@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from chaos.cluster.requests import await_object, field, kubectl, merge, read
+from chaos.cluster.requests import await_object, kubectl, merge, read
 from chaos.ledger.undos import Args, Undo
 from chaos.ledger.undos.nodes import changed, shown
 from chaos.model.records import UndoRefused
@@ -14,6 +14,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping
 from fixtures.model.objects import is_ready, node_of, owners_of, uid_of
 
 SCALED = ("apps/deployments", "apps/statefulsets", "apps/replicasets")
@@ -108,12 +109,12 @@ class WorkloadReplicas(WorkloadValue):
 
 
 def _replicas(obj: Json) -> int:
-    value = field(obj, "spec", "replicas")
+    value = mapping(obj, "spec").get("replicas")
     return 1 if value is None else int(value)
 
 
 def _ready(obj: Json) -> int:
-    return int(field(obj, "status", "readyReplicas") or 0)
+    return int(mapping(obj, "status").get("readyReplicas") or 0)
 
 
 class ReplacedArgs(Args, frozen=True, kw_only=True):
@@ -235,7 +236,7 @@ def value_of(obj: Json, container: str, variable: str) -> str | None:
 def with_value(obj: Json, container: str, variable: str, value: str | None) -> Json:
     """A merge patch of the template's containers with the variable set, or removed."""
     containers: list[Any] = []
-    for item in field(obj, "spec", "template", "spec", "containers") or ():
+    for item in template_of(obj).get("containers") or ():
         if item.get("name") == container:
             kept = [entry for entry in item.get("env") or () if entry.get("name") != variable]
             item = {**item, "env": kept + ([{"name": variable, "value": value}] if value is not None else [])}
@@ -244,5 +245,10 @@ def with_value(obj: Json, container: str, variable: str, value: str | None) -> J
 
 
 def _env(obj: Json, container: str) -> list[Json]:
-    found = field(obj, "spec", "template", "spec", "containers") or ()
+    found = template_of(obj).get("containers") or ()
     return [entry for item in found if item.get("name") == container for entry in item.get("env") or ()]
+
+
+def template_of(obj: Json) -> Json:
+    """The spec of a workload's pods."""
+    return mapping(obj, "spec", "template", "spec")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import partial
 
 from chaos.model.conditions import JsonValue
@@ -11,19 +9,18 @@ from chaos.model.plan import PlanFacts
 from chaos.observe.signals.nodes import joined_nodes, slowly
 from chaos.observe.view import NoData, Reading, Signal, View
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping
 from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, domain_members, domain_of, domain_state
 from fixtures.model.objects import (
     address_of,
-    amounts_of,
     controller_of,
+    device_amounts,
+    digest_of_content,
     full_name,
+    generation_of,
     is_ready,
-    labels_of,
     name_of,
     namespace_of,
     node_of,
-    number_of,
     restarts_of,
     scheduled_pods,
     state_of,
@@ -65,7 +62,7 @@ def settled(reading: Reading) -> JsonValue:
 
 def generations(reading: Reading) -> JsonValue:
     """``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec."""
-    return {full_name(item): number_of(mapping(item, "metadata").get("generation")) for item in _agents(reading)}
+    return {full_name(item): generation_of(item) for item in _agents(reading)}
 
 
 def agent_pods(reading: Reading) -> JsonValue:
@@ -93,7 +90,7 @@ def elsewhere(reading: Reading, *, component: str) -> JsonValue:
             node_of(pod): [
                 f"{uid_of(pod)} {restarts_of(pod)}",
                 is_ready(pod),
-                *(_devices(facts, nodes[node_of(pod)], name) for name in AMOUNTS),
+                *(device_amounts(nodes[node_of(pod)], name, facts.is_device) for name in AMOUNTS),
             ]
             for pod in pods_of(view, _component(reading, component))
             if node_of(pod) in nodes
@@ -120,7 +117,7 @@ def operand(reading: Reading) -> JsonValue:
     if target is None:
         raise NoData("the plan names no object")
     item = View.at(reading).find(target.kind, target.name, target.namespace)
-    return content_of(item) if item is not None else ""
+    return digest_of_content(item, ALLOCATED_FIELDS) if item is not None else ""
 
 
 def operand_present(reading: Reading) -> JsonValue:
@@ -137,19 +134,6 @@ def operand_uid(reading: Reading) -> JsonValue:
 
 ALLOCATED_FIELDS = frozenset({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"})
 """Fields of a Service that the API server chooses: a recreated Service has others."""
-
-
-def content_of(item: Json) -> str:
-    """A digest of an object's labels and content, without what servers write: two objects of one template agree."""
-    kept = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion", "kind")}
-    if isinstance(kept.get("spec"), dict):
-        kept["spec"] = {key: value for key, value in kept["spec"].items() if key not in ALLOCATED_FIELDS}
-    whole = {"name": name_of(item), "namespace": namespace_of(item), "labels": labels_of(item), **kept}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _devices(facts: PlanFacts, node: Json, amounts: str) -> dict[str, int]:
-    return {name: number_of(value) for name, value in amounts_of(node, amounts).items() if facts.is_device(name)}
 
 
 def _component(reading: Reading, name: str) -> InstalledComponent:

@@ -26,7 +26,7 @@ from fixtures.kubernetes.pod_resources import PROGRAM, Granted, PodResources
 from fixtures.model.demand.pod_devices import running_devices
 from fixtures.model.dra.nvidia_driver import RESOURCE, PublishedDevice, allocated_devices, claims_of, published_devices, requested_count
 from fixtures.model.dra.slices import CLAIMS
-from fixtures.model.objects import amounts_of, full_name, is_going, labels_of, name_of, namespace_of, node_of, number_of, phase_of, uid_of
+from fixtures.model.objects import device_amounts, full_name, is_going, labels_of, name_of, namespace_of, node_of, phase_of, uid_of
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
 
@@ -176,8 +176,7 @@ def _counted(view: View, name: str, facts: PlanFacts) -> dict[str, int]:
     node = view.find("nodes", name)
     if node is None:
         raise NoData(f"node {name} is not there")
-    offered = amounts_of(node, "allocatable").items()
-    return {resource: number_of(value) for resource, value in sorted(offered) if facts.is_device(resource)}
+    return device_amounts(node, "allocatable", facts.is_device)
 
 
 def _claimed(reading: Reading) -> Allocations:

@@ -11,15 +11,14 @@ from chaos.observe.view import Reading, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.objects import (
     annotations_of,
+    changed_at,
     condition,
-    conditions_of,
     is_live,
     labels_of,
     name_of,
     node_of,
     number_of,
     phase_of,
-    text_of,
     uid_of,
 )
 from fixtures.model.queues.kueue import reserved_by, used_of
@@ -122,10 +121,7 @@ def admitted(reading: Reading) -> JsonValue:
 def admissions(reading: Reading) -> JsonValue:
     """How often Workloads of the experiment became Admitted, counted by the times their conditions changed."""
     seen: set[tuple[str, str]] = reading.memory.setdefault("queue.admissions", set())
-    for item in _workloads(reading):
-        for entry in conditions_of(item):
-            if entry.get("type") == "Admitted" and entry.get("status") == "True":
-                seen.add((uid_of(item), text_of(entry.get("lastTransitionTime"))))
+    seen |= {(uid_of(item), changed_at(item, "Admitted")) for item in _workloads(reading) if condition(item, "Admitted") == "True"}
     return len(seen)
 
 

@@ -22,7 +22,18 @@ from fixtures.model.devices.gpu_names import names_another, names_of, names_this
 from fixtures.model.nodes.holds import STATE_LABEL, Kind
 from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, work_of
 from fixtures.model.nodes.work import Why
-from fixtures.model.objects import amounts_of, condition, is_unschedulable, labels_of, name_of, number_of, taints_of, text_of, uid_of
+from fixtures.model.objects import (
+    amounts_of,
+    condition,
+    device_amounts,
+    is_unschedulable,
+    labels_of,
+    name_of,
+    number_of,
+    taints_of,
+    text_of,
+    uid_of,
+)
 from fixtures.verdict.record import TargetKind
 
 T = TypeVar("T")
@@ -299,8 +310,7 @@ def _label_states(reading: Reading) -> list[list[dict[str, str]]]:
 
 
 def _devices(reading: Reading, node: Json, field: str) -> dict[str, int]:
-    facts = PlanFacts.of(reading.plan)
-    return {name: number_of(value) for name, value in sorted(amounts_of(node, field).items()) if facts.is_device(name)}
+    return device_amounts(node, field, PlanFacts.of(reading.plan).is_device)
 
 
 def _without_volatile(labels: dict[str, str]) -> dict[str, str]:
