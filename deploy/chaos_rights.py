@@ -23,8 +23,7 @@ from chaos.ledger.bounds import REGISTRY
 from chaos.ledger.undos.agents import SLICES
 from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS, AbsentArgs, PresentArgs
 from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
-from chaos.safety import gate_reading
-from chaos.safety.admission import KEEPING
+from chaos.safety.admission import KEEPING, READS
 from deploy.rights import NAMESPACE, READ_ONLY, admission_policy, binding, cluster_role
 from fixtures.ownership.owned import CLUSTER_SCOPED_KEYS
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
@@ -106,7 +105,7 @@ def undo_rights() -> set[str]:
 
 def everything() -> list[Right]:
     """Every right, each once. A right in a namespace that is also given cluster-wide is left out."""
-    texts = {*ACTS, *SAMPLED, *gate_reading.READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
+    texts = {*ACTS, *SAMPLED, *READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
     rights = {Right.parse(text) for text in texts}
     wide = {str(right) for right in rights if not right.namespace}
     return sorted(

@@ -9,9 +9,8 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, change, current, listed, node_target, plan_facts, poll, read_target, seconds, target_record
 from chaos.cluster.requests import read
-from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable, cleared_args
 from chaos.ledger.undos.objects import NodeExists
-from chaos.ledger.undos.remediation import cleared_args
 from chaos.model.plan import OPT_OUT, canary_namespace
 from chaos.model.records import PREPARATION
 from fixtures.cluster.trouble import ApiTrouble

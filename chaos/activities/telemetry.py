@@ -14,7 +14,7 @@ from chaos.activities.base import SHORT, create, current, host_namespace, node_t
 from chaos.activities.devices import restarted
 from chaos.activities.hosts import run
 from chaos.cluster.injector import COMPONENT, LIMITS, bound_pod
-from chaos.ledger.undos.remediation import ClearedArgs, cleared_args
+from chaos.ledger.undos.nodes import ClearedArgs, cleared_args
 from chaos.observe.view import View
 from fixtures.model.devices.gpu_names import kernel_address, names_of
 from fixtures.model.objects import phase_of

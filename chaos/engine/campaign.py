@@ -26,12 +26,11 @@ from chaos.observe.signals import SIGNALS
 from chaos.plan.planning import make_plan
 from chaos.plan.selectors import NotApplicable, PlanRefused, TargetUnclear
 from chaos.safety.admission import gate_results
-from chaos.safety.gate_input import Settings
+from chaos.safety.gates import Settings
 from chaos.safety.lease import MachineLock
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.verdict.artefacts import LEDGER, VERDICT
-from chaos.verdict.chaos_result import result_of, result_of_error, result_without_run
-from chaos.verdict.judge import judge
+from chaos.verdict.judge import judge, result_of, result_of_error, result_without_run
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS

@@ -20,8 +20,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.act.context import ActivityContext
-from chaos.engine.activity_wrapper import bounded_output, wrap
+from chaos.act.context import ActivityContext, bounded_output, wrap
 from chaos.engine.processes import Handover, take_handover
 from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger

@@ -18,9 +18,17 @@ from chaos.ledger.reach import Reach
 from chaos.ledger.undos import Undo
 from chaos.ledger.undos.agents import AgentRestarted, PublishedArgs, RestartedArgs, SlicesPublished
 from chaos.ledger.undos.host import HOST_ACTIONS, DeviceArgs, KubeletArgs, Means, MockArgs
-from chaos.ledger.undos.nodes import NodeArgs, NodeLabels, NodeUnschedulable, UnschedulableArgs, ValueArgs
+from chaos.ledger.undos.nodes import (
+    AGENT_LABEL,
+    ClearedArgs,
+    NodeArgs,
+    NodeCleared,
+    NodeLabels,
+    NodeUnschedulable,
+    UnschedulableArgs,
+    ValueArgs,
+)
 from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, NodeExists, NodeExistsArgs, ObjectAbsent, ObjectPresent, PresentArgs
-from chaos.ledger.undos.remediation import AGENT_LABEL, ClearedArgs, NodeCleared
 from chaos.ledger.undos.workloads import EnvArgs, PodsReplaced, ReplacedArgs, ReplicasArgs, WorkloadEnv, WorkloadReplicas
 from chaos.model.experiment import Experiment
 from chaos.model.plan import OPT_OUT, Plan

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from chaos.cluster import namespaces
+from chaos.ledger.undos.nodes import ClearedArgs
 from chaos.ledger.undos.objects import NodeExistsArgs, PresentArgs
-from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.model.plan import Plan, PlanFacts
 from chaos.model.records import Entry, digest
 from fixtures.model.objects import faces_outside, owners_of

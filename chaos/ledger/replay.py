@@ -17,7 +17,7 @@ from chaos.ledger.bounds import Terms, arguments
 from chaos.ledger.file import Ledger
 from chaos.ledger.undos import Undo
 from chaos.ledger.undos.host import HostAction
-from chaos.ledger.undos.remediation import NodeCleared
+from chaos.ledger.undos.nodes import NodeCleared
 from chaos.model.records import Entry, LedgerError, State, UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble

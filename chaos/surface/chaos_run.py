@@ -19,10 +19,9 @@ from chaos.engine.recover import preview, recover
 from chaos.ledger.bounds import Terms
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, TYPED_LEVEL, Experiment, Level
 from chaos.model.records import LeaseRefused, LedgerError
-from chaos.safety.gate_input import SettingsError, settings_of
-from chaos.surface import options
-from chaos.surface.options import ChaosOptions
-from chaos.verdict.chaos_result import result_of_error, result_without_run
+from chaos.safety.gates import SettingsError, settings_of
+from chaos.surface.options import SCENARIO, ChaosOptions
+from chaos.verdict.judge import result_of_error, result_without_run
 from conformance.cli.target import Consent, NotConfirmed, confirm
 from conformance.plugin import selecting, waiting
 from conformance.plugin.opening import OpenTarget
@@ -135,7 +134,8 @@ def prepare(config: pytest.Config, chaos_options: ChaosOptions) -> None:
         session.experiments = select_experiments(session.experiments, chaos_options.experiments, level)
     except SelectionError as error:
         raise pytest.UsageError(str(error)) from None
-    options.choose_target(config)
+    if config.option.local and config.option.simulate is None:
+        config.option.simulate = SCENARIO  # the one that has something to recover
     config.stash[SESSION] = session
     config.pluginmanager.register(Progress(config, session), "gpu-conformance-chaos-progress")
 

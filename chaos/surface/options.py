@@ -78,13 +78,6 @@ def split_ids(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 
-def choose_target(config: pytest.Config) -> None:
-    """A local control plane whose scenario was not named runs the one that has something to recover."""
-    option = config.option
-    if option.local and option.simulate is None:
-        option.simulate = SCENARIO
-
-
 def _names_chaos(config: pytest.Config) -> bool:
     for argument in config.args:
         path = Path(str(argument).partition("::")[0])

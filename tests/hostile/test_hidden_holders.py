@@ -13,7 +13,7 @@ from chaos.engine.campaign import plan_now
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.observe.view import View
 from chaos.plan.selectors import PlanRefused, TargetUnclear
-from chaos.safety.gate_reading import node_states
+from chaos.safety.admission import node_states
 from chaos.surface.cli import describe_plan
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble

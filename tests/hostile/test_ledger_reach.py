@@ -16,9 +16,8 @@ from chaos.act.context import ActivityContext
 from chaos.engine.recover import RecoveryResult, preview
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos.agents import RestartedArgs
-from chaos.ledger.undos.nodes import identity
+from chaos.ledger.undos.nodes import cleared_args, identity
 from chaos.ledger.undos.objects import NodeExists, ObjectPresent
-from chaos.ledger.undos.remediation import cleared_args
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.plan import PlanFacts, Target
 from chaos.safety.lease import AbortFlag

@@ -14,7 +14,7 @@ from chaos.observe.signals.agents import daemon_sets, elsewhere, policy_state
 from chaos.observe.view import NoData
 from chaos.plan.planning import make_plan
 from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetQuery, TargetUnclear
-from chaos.safety.gate_input import SettingsError, settings_of
+from chaos.safety.gates import SettingsError, settings_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json

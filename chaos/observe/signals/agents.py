@@ -55,16 +55,6 @@ def daemon_sets(reading: Reading) -> JsonValue:
     return {full_name(item): _counts(reading, item) for item in _agents(reading)}
 
 
-def settled(reading: Reading) -> JsonValue:
-    """Whether every agent's DaemonSet has all its pods ready and of the current template."""
-    return all(len(set(_counts(reading, item))) == 1 for item in _agents(reading))
-
-
-def generations(reading: Reading) -> JsonValue:
-    """``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec."""
-    return {full_name(item): generation_of(item) for item in _agents(reading)}
-
-
 def agent_pods(reading: Reading) -> JsonValue:
     """``{namespace/name: "uid restarts"}`` of every agent's pods, on all nodes but those that joined since the sampler began."""
     facts, view, joined = PlanFacts.of(reading.plan), View.at(reading), joined_nodes(reading)
@@ -120,11 +110,6 @@ def operand(reading: Reading) -> JsonValue:
     return digest_of_content(item, ALLOCATED_FIELDS) if item is not None else ""
 
 
-def operand_present(reading: Reading) -> JsonValue:
-    """Whether the targeted operand is there."""
-    return operand(reading) != ""
-
-
 def operand_uid(reading: Reading) -> JsonValue:
     """UID of the targeted operand; empty while it is not there."""
     target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
@@ -175,11 +160,6 @@ def state(reading: Reading) -> JsonValue:
     return domain_state(_domain(reading))
 
 
-def members(reading: Reading) -> JsonValue:
-    """``{node: status}`` of the domain's members."""
-    return {node: status for node, _, status in domain_members(_domain(reading))}
-
-
 def strays(reading: Reading) -> JsonValue:
     """Members without a daemon: no pod of the domain's DaemonSet is on that node with that address; sorted."""
     pods = {(node_of(pod), address_of(pod)) for pod in pods_of(View.at(reading), _component(reading, DOMAIN_DAEMON))}
@@ -200,14 +180,18 @@ SIGNALS: dict[str, Signal] = {
     **{f"uids.{name}": partial(uids, component=name) for name in sorted(NAMES)},
     **{f"elsewhere.{name}": partial(elsewhere, component=name) for name in AGENTS},
     "daemonsets": daemon_sets,
-    "daemonsets.settled": settled,
-    "daemonsets.generations": generations,
+    # Whether every agent's DaemonSet has all its pods ready and of the current template.
+    "daemonsets.settled": lambda reading: all(len(set(_counts(reading, item))) == 1 for item in _agents(reading)),
+    # ``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec.
+    "daemonsets.generations": lambda reading: {full_name(item): generation_of(item) for item in _agents(reading)},
     "agents.pods": agent_pods,
     "policy.state": policy_state,
     "operand": operand,
-    "operand.present": operand_present,
+    # Whether the targeted operand is there.
+    "operand.present": lambda reading: operand(reading) != "",
     "operand.uid": operand_uid,
     "domain.state": state,
-    "domain.members": members,
+    # ``{node: status}`` of the domain's members.
+    "domain.members": lambda reading: {node: status for node, _, status in domain_members(_domain(reading))},
     "domain.strays": strays,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import canary_namespace
 from chaos.observe.signals.pods import canaries
-from chaos.observe.view import Reading, View
+from chaos.observe.view import Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.nvidia_driver import (
     DRA_DRIVER,
@@ -19,11 +19,6 @@ from fixtures.model.dra.nvidia_driver import (
 )
 from fixtures.model.dra.slices import CLAIMS, SLICES
 from fixtures.model.objects import full_name, is_live, name_of, namespace_of, node_of, phase_of, uid_of
-
-
-def allocations(reading: Reading) -> JsonValue:
-    """``{claim: allocated devices}`` of the experiment's claims, as ``driver/pool/device``."""
-    return {name_of(claim): sorted(map("/".join, allocated_devices(claim, admin=True))) for claim in _own(reading)}
 
 
 def held(reading: Reading) -> JsonValue:
@@ -85,33 +80,28 @@ def moved(reading: Reading) -> JsonValue:
     return sorted(found)
 
 
-def released(reading: Reading) -> JsonValue:
-    """Names of the experiment's claims that hold nothing and that nobody may use, sorted."""
-    return sorted(name_of(claim) for claim in _own(reading) if not is_allocated(claim) and not users_of(claim))
-
-
 def tainted(reading: Reading) -> JsonValue:
     """Devices of the target nodes that are tainted, by their slice or by a DeviceTaintRule, as ``pool/device``, sorted."""
     known = published_devices(View.at(reading))
     return sorted(f"{one.pool}/{one.name}" for one in known.values() if one.node in reading.plan.nodes and one.tainted)
 
 
-def slice_uids(reading: Reading) -> JsonValue:
-    """UIDs of the GPU driver's ResourceSlices for the target nodes, sorted: others once they were published anew."""
-    return sorted(map(uid_of, slices_for(View.at(reading).select(SLICES), reading.plan.nodes, DRA_DRIVER)))
-
-
 def _own(reading: Reading) -> list[Json]:
     return View.at(reading).select(CLAIMS, canary_namespace(reading.plan))
 
 
-SIGNALS = {
-    "claims.allocated": allocations,
+SIGNALS: dict[str, Signal] = {
+    # ``{claim: allocated devices}`` of the experiment's claims, as ``driver/pool/device``.
+    "claims.allocated": lambda reading: {
+        name_of(claim): sorted(map("/".join, allocated_devices(claim, admin=True))) for claim in _own(reading)
+    },
     "claims.held": held,
     "claims.waiting": waiting,
     "claims.moved": moved,
-    "claims.released": released,
+    # Names of the experiment's claims that hold nothing and that nobody may use, sorted.
+    "claims.released": lambda reading: sorted(name_of(claim) for claim in _own(reading) if not is_allocated(claim) and not users_of(claim)),
     "slices.devices": devices,
     "devices.tainted": tainted,
-    "slices.uids": slice_uids,
+    # UIDs of the GPU driver's ResourceSlices for the target nodes, sorted: others once they were published anew.
+    "slices.uids": lambda reading: sorted(map(uid_of, slices_for(View.at(reading).select(SLICES), reading.plan.nodes, DRA_DRIVER))),
 }

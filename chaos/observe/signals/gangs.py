@@ -7,7 +7,7 @@ from collections import Counter
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import GANG_LABEL, canary_namespace
-from chaos.observe.view import Reading, View
+from chaos.observe.view import Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.objects import (
     annotations_of,
@@ -33,29 +33,9 @@ WORKLOADS = "kueue.x-k8s.io/workloads"
 CLUSTER_QUEUES = "kueue.x-k8s.io/clusterqueues"
 
 
-def bound(reading: Reading) -> JsonValue:
-    """``{gang: bound members}`` of the experiment's gangs; ended members are no longer bound."""
-    return {name: sum(bool(node_of(pod)) and is_live(pod) for pod in pods) for name, pods in members(reading).items()}
-
-
-def held(reading: Reading) -> JsonValue:
-    """How many live members are bound in all gangs together: who still holds devices."""
-    return sum(_held(pods) for pods in members(reading).values())
-
-
-def sizes(reading: Reading) -> JsonValue:
-    """``{gang: members it needs}``."""
-    return {name: size_of(pods) for name, pods in members(reading).items()}
-
-
 def whole(reading: Reading) -> list[str]:
     """Names of gangs whose members all run, sorted."""
     return sorted(name for name, pods in members(reading).items() if sum(phase_of(pod) == "Running" for pod in pods) >= size_of(pods) > 0)
-
-
-def whole_count(reading: Reading) -> JsonValue:
-    """How many gangs run whole."""
-    return len(whole(reading))
 
 
 def partial(reading: Reading) -> list[str]:
@@ -73,16 +53,6 @@ def partial_seconds(reading: Reading) -> float:
     for name in names:
         since.setdefault(name, now)
     return round(max((now - start for start in since.values()), default=0.0), 2)
-
-
-def partial_overdue(reading: Reading) -> JsonValue:
-    """Whether a gang has been bound in part for longer than the experiment's duration ``stale``."""
-    return partial_seconds(reading) > reading.plan.seconds.get("stale", DEFAULT_STALE)
-
-
-def member_uids(reading: Reading) -> JsonValue:
-    """UIDs of all live members, sorted."""
-    return sorted(uid_of(pod) for pods in members(reading).values() for pod in pods if is_live(pod))
 
 
 def members(reading: Reading) -> dict[str, list[Json]]:
@@ -113,11 +83,6 @@ def restarted(reading: Reading) -> JsonValue:
     return sorted(found)
 
 
-def admitted(reading: Reading) -> JsonValue:
-    """``{workload: admitted or not}`` of the experiment's Workloads."""
-    return {name_of(item): condition(item, "Admitted") == "True" for item in _workloads(reading)}
-
-
 def admissions(reading: Reading) -> JsonValue:
     """How often Workloads of the experiment became Admitted, counted by the times their conditions changed."""
     seen: set[tuple[str, str]] = reading.memory.setdefault("queue.admissions", set())
@@ -145,18 +110,27 @@ def _held(pods: list[Json]) -> int:
     return sum(bool(node_of(pod)) and is_live(pod) for pod in pods)
 
 
-SIGNALS = {
-    "gangs.bound": bound,
-    "gangs.held": held,
-    "gangs.sizes": sizes,
+SIGNALS: dict[str, Signal] = {
+    # ``{gang: bound members}`` of the experiment's gangs; ended members are no longer bound.
+    "gangs.bound": lambda reading: {
+        name: sum(bool(node_of(pod)) and is_live(pod) for pod in pods) for name, pods in members(reading).items()
+    },
+    # How many live members are bound in all gangs together: who still holds devices.
+    "gangs.held": lambda reading: sum(_held(pods) for pods in members(reading).values()),
+    # ``{gang: members it needs}``.
+    "gangs.sizes": lambda reading: {name: size_of(pods) for name, pods in members(reading).items()},
     "gangs.whole": whole,
-    "gangs.whole.count": whole_count,
+    # How many gangs run whole.
+    "gangs.whole.count": lambda reading: len(whole(reading)),
     "gangs.partial": partial,
     "gangs.partial.seconds": partial_seconds,
-    "gangs.partial.overdue": partial_overdue,
+    # Whether a gang has been bound in part for longer than the experiment's duration ``stale``.
+    "gangs.partial.overdue": lambda reading: partial_seconds(reading) > reading.plan.seconds.get("stale", DEFAULT_STALE),
     "gangs.restarted": restarted,
-    "gangs.members": member_uids,
-    "queue.admitted": admitted,
+    # UIDs of all live members, sorted.
+    "gangs.members": lambda reading: sorted(uid_of(pod) for pods in members(reading).values() for pod in pods if is_live(pod)),
+    # ``{workload: admitted or not}`` of the experiment's Workloads.
+    "queue.admitted": lambda reading: {name_of(item): condition(item, "Admitted") == "True" for item in _workloads(reading)},
     "queue.admissions": admissions,
     "queue.usage.agrees": usage_agrees,
 }

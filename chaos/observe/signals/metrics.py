@@ -7,7 +7,7 @@ import time
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import PlanFacts
-from chaos.observe.view import NoData, Reading, View, target_gpu
+from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
 from fixtures.kubernetes.models import Json
@@ -26,11 +26,6 @@ def answering(reading: Reading) -> JsonValue:
         return bool(_samples(reading))
     except NoData:
         return False
-
-
-def uuids(reading: Reading) -> JsonValue:
-    """UUIDs that have series, sorted."""
-    return sorted({uuid for sample in _samples(reading) if (uuid := _uuid(sample))})
 
 
 def foreign(reading: Reading) -> JsonValue:
@@ -53,19 +48,9 @@ def stale(reading: Reading) -> float:
     return round(now - memory[1], 2)
 
 
-def frozen(reading: Reading) -> JsonValue:
-    """Whether the page has not changed for longer than the experiment's duration ``stale``."""
-    return stale(reading) > reading.plan.seconds.get("stale", DEFAULT_STALE)
-
-
 def xids(reading: Reading) -> dict[str, int]:
     """``{UUID: code}`` of devices whose last Xid is not 0."""
     return {uuid: int(sample.value) for sample in _samples(reading) if sample.name == XID and sample.value and (uuid := _uuid(sample))}
-
-
-def xid_of_target(reading: Reading) -> JsonValue:
-    """The last Xid that the metrics show for the targeted device; 0 without one."""
-    return xids(reading).get(target_gpu(reading).facts["uuid"], 0)
 
 
 def xids_elsewhere(reading: Reading) -> JsonValue:
@@ -104,13 +89,16 @@ def _uuid(sample: Sample) -> str:
     return sample.labels.get("UUID") or sample.labels.get("uuid") or ""
 
 
-SIGNALS = {
+SIGNALS: dict[str, Signal] = {
     "metrics.answering": answering,
-    "metrics.uuids": uuids,
+    # UUIDs that have series, sorted.
+    "metrics.uuids": lambda reading: sorted({uuid for sample in _samples(reading) if (uuid := _uuid(sample))}),
     "metrics.foreign": foreign,
     "metrics.stale": stale,
-    "metrics.frozen": frozen,
+    # Whether the page has not changed for longer than the experiment's duration ``stale``.
+    "metrics.frozen": lambda reading: stale(reading) > reading.plan.seconds.get("stale", DEFAULT_STALE),
     "metrics.xids": xids,
-    "metrics.xids.target": xid_of_target,
+    # The last Xid that the metrics show for the targeted device; 0 without one.
+    "metrics.xids.target": lambda reading: xids(reading).get(target_gpu(reading).facts["uuid"], 0),
     "metrics.xids.elsewhere": xids_elsewhere,
 }

@@ -89,21 +89,6 @@ def allocatable_fabric(reading: Reading) -> JsonValue:
     return total
 
 
-def ready(reading: Reading) -> JsonValue:
-    """Whether every target node is Ready."""
-    return all(condition(node, "Ready") == "True" for node in _targets(reading).values())
-
-
-def present(reading: Reading) -> JsonValue:
-    """Whether every target node has its Node object."""
-    return all(View.at(reading).find("nodes", name) is not None for name in reading.plan.nodes)
-
-
-def node_uids(reading: Reading) -> JsonValue:
-    """UIDs of the target nodes' objects."""
-    return {name: uid_of(node) for name, node in _targets(reading).items()}
-
-
 def registered_anew(reading: Reading) -> JsonValue:
     """Whether every target node is another object than was planned, with the labels and the people's taints it had then.
 
@@ -128,11 +113,6 @@ def _people_taints(taints: object) -> list[str]:
     return sorted(_taint(taint) for taint in mappings(taints) if not text_of(taint.get("key")).startswith("node.kubernetes.io/"))
 
 
-def unschedulable(reading: Reading) -> JsonValue:
-    """Whether a target node is cordoned."""
-    return any(map(is_unschedulable, _targets(reading).values()))
-
-
 def cordoned_by_another(reading: Reading) -> JsonValue:
     """Target nodes that neither remediation nor this suite cordoned, each with who did; sorted."""
     found = {name: _read(cordon, node) for name, node in _targets(reading).items()}
@@ -154,16 +134,6 @@ def label_changes(reading: Reading) -> JsonValue:
     """How often :func:`labels` changed since the sampler began: what is lost and restored has changed twice, however soon."""
     seen = ([_digest(_without_volatile(one)) for one in states] for states in _label_states(reading))
     return sum(one != other for digests in seen for one, other in pairwise(digests))
-
-
-def deploy_labels(reading: Reading) -> JsonValue:
-    """``nvidia.com/gpu.deploy.*`` of the target nodes: what the operator runs there."""
-    return {
-        key: value
-        for node in _targets(reading).values()
-        for key, value in labels_of(node).items()
-        if key.startswith("nvidia.com/gpu.deploy.")
-    }
 
 
 def label(reading: Reading, key: str) -> str:
@@ -201,11 +171,6 @@ def _read(ask: Callable[[Json], T], node: Json) -> T:
 def fault_messages(reading: Reading) -> JsonValue:
     """Messages of the target nodes' health conditions that tell a fault."""
     return " | ".join(item.message for node in _targets(reading).values() for item in _bad_conditions(node))
-
-
-def faults_name_target(reading: Reading) -> JsonValue:
-    """Whether the conditions that tell a fault name the targeted device, by UUID, PCI address or index."""
-    return names_this(str(fault_messages(reading)), names_of(target_gpu(reading).facts))
 
 
 def faults_of_others(reading: Reading) -> JsonValue:
@@ -333,19 +298,30 @@ SIGNALS: dict[str, Signal] = {
     "gpus.returned": gpus_returned,
     "capacity": partial(amounts, field="capacity"),
     "capacity.devices": partial(amount, field="capacity"),
-    "node.ready": ready,
-    "node.present": present,
-    "node.uids": node_uids,
+    # Whether every target node is Ready.
+    "node.ready": lambda reading: all(condition(node, "Ready") == "True" for node in _targets(reading).values()),
+    # Whether every target node has its Node object.
+    "node.present": lambda reading: all(View.at(reading).find("nodes", name) is not None for name in reading.plan.nodes),
+    # UIDs of the target nodes' objects.
+    "node.uids": lambda reading: {name: uid_of(node) for name, node in _targets(reading).items()},
     "node.registered.anew": registered_anew,
-    "node.unschedulable": unschedulable,
+    # Whether a target node is cordoned.
+    "node.unschedulable": lambda reading: any(map(is_unschedulable, _targets(reading).values())),
     "node.cordoned.by.others": cordoned_by_another,
     "node.taints": taints,
     "node.labels": labels,
     "node.labels.changes": label_changes,
-    "node.deploy": deploy_labels,
+    # ``nvidia.com/gpu.deploy.*`` of the target nodes: what the operator runs there.
+    "node.deploy": lambda reading: {
+        key: value
+        for node in _targets(reading).values()
+        for key, value in labels_of(node).items()
+        if key.startswith("nvidia.com/gpu.deploy.")
+    },
     "node.faults": faults,
     "node.fault.messages": fault_messages,
-    "node.faults.name.target": faults_name_target,
+    # Whether the conditions that tell a fault name the targeted device, by UUID, PCI address or index.
+    "node.faults.name.target": lambda reading: names_this(str(fault_messages(reading)), names_of(target_gpu(reading).facts)),
     "node.faults.of.others": faults_of_others,
     "mig.state": partial(label, key=f"{MIG_CONFIG}.state"),
     "mig.states": partial(in_turn, key=f"{MIG_CONFIG}.state"),

@@ -1,19 +1,24 @@
 """Signals of pods that hold devices: the experiment's own canaries, and pods of others, which must not be disturbed anywhere.
 
 A pod of other people that ended counts as damaged only where the cluster ended it. Where its owner can have caused the same, a signal of
-its own says so (:func:`chaos.model.experiment.companions`), and the verdict is undecided.
+its own says so (:func:`chaos.model.experiment.companions`), and the verdict is undecided: an exit code does not name the cause. A program
+that lost its device ends with 1, 137 or 139, and so does one with a mistake of its own.
+
+Facts: docs/facts/pod-lifecycle.md#who-ended-a-pod.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection, Iterable
+
+import msgspec
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import CANARY_LABEL, PlanFacts, canary_namespace
 from chaos.observe.signals.nodes import slowly
-from chaos.observe.view import Reading, View
-from chaos.observe.watched_pods import WatchedPods, listed, state_of
+from chaos.observe.view import Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping
 from fixtures.model.demand.pod_devices import requested_devices
@@ -38,8 +43,110 @@ from fixtures.model.objects import (
     unhealthy_devices,
     uses_claims,
 )
-from fixtures.model.pod_endings import DELETED, DONE, GONE, refusal_of
+from fixtures.model.pod_endings import DELETED, DONE, GONE, Ending, FirstSight, ending_of, refusal_of
 from fixtures.verdict.record import TargetKind
+
+MOST = 500
+"""Pods that a signal lists by name. A sample has room for no more."""
+
+
+class WatchedPod(msgspec.Struct, kw_only=True):
+    """A pod, as it was when it was first seen running. ``ending`` stays: a pod that is gone by now ended as it was seen to.
+
+    ``failed``: its phase was Failed then.
+    """
+
+    name: str
+    first: FirstSight
+    state: str
+    ending: Ending | None = None
+    failed: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the cluster ended it."""
+        return self.ending is not None and self.ending.by_cluster
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it ended, and nothing tells who caused that. A pod that ends again and again tells nothing."""
+        return self.ending is not None and not self.ending.by_cluster and not self.first.looping
+
+
+class WatchedPods:
+    """Pods by UID, each from when it was first seen running.
+
+    ``owned``: all pods are this run's, so that nobody else deletes one. ``ignored`` are endings that mean nothing by themselves.
+    """
+
+    def __init__(self, *, owned: bool, ignored: Collection[Ending] = ()) -> None:
+        self.known: dict[str, WatchedPod] = {}
+        self._owned = owned
+        self._ignored = ignored
+        self._looked = False
+
+    def look(self, pods: Iterable[Json], at: float, *, newcomers: bool) -> None:
+        """Take in what pods say at a time in Unix seconds. ``newcomers``: whether those are watched that were not there at first."""
+        now = {uid_of(pod): pod for pod in pods}
+        for uid, watched in self.known.items():
+            self._learn(watched, now.get(uid))
+        if newcomers or not self._looked:
+            for uid, pod in now.items():
+                if uid not in self.known and phase_of(pod) == "Running" and not is_going(pod):
+                    self.known[uid] = WatchedPod(name=full_name(pod), first=FirstSight.of(pod, at), state=state_of(pod))
+        self._looked = True
+
+    def _learn(self, watched: WatchedPod, pod: Json | None) -> None:
+        """Take in how a pod ended. Once it has ended by itself, it may be deleted: only what the cluster did is news then."""
+        ending = ending_of(pod, watched.first) if pod is not None else GONE
+        if ending in (DELETED, GONE) and self._owned and watched.ending is None:
+            ending = Ending(by_cluster=True, text=GONE.text)
+        if ending is not None and (watched.ending is None or (ending.by_cluster and not watched.damaged)):
+            watched.ending, watched.failed = ending, pod is not None and phase_of(pod) == "Failed"
+
+    def damaged(self) -> list[str]:
+        """Pods that the cluster ended, each with how; sorted."""
+        return listed(f"{one.name} {one.ending.text}" for one in self.known.values() if one.ending and one.damaged)
+
+    def undecided(self) -> list[str]:
+        """Pods that ended, and nothing tells who caused that, each with how; sorted."""
+        found = [one for one in self.known.values() if one.undecided and one.ending not in self._ignored]
+        return listed(f"{one.name} {one.ending.text}" for one in found if one.ending)
+
+    def failed(self) -> set[str]:
+        """Pods whose phase was Failed when the cluster had ended them, each with how."""
+        return {f"{one.name} {one.ending.text}" for one in self.known.values() if one.ending and one.damaged and one.failed}
+
+    def states(self) -> dict[str, str]:
+        """Every pod by name, as it was at first unless the cluster ended it. A pod that took the name of another does not hide that."""
+        found: dict[str, str] = {}
+        for one in self.known.values():
+            if one.ending and one.damaged:
+                found[one.name] = f"{one.state} {one.ending.text}"
+            else:
+                found.setdefault(one.name, one.state)
+        return found
+
+    def endings(self) -> dict[str, str]:
+        """Every pod by name whose end tells something, with how it ended; nothing for one that has not."""
+        found: dict[str, str] = {}
+        for one in self.known.values():
+            if one.damaged or not one.first.looping:
+                found[one.name] = found.get(one.name) or (one.ending.text if one.ending else "")
+        return found
+
+
+def state_of(pod: Json) -> str:
+    """``uid restarts phase``, and whether it is being deleted."""
+    gone = " terminating" if is_going(pod) else ""
+    return f"{uid_of(pod)} {restarts_of(pod)} {phase_of(pod)}{gone}"
+
+
+def listed(found: Iterable[str]) -> list[str]:
+    """The first of some texts in order, and how many more there are."""
+    ordered = sorted(text[:200] for text in found)
+    return [*ordered[:MOST], *([f"and {len(ordered) - MOST} more"] if len(ordered) > MOST else [])]
+
 
 _BEAT = re.compile(r"^beat (\d{1,12})\s*$", re.MULTILINE)
 _UUID = re.compile(r"\(UUID: ([A-Za-z0-9-]{1,80})\)")
@@ -72,34 +179,9 @@ def running(reading: Reading) -> JsonValue:
     return sum(phase_of(pod) == "Running" and is_ready(pod) for pod in canaries(reading, WORKER))
 
 
-def canary_uids(reading: Reading) -> JsonValue:
-    """``{name: "uid restarts phase"}`` of the workers."""
-    return {name_of(pod): state_of(pod) for pod in canaries(reading, WORKER)}
-
-
 def victim(reading: Reading) -> JsonValue:
     """``uid restarts phase`` of the victim; empty when it is gone."""
     return next((state_of(pod) for pod in canaries(reading, VICTIM)), "")
-
-
-def unbound(reading: Reading) -> JsonValue:
-    """Names of the experiment's pods that no scheduler has placed, sorted."""
-    return sorted(name_of(pod) for pod in canaries(reading) if is_live(pod) and not node_of(pod))
-
-
-def canary_restarts(reading: Reading) -> JsonValue:
-    """How often containers of workers were started again."""
-    return sum(restarts_of(pod) for pod in canaries(reading, WORKER))
-
-
-def canary_nodes(reading: Reading) -> JsonValue:
-    """Nodes that live workers are bound to, sorted, one entry per pod."""
-    return sorted(node_of(pod) for pod in canaries(reading, WORKER) if is_live(pod) and node_of(pod))
-
-
-def progress(reading: Reading) -> JsonValue:
-    """The smallest heartbeat counter of the workers; -1 while none beats."""
-    return min(_beats(reading).values(), default=-1)
 
 
 def stalled(reading: Reading) -> JsonValue:
@@ -136,11 +218,6 @@ def probe_phase(reading: Reading) -> JsonValue:
     return phase_of(probes[-1]) if probes else ""
 
 
-def probe_nodes(reading: Reading) -> JsonValue:
-    """Nodes of probe pods that were bound, sorted."""
-    return sorted(node_of(pod) for pod in canaries(reading, PROBE) if node_of(pod))
-
-
 def device_health(reading: Reading) -> JsonValue:
     """Devices that kubelets report as Unhealthy in the status of pods that hold them (``allocatedResourcesStatus``, KEP-4680)."""
     found = set()
@@ -148,11 +225,6 @@ def device_health(reading: Reading) -> JsonValue:
         for status in container_statuses(pod):
             found |= set(unhealthy_devices(status))
     return sorted(found)
-
-
-def budget(reading: Reading) -> JsonValue:
-    """Disruptions that the experiment's budget allows now; -1 without one."""
-    return next((one.allowed for one in _budgets(reading)), -1)
 
 
 def budget_kept(reading: Reading) -> JsonValue:
@@ -176,17 +248,6 @@ def _beats(reading: Reading) -> dict[str, int]:
         beat = beat_in(View.at(reading).log_tail(namespace_of(pod), name_of(pod), 40))
         beats[uid_of(pod)] = -1 if beat is None else beat
     return beats
-
-
-def uids(reading: Reading) -> JsonValue:
-    """``{namespace/name: "uid restarts phase"}`` of the experiment's live pods that hold devices on the target nodes, and of strangers.
-
-    A stranger's entry stays as it was first seen unless the cluster ends it.
-    """
-    return {
-        **_here(reading).states(),
-        **{full_name(pod): state_of(pod) for pod in _on_targets(reading) if is_live(pod) and _own(reading, pod)},
-    }
 
 
 def strangers(reading: Reading) -> JsonValue:
@@ -235,14 +296,6 @@ def others(reading: Reading) -> JsonValue:
     return _elsewhere(reading)[0]
 
 
-def others_ended(reading: Reading) -> JsonValue:
-    """Device pods elsewhere than on the targets that ended with an error since the sampler first saw them, with how; sorted.
-
-    Those of ``pods.others`` are not among them. Nothing tells who caused these.
-    """
-    return _elsewhere(reading)[1]
-
-
 def _elsewhere(reading: Reading) -> tuple[list[str], list[str]]:
     """What :func:`others` and :func:`others_ended` say: both of the same look."""
 
@@ -279,26 +332,40 @@ def _ours(reading: Reading) -> bool:
     return reading.plan.target_kind is not TargetKind.LIVE
 
 
-SIGNALS = {
+SIGNALS: dict[str, Signal] = {
     "pods.device.health": device_health,
     "canaries.running": running,
-    "canaries.uids": canary_uids,
-    "canaries.restarts": canary_restarts,
-    "canaries.unbound": unbound,
+    # ``{name: "uid restarts phase"}`` of the workers.
+    "canaries.uids": lambda reading: {name_of(pod): state_of(pod) for pod in canaries(reading, WORKER)},
+    # How often containers of workers were started again.
+    "canaries.restarts": lambda reading: sum(restarts_of(pod) for pod in canaries(reading, WORKER)),
+    # Names of the experiment's pods that no scheduler has placed, sorted.
+    "canaries.unbound": lambda reading: sorted(name_of(pod) for pod in canaries(reading) if is_live(pod) and not node_of(pod)),
     "canaries.victim": victim,
-    "canaries.nodes": canary_nodes,
-    "canaries.progress": progress,
+    # Nodes that live workers are bound to, sorted, one entry per pod.
+    "canaries.nodes": lambda reading: sorted(node_of(pod) for pod in canaries(reading, WORKER) if is_live(pod) and node_of(pod)),
+    # The smallest heartbeat counter of the workers; -1 while none beats.
+    "canaries.progress": lambda reading: min(_beats(reading).values(), default=-1),
     "canaries.stalled": stalled,
     "canaries.seen": seen,
     "probe.phase": probe_phase,
-    "probe.nodes": probe_nodes,
-    "budget.allowed": budget,
+    # Nodes of probe pods that were bound, sorted.
+    "probe.nodes": lambda reading: sorted(node_of(pod) for pod in canaries(reading, PROBE) if node_of(pod)),
+    # Disruptions that the experiment's budget allows now; -1 without one.
+    "budget.allowed": lambda reading: next((one.allowed for one in _budgets(reading)), -1),
     "budget.kept": budget_kept,
-    "pods.uids": uids,
+    # ``{namespace/name: "uid restarts phase"}`` of the experiment's live pods that hold devices on the target nodes, and of strangers.
+    # A stranger's entry stays as it was first seen unless the cluster ends it.
+    "pods.uids": lambda reading: {
+        **_here(reading).states(),
+        **{full_name(pod): state_of(pod) for pod in _on_targets(reading) if is_live(pod) and _own(reading, pod)},
+    },
     "pods.strangers": strangers,
     "pods.ended": ended,
     "pods.failed": failed,
     "pods.refused": refused,
     "pods.others": others,
-    "pods.others.ended": others_ended,
+    # Device pods elsewhere than on the targets that ended with an error since the sampler first saw them, with how; sorted.
+    # Those of ``pods.others`` are not among them. Nothing tells who caused these.
+    "pods.others.ended": lambda reading: _elsewhere(reading)[1],
 }

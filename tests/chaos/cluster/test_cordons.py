@@ -8,8 +8,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.nodes import cordon
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.undos.nodes import NodeUnschedulable
-from chaos.ledger.undos.remediation import NodeCleared, cleared_args
+from chaos.ledger.undos.nodes import NodeCleared, NodeUnschedulable, cleared_args
 from chaos.ledger.undos.workloads import EnvArgs, WorkloadEnv, value_of, with_value
 from chaos.model.plan import Target
 from chaos.model.records import UndoRefused

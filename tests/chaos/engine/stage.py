@@ -10,7 +10,7 @@ import msgspec
 from chaos.catalogue import KnownNames, check_document
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.model.experiment import Experiment
-from chaos.safety.gate_input import settings_of
+from chaos.safety.gates import settings_of
 from chaos.verdict.artefacts import Conformance
 from conformance.plugin.opening import SIMULATED_PACE
 from fixtures.cluster.client import Cluster

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from chaos.act.context import MAX_OUTPUT, bounded_output, wrap
 from chaos.catalogue import known_names
 from chaos.engine import child
-from chaos.engine.activity_wrapper import MAX_OUTPUT, bounded_output, wrap
 from chaos.engine.processes import (
     Access,
     ConformanceCheck,
@@ -105,7 +105,7 @@ def test_every_activity_is_wrapped_and_the_document_left_as_it_was() -> None:
     before = json.dumps(given)
     wrapped = wrap(given)
     found = [*wrapped["method"], *wrapped["rollbacks"], *wrapped["steady-state-hypothesis"]["probes"]]
-    assert {one["provider"]["module"] for one in found} == {"chaos.engine.activity_wrapper"}
+    assert {one["provider"]["module"] for one in found} == {"chaos.act.context"}
     assert [one["provider"]["arguments"]["phase"] for one in found] == ["method", "method", "rollbacks", "method"]
     assert json.dumps(given) == before
 

@@ -14,7 +14,7 @@ from chaos.engine.campaign import CampaignSetup, plan_now
 from chaos.model.plan import Plan
 from chaos.plan.selectors import PlanRefused
 from chaos.safety.admission import gate_results
-from chaos.safety.gate_input import settings_of
+from chaos.safety.gates import settings_of
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.engine.stage import Stage, stage

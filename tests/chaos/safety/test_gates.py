@@ -10,9 +10,8 @@ from chaos.cluster import namespaces
 from chaos.cluster.requests import Reviewer, Right
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, Level
 from chaos.model.plan import Target
-from chaos.safety.gate_input import ClusterState, GateInput, NodeState, RequestedFault, SettingsError, settings_of
-from chaos.safety.gate_reading import node_states, read_cluster_state
-from chaos.safety.gates import GATES, closed_gates
+from chaos.safety.admission import node_states, read_cluster_state
+from chaos.safety.gates import GATES, ClusterState, GateInput, NodeState, RequestedFault, SettingsError, closed_gates, settings_of
 from chaos.safety.lease import halt
 from fixtures.cluster.client import Cluster
 from fixtures.model.platform.installed import InstalledComponent

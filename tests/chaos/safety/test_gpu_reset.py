@@ -9,7 +9,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities import devices
 from chaos.cluster.injector import HostResult
 from chaos.ledger.file import Ledger
-from chaos.safety.gate_reading import node_states
+from chaos.safety.admission import node_states
 from fixtures.cluster.client import Cluster
 from fixtures.model.devices.reset_alone import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
 from tests.chaos.ledger.simulated_cluster import acting, node

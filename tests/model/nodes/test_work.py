@@ -5,7 +5,7 @@ import pytest
 from chaos.model.plan import PlanFacts
 from chaos.plan.planning import _narrowed, _untouched
 from chaos.plan.selectors import PlanningView, PlanRefused, TargetQuery, choose_node
-from chaos.safety.gate_reading import node_states
+from chaos.safety.admission import node_states
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes.work import as_node, work_by_node
 from fixtures.model.placement.affinity import fence_tolerations

@@ -14,7 +14,7 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.model.records import State
-from chaos.safety.gate_input import settings_of
+from chaos.safety.gates import settings_of
 from chaos.verdict.artefacts import Artefacts, Conformance
 from conformance.plugin.opening import SIMULATED_PACE
 from fixtures.cluster.client import Cluster
