@@ -8,8 +8,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import aiohttp
+
 from fixtures.simulator.admission.chain import chain
-from fixtures.simulator.api.client import ApiClient
+from fixtures.simulator.api.client import ApiClient, error_of
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.resources import Registry
@@ -120,9 +122,13 @@ class SmallCluster:
         """Those of the pods that have no node now."""
         return [name for name in names if not (await self.client.get(f"{PODS}/{name}"))["spec"].get("nodeName")]
 
-    async def log(self, name: str, container: str = "probe") -> str:
-        """A container's log."""
-        return await self.client.text(f"{PODS}/{name}/log?container={container}")
+    async def log(self, name: str, container: str = "probe", **more: str) -> str:
+        """A container's log. Raises ``ApiError``."""
+        path = f"{self.server}{PODS}/{name}/log"
+        async with aiohttp.ClientSession() as session, session.get(path, params={"container": container, **more}) as answer:
+            if answer.status >= 400:
+                raise error_of(await answer.json())
+            return await answer.text()
 
     async def output(self, name: str, seconds: float = PATIENCE) -> str:
         """The log of a pod that ended."""

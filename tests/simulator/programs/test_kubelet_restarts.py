@@ -42,9 +42,9 @@ async def test_a_stopped_kubelet_admits_confirms_and_tells_nothing(cluster: Smal
     await cluster.start(pod("new", "exit 0", {GPU: 1}))
     assert await cluster.bound("new") == ["a"]
     await cluster.client.delete(f"{PODS}/holder")
-    for path in ("holder/log?container=probe", "short/log?container=probe"):
+    for name in ("holder", "short"):
         with pytest.raises(ApiError, match="connect: connection refused") as refusal:
-            await cluster.client.text(f"{PODS}/{path}")
+            await cluster.log(name)
         assert refusal.value.code == 500
     with pytest.raises(ApiError, match="connection refused"):
         await cluster.kubelets.execution("default", "holder", "probe")

@@ -22,7 +22,7 @@ async def test_restarts_back_off_and_init_containers_come_first(cluster: SmallCl
     assert waiting["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
     assert await cluster.log("p", "first") == "ready\n"
     with pytest.raises(ApiError, match="leave out previous"):
-        await cluster.client.text(f"{PODS}/p/log?container=probe&previous=true")
+        await cluster.log("p", previous="true")
 
 
 @in_cluster(hardware("a", 1))
