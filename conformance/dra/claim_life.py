@@ -22,7 +22,7 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.held_claims import HeldClaim, held_claim, published
 from fixtures.model.dra.inventory import DeviceId
-from fixtures.model.dra.slices import BY_CLASS, CLAIMS, SliceDevice
+from fixtures.model.dra.slices import CLAIMS, SliceDevice
 from fixtures.model.placement.free_devices import Place, usable_places, why_unlistable
 from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace
@@ -110,25 +110,18 @@ def probe_claims(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         for place, life in _live(scope, workspace, batch):
             yield place, judge_life(life, devices)
 
-    yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, places), 1, ask), _not_claimed)
+    yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, places), 1, ask), not_claimed)
 
 
-def _not_claimed(place: Place) -> str:
+def not_claimed(place: Place) -> str:
+    """Why a place has no claimed device, or empty."""
     return "" if place.device_class else f"{place.resource} comes from a device plugin, not from claims"
 
 
 def _live(scope: Scope, workspace: Workspace, batch: list[tuple[int, Place]]) -> Iterator[tuple[Place, ClaimLife]]:
     places = {f"dra-05-{number}": place for number, place in batch}
-    pods = [
-        pinned_pod(
-            scope,
-            place.node,
-            name,
-            RENDER_SCRIPT if why_unlistable(place) else HOLD_SCRIPT,
-            resources={f"{BY_CLASS}{place.device_class}": 1},
-        )
-        for name, place in places.items()
-    ]
+    scripts = {name: RENDER_SCRIPT if why_unlistable(place) else HOLD_SCRIPT for name, place in places.items()}
+    pods = [pinned_pod(scope, place.node, name, scripts[name], resources={place.resource: 1}) for name, place in places.items()]
     ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
     namespace, cluster = workspace.namespace(), workspace.cluster
     uids = {name: uid_of(workspace, name) for name in places}

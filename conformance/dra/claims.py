@@ -30,12 +30,8 @@ def check_allocations(scope: Scope, now: float) -> Iterator[Finding]:
         for item in drivers:
             place = Subject("Node", f"{node} {item.driver}")
             if why := scope.claims.unread(CLAIMS):
-                snapshot = scope.snapshot
-                message = f"who holds its devices is not known: {why}"
-                if snapshot.offline and not snapshot.listing(CLAIMS).collected:
-                    yield not_judged(place, message=message, source=CLAIMS)
-                else:
-                    yield undecided(place, message=message, source=CLAIMS, cause="NotUnderstood")
+                unsaved = scope.snapshot.offline and not scope.snapshot.listing(CLAIMS).collected
+                yield (not_judged if unsaved else undecided)(place, message=f"who holds its devices is not known: {why}", source=CLAIMS)
             else:
                 yield _given_once(place, item, holders)
     yield from _gone_devices(scope, now)
@@ -101,9 +97,8 @@ def _gone_devices(scope: Scope, now: float) -> Iterator[Finding]:
         expected, observed = "a device of the pool's newest generation", f"held by {who}, not published"
         about = About(Subject("Device", "/".join(identity)), _GIVEN_IN, expected, observed)
         if (driver, pool) in incomplete:
-            yield about.undecided(
-                f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)", cause="ChangeUnderWay", source=SLICES
-            )
+            message = f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)"
+            yield about.undecided(message, cause="ChangeUnderWay", source=SLICES)
         elif recent := next((text for claim in claims if (text := just_changed(claim, now))), ""):
             yield about.undecided(f"{who} holds it and its driver publishes no such device; {recent}", cause="ChangeUnderWay")
         else:
@@ -177,11 +172,8 @@ def _group_gone(consumer: Consumer, uid: str | None) -> str:
         return ""
     if uid is None:
         return f"it is reserved for PodGroup {consumer.name}, which does not exist"
-    return (
-        f"it is reserved for an earlier PodGroup {consumer.name} (UID {consumer.uid})"
-        if consumer.uid and uid not in ("", consumer.uid)
-        else ""
-    )
+    earlier = consumer.uid and uid not in ("", consumer.uid)
+    return f"it is reserved for an earlier PodGroup {consumer.name} (UID {consumer.uid})" if earlier else ""
 
 
 def _ended_long_ago(pods: Iterable[Pod], before: float) -> bool:

@@ -9,21 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from conformance.common_findings import overdue
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import whole
 from fixtures.model.dra.claims import claim_of, results_of
 from fixtures.model.dra.device_classes import DeviceClass, is_plain
 from fixtures.model.dra.slices import BY_CLASS, CLAIMS, CLASSES, SLICES, TEMPLATES, DriverKind
+from fixtures.model.jobs.marks import placed_at
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.platform.kubelet_plugins import kubelet_plugins
 from fixtures.model.platform.kubernetes_version import least_server_minor
 from fixtures.probes.workspace import Workspace
-from fixtures.text.sentences import ask_again, duration, listed
-from fixtures.verdict.findings import About, Finding, bad, not_judged, undecided
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 _NAMESPACE = "default"
@@ -125,8 +126,7 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
 def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     wanted = ", ".join(f"{count} {name}" for name, count in sorted(amounts.items()))
     expected = "one claim of the pod that was allocated as many devices"
-    name = pod.extended_claim
-    claim = scope.claims.claim(pod.namespace, name) if name else None
+    claim = scope.claims.claim(pod.namespace, name) if (name := pod.extended_claim) else None
     if name and claim is None and (why := scope.claims.unread(CLAIMS)):
         return undecided(subject(pod), message=f"what its claim {name} holds is not known: {why}", source=CLAIMS, cause="NotUnderstood")
     given = len(results_of(claim)) if claim is not None else 0
@@ -134,14 +134,11 @@ def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     about = About(subject(pod), _SOURCE, expected, observed)
     if given >= sum(amounts.values()):
         return about.ok()
-    scheduled = pod.condition("PodScheduled")
-    since = unix(scheduled.last_transition_time) if scheduled is not None else None
-    limit = scope.policy.requests.start_minutes * 60
-    if since is not None and (age := scope.snapshot.taken_at - since) < limit:
-        return about.undecided(f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}", cause="ChangeUnderWay")
+    limit, now = scope.policy.requests.start_minutes * 60, scope.snapshot.taken_at
     lack = f"its claim {name} holds {given}" if claim is not None else f"its claim {name} is gone" if name else "no claim was made for it"
-    message = f"it asks for {wanted} and is bound to {pod.node_name}, which has none of its own, and {lack}: it holds no device for them"
-    return about.bad(message, cause="PodWithoutItsClaim")
+    state = f"it asks for {wanted} and is bound to {pod.node_name}, which has none of its own, and {lack}"
+    age = overdue(about, placed_at(pod), now, limit, state, cause="PodWithoutItsClaim")
+    return age if isinstance(age, Finding) else about.bad(f"{state}: it holds no device for them", cause="PodWithoutItsClaim")
 
 
 GROUP = "resource.k8s.io"
@@ -163,14 +160,8 @@ def check_served(scope: Scope, compiles: Compiles) -> Iterator[Finding]:
     if not scope.snapshot.served(CLASSES):
         return
     for name in sorted(set(wanted) - set(scope.claims.classes)):
-        yield bad(
-            Subject("DeviceClass", name),
-            observed="missing",
-            expected="a DeviceClass of this name (policy accelerators.deviceClasses)",
-            source=CLASSES,
-            message=f"DeviceClass {name} does not exist, so claims of it stay unallocated and their pods Pending",
-            cause="ClassMissing",
-        )
+        about = About(Subject("DeviceClass", name), CLASSES, "a DeviceClass of this name (policy accelerators.deviceClasses)", "missing")
+        yield about.bad(f"DeviceClass {name} does not exist, so claims of it stay unallocated and their pods Pending", cause="ClassMissing")
     for name, known in sorted(scope.claims.classes.items()):
         if name in wanted or any(scope.kind_of(driver) is not DriverKind.OTHER for driver in known.drivers) or not known.drivers:
             yield _compiled(known, compiles)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node, Pod
-from fixtures.kubernetes.times import moment
+from fixtures.kubernetes.times import moment, unix
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.compute_domains import DOMAINS, OF_DOMAIN, Domain, Member, domains_of, pods_by_template
+from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
-from fixtures.text.sentences import ask_again, duration, in_order, listed, so_far
+from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
@@ -85,11 +87,10 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
             message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
             return about.bad(message, cause="DomainStays", expected="gone after its deletion")
         if state != "Ready" and (waiting := _since(domain, daemons, scope)):
-            age, nodes = now - min(waiting.values()), listed(in_order(waiting), 3)
-            words = f"it is {state or 'without a status'}, no node has joined it, and pods on {nodes} have waited for it"
-            if age < limit:
-                return about.undecided(f"{words} {so_far(age, limit)}", cause="ChangeUnderWay")
-            return about.bad(f"{words} {so_far(age, limit)}", cause="DomainNotReady")
+            pods = f"pods on {listed(in_order(waiting), 3)} have waited for it"
+            words = f"it is {state or 'without a status'}, no node has joined it, and {pods}"
+            age = overdue(about, min(waiting.values()), now, limit, words, cause="DomainNotReady")
+            return age if isinstance(age, Finding) else about.bad(f"{words} for {duration(age)}", cause="DomainNotReady")
         return about.not_judged("no node has joined it: no pod of it runs, or the hosts run IMEX themselves")
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]
@@ -105,22 +106,17 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
     said = listed([text for text, _ in problems], 4)
     begun = domain.turned
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
-    changing = {name: doing for name in in_order({*members, *labelled}) if (doing := _changes(scope, name, now))}
+    nodes = {name: node for name in in_order({*members, *labelled}) if (node := scope.snapshot.node_by_name.get(name))}
+    changing = {name: doing for name, node in nodes.items() if (doing := change_under_way(node, scope.policy, now))}
     young |= dict.fromkeys(changing, now)
     if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
         begun = max(young.values())
-    if begun is not None and now - begun < limit:
-        doing = listed([f"{name}: {text}" for name, text in changing.items()], 1)
-        why = doing or f"it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}"
-        return about.undecided(f"{said}; {why}", cause="ChangeUnderWay")
+    doing = listed([f"; {name}: {text}" for name, text in changing.items()], 1)
+    age = overdue(about, begun, now, limit, f"{said}, unchanged", cause="DomainNotReady", rest=doing)
+    if isinstance(age, Finding):
+        return age
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return about.bad(message, cause="DomainNotReady")
-
-
-def _changes(scope: Scope, name: str, now: float) -> str:
-    """What is being done to a member's node, as a clause, or empty."""
-    node = scope.snapshot.node_by_name.get(name)
-    return change_under_way(node, scope.policy, now) if node is not None else ""
 
 
 def _since(domain: Domain, daemons: list[Pod], scope: Scope) -> dict[str, float]:
@@ -130,22 +126,13 @@ def _since(domain: Domain, daemons: list[Pod], scope: Scope) -> dict[str, float]
     """
     found: dict[str, float] = {}
     asking = scope.cached(pods_by_template).get((domain.place.namespace, domain.template), [])
-    for pods, begun in ((daemons, _created), (asking, _bound)):
+    for pods, begun in ((daemons, lambda pod: unix(pod.metadata.creation_timestamp)), (asking, placed_at)):
         first: dict[str, float] = {}
         for pod in pods:
             if pod.node_name and not pod.metadata.deletion_timestamp and (at := begun(pod)) is not None:
                 first[pod.node_name] = min(at, first.get(pod.node_name, at))
         found = first | found
     return found
-
-
-def _created(pod: Pod) -> float | None:
-    return moment(pod.metadata.creation_timestamp)
-
-
-def _bound(pod: Pod) -> float | None:
-    condition = pod.condition("PodScheduled")
-    return moment(condition.last_transition_time if condition is not None else None) or _created(pod)
 
 
 def _late_to_go(domain: Domain, now: float, limit: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.dra.claim_life import not_claimed
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, await_allocated, selecting_pod, uid_of
 from conformance.probes.computing import HOLD_SCRIPT
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
@@ -59,8 +60,8 @@ def probe_exclusive(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 
 def _no_question(place: Place) -> str:
-    if not place.device_class:
-        return f"{place.resource} comes from a device plugin, not from claims"
+    if why := not_claimed(place):
+        return why
     return f"devices of {place.device_class} may be given to several claims at a time" if place.shared else ""
 
 

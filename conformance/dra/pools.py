@@ -14,7 +14,7 @@ from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
 from fixtures.model.platform.kubelet_plugins import DriverPods
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, bad
+from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 
 _EXPECTED = "a complete pool, names once, a node that exists, a Ready pod of its driver there"
@@ -34,11 +34,9 @@ def check_pools(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes: Sequence[str], pods: DriverPods) -> Finding:
-    kind = "Node" if len(nodes) == 1 else "Pool"
-    name = (
-        f"{nodes[0]} {driver}" if len(nodes) == 1 and pool == nodes[0] else f"{nodes[0] if kind == 'Node' else ''} {driver}/{pool}".strip()
-    )
-    place = Subject(kind, name)
+    node = nodes[0] if len(nodes) == 1 else ""
+    name = f"{node} {driver}" if node and pool == node else f"{node} {driver}/{pool}".strip()
+    place = Subject("Node" if node else "Pool", name)
     count, wanted, generation = len(slices), max(entry.expected_slices for entry in slices), slices[0].generation
     observed = f"{count} of {wanted} slices of generation {generation}, {sum(len(entry.devices) for entry in slices)} devices"
     about = About(place, f"{SLICES}, pods", _EXPECTED)
@@ -89,15 +87,7 @@ def _forgotten(scope: Scope, published: dict[str, set[str]], pods: DriverPods) -
                 continue
             pod = pods.of(driver, node)
             if pod is not None and is_ready(pod):
-                message = (
-                    f"{pod.namespace}/{pod.name} runs there and publishes no slice of {driver}, as it does on {listed(in_order(nodes), 3)}"
-                )
-                expected = f"a ResourceSlice of {driver}"
-                yield bad(
-                    Subject("Node", f"{node} {driver}"),
-                    observed="no slice",
-                    expected=expected,
-                    source=SLICES,
-                    message=message,
-                    cause="PoolNotServed",
-                )
+                about = About(Subject("Node", f"{node} {driver}"), SLICES, f"a ResourceSlice of {driver}", "no slice")
+                others = f"as it does on {listed(in_order(nodes), 3)}"
+                message = f"{pod.namespace}/{pod.name} runs there and publishes no slice of {driver}, {others}"
+                yield about.bad(message, cause="PoolNotServed")

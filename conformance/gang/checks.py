@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from conformance.common_findings import overdue
 from conformance.gang.adapters import Adapter, Availability, Watched, watched
 from conformance.gang.adapters import adapters as adapters_known
 from conformance.gang.kueue_admission import judge_queues
@@ -17,7 +18,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS, GangJob, gang_jobs
 from fixtures.model.jobs.marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
-from fixtures.text.sentences import duration, in_order, listed, so_far
+from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.findings import About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 
@@ -135,8 +136,9 @@ def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, startin
     if 0 < job.enough <= len(bound):
         return about.not_judged(f"{observed}, and its owner says that {job.enough} are enough ({job.enough_source})")
     if job.held and len(bound) == len(job.pods):
-        if age <= starting:
-            return about.undecided(f"{observed}: {job.held}, {so_far(age, starting)}", cause="ChangeUnderWay")
+        held = overdue(about, since, now, starting, f"{observed}: {job.held},", cause="JobPartlyPlaced")
+        if isinstance(held, Finding):
+            return held
         observed += f" ({job.held})"
     holding = [pod for pod in bound if scope.device_demand_of(pod).devices]
     nodes = ", ".join(in_order({pod.node_name for pod in holding if pod.node_name})[:4])

@@ -147,7 +147,7 @@ def test_a_node_has_time_to_join_an_old_domain(domain: Json, pods: list[Pod], ou
     """A domain of weeks whose pods have just come: before, it was told at once that its nodes have not joined."""
     finding = judged(domain, pods=pods)
     assert finding.outcome is outcome
-    assert ("20 s ago: ask again in 1 h" in finding.message) is (outcome is Outcome.UNDECIDED)
+    assert ("unchanged for 20 s; ask again in 1 h" in finding.message) is (outcome is Outcome.UNDECIDED)
 
 
 def test_a_member_that_is_being_changed_has_time_and_is_named() -> None:
