@@ -56,11 +56,9 @@ def _overgiven(device: InventoryDevice, holders: Sequence[Holder]) -> str:
         return f"{device.id[2]} is allocated to {listed([str(holder) for holder in holders], 4)}"
     for name, amount in device.body.capacity.items():
         taken = [holder.consumed[name] for holder in holders if name in holder.consumed]
-        try:
-            if taken and sum(map(quantity.parse, taken)) > quantity.parse(amount):
-                return f"{device.id[2]} has {amount} {name} and its claims take {' + '.join(taken)}"
-        except quantity.QuantityError:
-            continue
+        parts, has = [part for one in taken if (part := quantity.known(one)) is not None], quantity.known(amount)
+        if has is not None and len(parts) == len(taken) and sum(parts) > has:
+            return f"{device.id[2]} has {amount} {name} and its claims take {' + '.join(taken)}"
     return ""
 
 

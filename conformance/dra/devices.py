@@ -64,7 +64,7 @@ class Usual:
 
     def unlike(self, device: InventoryDevice, node: Node) -> Iterator[Unlike]:
         """How a device differs from its product's others, and from its node's labels."""
-        name, allowed = device.id[2], self._scope.policy.accelerators.allowed_differences
+        name, version, allowed = device.id[2], _label(node, device), self._scope.policy.accelerators.allowed_differences
         for what, value in _compared(device):
             counted = self._values[_alike(device), what]
             usual = max(counted, key=lambda one: (counted[one], _sortable(one)))
@@ -73,18 +73,19 @@ class Usual:
                 continue
             if plain in _VERSIONS and matches("driver", allowed):
                 continue
-            if what in device.body.capacity and _close(value, usual):
+            if what in device.body.capacity and _near(quantity.known(value), quantity.known(usual)):
                 continue
-            confirmed = plain in _VERSIONS and bool(version := _label(node, device)) and not _differ(version, device)
+            confirmed = plain in _VERSIONS and bool(version) and not _differ(version, device)
             kin = f"{counted[usual]} of {counted.total()} of its {'product' if device.product else 'pool'}"
             yield Unlike(f"{name} has {plain} {value}, and {kin} have {usual}", confirmed)
-        if (said := _label(node, device)) and _differ(said, device):
-            yield Unlike(f"{name} has driverVersion {device.body.attribute('driverVersion')}, and the node's label {_DRIVER} says {said}")
+        if version and _differ(version, device):
+            own = device.body.attribute("driverVersion")
+            yield Unlike(f"{name} has driverVersion {own}, and the node's label {_DRIVER} says {version}")
         labelled = node.metadata.label.get(_PRODUCT, "") if _whole(device) else ""
         if labelled and device.product and parse_product(labelled).model != _as_label(device.product):
             yield Unlike(f"{name} has productName {device.product}, and the node's label {_PRODUCT} says {labelled}")
         memory = device_memory(node)
-        published = _memory(device)
+        published = next((quantity.known(value) for what, value in device.body.capacity.items() if plain_name(what) == "memory"), None)
         if memory.known and published and _whole(device) and not _near(published, Fraction(memory.units) * 2**20):
             has = node.metadata.label[MEMORY]
             yield Unlike(f"{name} has memory {published // 2**20}Mi, and the node's label {MEMORY} says {has} MiB")
@@ -136,28 +137,12 @@ def _numbers(version: str) -> list[int]:
 
 def _sortable(value: str) -> tuple[int, Fraction, list[int], str]:
     """Of two values that are as common, the larger is the usual one: devices lose memory, and drivers get newer."""
-    try:
-        return 1, quantity.parse(value), [], value
-    except quantity.QuantityError:
-        return 0, Fraction(0), _numbers(value), value
+    amount = quantity.known(value)
+    return (0, Fraction(0), _numbers(value), value) if amount is None else (1, amount, [], value)
 
 
-def _memory(device: InventoryDevice) -> Fraction | None:
-    try:
-        return next((quantity.parse(value) for name, value in device.body.capacity.items() if plain_name(name) == "memory"), None)
-    except quantity.QuantityError:
-        return None
-
-
-def _close(value: str, usual: str) -> bool:
-    try:
-        return _near(quantity.parse(value), quantity.parse(usual))
-    except quantity.QuantityError:
-        return False
-
-
-def _near(one: Fraction, other: Fraction) -> bool:
-    return abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
+def _near(one: Fraction | None, other: Fraction | None) -> bool:
+    return one is not None and other is not None and abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
 
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"

@@ -163,7 +163,9 @@ def test_a_member_that_is_being_changed_has_time_and_is_named() -> None:
 @pytest.mark.parametrize(("bound", "outcome"), [("", Outcome.NOT_JUDGED), (SECONDS_AGO, Outcome.UNDECIDED), (OLD, Outcome.BAD)])
 def test_a_domain_whose_pods_wait_and_that_no_node_has_joined_is_bad_after_the_age(bound: str, outcome: Outcome) -> None:
     pods = [a_worker("gpu-0", bound)] if bound else []
-    assert judged(served(), nodes=[a_cpu_node("gpu-0")], pods=pods).outcome is outcome
+    finding = judged(served(), nodes=[a_cpu_node("gpu-0")], pods=pods)
+    assert finding.outcome is outcome
+    assert ("ask again" in finding.message) is (outcome is Outcome.UNDECIDED)
 
 
 def test_a_young_pod_hides_no_wrong_clique() -> None:
