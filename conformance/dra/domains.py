@@ -15,7 +15,7 @@ from fixtures.model.dra.compute_domains import DOMAINS, OF_DOMAIN, Domain, Membe
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
-from fixtures.text.sentences import duration, in_order, listed
+from fixtures.text.sentences import duration, in_order, listed, so_far
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
@@ -112,9 +112,8 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
     if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
         begun = max(young.values())
     doing = listed([f"; {name}: {text}" for name, text in changing.items()], 1)
-    age = overdue(about, begun, now, limit, f"{said}, unchanged", cause="DomainNotReady", rest=doing)
-    if isinstance(age, Finding):
-        return age
+    if begun is not None and now - begun < limit:  # at its limit it is late
+        return about.undecided(f"{said}, unchanged {so_far(now - begun, limit)}{doing}", cause="ChangeUnderWay")
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return about.bad(message, cause="DomainNotReady")
 

@@ -122,21 +122,9 @@ def _ended(seen: list[Pod], jobs: Sequence[Sequence[str]]) -> bool | None:
 
 def objects(network: Network, names: Sequence[str]) -> list[tuple[str, Json]]:
     """For each job a headless Service that gives pods names before they are ready; the script, unless the policy brings its own command."""
+    spec: Json = {"clusterIP": "None", "publishNotReadyAddresses": True, "ports": [{"name": "rendezvous", "port": PORT}]}
     services: list[tuple[str, Json]] = [
-        (
-            "services",
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": name},
-                "spec": {
-                    "clusterIP": "None",
-                    "publishNotReadyAddresses": True,
-                    "selector": {_JOB: name},
-                    "ports": [{"name": "rendezvous", "port": PORT}],
-                },
-            },
-        )
+        ("services", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {**spec, "selector": {_JOB: name}}})
         for name in names
     ]
     if network.command:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable
+from conformance.probes.computing import sections
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, kept_away, left_out, one_per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from fixtures.kubernetes.models import Json, Node
@@ -16,7 +17,7 @@ from fixtures.model.devices.fabric import allocatable, fabric_resources, offerin
 from fixtures.model.devices.node_labels import view_of
 from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, undecided
+from fixtures.verdict.findings import About, Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -50,11 +51,10 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """NET-04: one finding for every node that offers an RDMA resource. Raises :class:`Inconclusive` when no unit of any is free."""
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
-        pods = [
-            attached(pinned_pod(scope, place.node, f"net-04-{number}", LIST_SCRIPT, resources={place.resource: 1}), scope)
-            for number, place in batch
-        ]
-        pods += [pinned_pod(scope, place.node, f"net-04-{number}-unasked", LIST_SCRIPT) for number, place in batch]
+        pods = [pinned_pod(scope, place.node, f"net-04-{number}-unasked", LIST_SCRIPT) for number, place in batch]
+        for number, place in batch:
+            pod = pinned_pod(scope, place.node, f"net-04-{number}", LIST_SCRIPT, resources={place.resource: 1})
+            pods.append(attached(pod, scope))
         ran = run_pods(workspace, pods, scope.policy.probes.start_seconds)
         for number, place in batch:
             findings = judge_visible_fabric(ran[f"net-04-{number}"], ran[f"net-04-{number}-unasked"], place.resource)
@@ -62,9 +62,8 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     offered = [_place(scope, node, name) for name, nodes in places(scope).items() for node in nodes]
     chosen = choose_places(scope, sorted(offered, key=lambda place: -place.free))
-    yield from one_per_node(
-        in_batches(scope, workspace, chosen, 2, ask), offering_nodes(scope), lambda node, reached: _left(scope, node, reached)
-    )
+    asked = in_batches(scope, workspace, chosen, 2, ask)
+    yield from one_per_node(asked, offering_nodes(scope), lambda node, reached: _left(scope, node, reached))
 
 
 def _place(scope: Scope, node: Node, name: str) -> Place:
@@ -76,9 +75,8 @@ def _left(scope: Scope, node: Node, reached: Mapping[tuple[str, ...], str]) -> F
     """A node that offers RDMA resources and was not asked."""
     own = [_place(scope, node, name) for name in fabric_resources(scope) if allocatable(node, name) > 0]
     full = "" if any(place.free for place in own) else f"pods hold every unit of {', '.join(place.resource for place in own)}"
-    return left_out(
-        scope, node, kept_away(scope, node) or full, {reached[place.device_type] for place in own if place.device_type in reached}
-    )
+    spoken = {reached[place.device_type] for place in own if place.device_type in reached}
+    return left_out(scope, node, kept_away(scope, node) or full, spoken)
 
 
 LIST_SCRIPT = (
@@ -121,19 +119,13 @@ class VisibleFabric(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_visible_fabric(text: str) -> VisibleFabric:
     """Read the output of :data:`LIST_SCRIPT`. Raises :class:`Unreadable` when a section is missing or out of order."""
-    sections: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.replace("\r", "").split("\n"):
-        if line.startswith("## "):
-            lines = sections.setdefault(line[3:].strip(), [])
-        else:
-            lines.append(line.strip())
-    if list(sections) != _SECTIONS:
-        raise Unreadable(f"the probe's output is incomplete: it has the sections {', '.join(sections) or 'none'}")
-    verbs = [match for line in sections["verbs"] if (match := _VERBS.match(line))]
-    ports = [match for line in sections["ports"] if (match := _PORT.match(line))]
+    found = {name: [line.strip() for line in part.splitlines()] for name, part in sections(text).items()}
+    if list(found) != _SECTIONS:
+        raise Unreadable(f"the probe's output is incomplete: it has the sections {', '.join(found) or 'none'}")
+    verbs = [match for line in found["verbs"] if (match := _VERBS.match(line))]
+    ports = [match for line in found["ports"] if (match := _PORT.match(line))]
     return VisibleFabric(
-        uverbs=tuple(sorted(line for line in sections["dev"] if _UVERBS.match(line))),
+        uverbs=tuple(sorted(line for line in found["dev"] if _UVERBS.match(line))),
         hcas={match[1]: match[2] for match in verbs},
         ports={match[1]: match[2] for match in ports},
     )
@@ -141,24 +133,24 @@ def read_visible_fabric(text: str) -> VisibleFabric:
 
 def judge_visible_fabric(asked: ProbeResult, unasked: ProbeResult, resource: str) -> Iterator[Finding]:
     """NET-04: the pod that asked sees devices and an ACTIVE port; the one beside it that did not sees no device."""
-    seen = _visible_to(asked)
-    expected = "a uverbs device and an ACTIVE port 1"
-    works = False
+    first = _judge_asked(asked, resource)
+    yield first
+    yield _judge_unasked(unasked, first.outcome is Outcome.OK, resource)
+
+
+def _judge_asked(ran: ProbeResult, resource: str) -> Finding:
+    seen = _visible_to(ran)
+    about = About(ran.subject, SOURCE, "a uverbs device and an ACTIVE port 1")
     if isinstance(seen, str):
-        yield undecided(asked.subject, cause="ProbeDidNotRun", message=seen, source=SOURCE)
-    else:
-        works = bool(seen.uverbs and seen.active)
-        observed = f"{seen.text}, on node {asked.node}"
-        about = About(asked.subject, SOURCE, expected, observed)
-        if not seen.uverbs:
-            message = f"it holds one {resource} and has no /dev/infiniband/uverbs*, so NCCL finds no HCA and falls back to TCP"
-            yield about.bad(message, cause="FabricNotVisible")
-        elif not seen.active:
-            message = f"it holds one {resource} and no port 1 of its HCAs is ACTIVE, so nothing can be sent over the fabric"
-            yield about.bad(message, cause="FabricPortDown")
-        else:
-            yield about.ok()
-    yield _judge_unasked(unasked, works, resource)
+        return about.undecided(seen, cause="ProbeDidNotRun")
+    observed = f"{seen.text}, on node {ran.node}"
+    if not seen.uverbs:
+        message = f"it holds one {resource} and has no /dev/infiniband/uverbs*, so NCCL finds no HCA and falls back to TCP"
+        return about.bad(message, cause="FabricNotVisible", observed=observed)
+    if not seen.active:
+        message = f"it holds one {resource} and no port 1 of its HCAs is ACTIVE, so nothing can be sent over the fabric"
+        return about.bad(message, cause="FabricPortDown", observed=observed)
+    return about.ok(observed)
 
 
 def _judge_unasked(ran: ProbeResult, works: bool, resource: str) -> Finding:

@@ -85,18 +85,18 @@ def read_visible_devices(text: str) -> VisibleDevices:
 
     Raises :class:`Unreadable` when a section is missing, out of order or no document.
     """
-    sections = _sections(text)
-    computed = sections.pop("compute", None)
-    if list(sections) != ["uid", "smi", "dev", "end"]:
-        raise Unreadable(f"the probe's output is incomplete: it has the sections {', '.join(sections) or 'none'}")
-    smi = sections["smi"]
+    found = sections(text)
+    computed = found.pop("compute", None)
+    if list(found) != ["uid", "smi", "dev", "end"]:
+        raise Unreadable(f"the probe's output is incomplete: it has the sections {', '.join(found) or 'none'}")
+    smi = found["smi"]
     exits = re.findall(r"^exit=(\d{1,3})$", smi, re.MULTILINE)
-    files = [line.strip() for line in sections["dev"].splitlines()]
+    files = [line.strip() for line in found["dev"].splitlines()]
     devices = tuple(sorted(name for name in files if _DEVICE.match(name)))
     if not devices and "null" not in files:
         raise Unreadable("the probe's output lists no /dev/null, so it is not a listing of /dev and proves nothing")
     return VisibleDevices(
-        uid=sections["uid"].strip()[:32],
+        uid=found["uid"].strip()[:32],
         listing=_listed(smi),
         exit_code=exits[-1] if exits else "",
         device_files=devices,
@@ -122,18 +122,19 @@ def _listed(smi: str) -> Listing:
         return Listing((), (first[:200],) if first else ())
 
 
-def _sections(text: str) -> dict[str, str]:
-    sections: dict[str, list[str]] = {}
+def sections(text: str) -> dict[str, str]:
+    """What stands between the markers ``## name`` of a probe's output, by name. Raises :class:`Unreadable` where one stands twice."""
+    found: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in text.replace("\r", "").split("\n"):
         if line.startswith("## "):
             name = line[3:].strip()
-            if name in sections:
+            if name in found:
                 raise Unreadable(f"the probe's output has the section {name!r} twice")
-            current = sections[name] = []
+            current = found[name] = []
         elif current is not None:
             current.append(line)
-    return {name: "\n".join(lines) for name, lines in sections.items()}
+    return {name: "\n".join(lines) for name, lines in found.items()}
 
 
 def visible_to(ran: ProbeResult, container: str = "probe") -> VisibleDevices | str:
@@ -144,6 +145,12 @@ def visible_to(ran: ProbeResult, container: str = "probe") -> VisibleDevices | s
         return read_visible_devices(ran.logs.get(container, ""))
     except Unreadable as error:
         return f"the probe's output could not be read: {error}"
+
+
+def listed_to(ran: ProbeResult) -> VisibleDevices | str:
+    """What a container saw, where nvidia-smi lists a device; else why that is not known."""
+    sight = visible_to(ran)
+    return sight if isinstance(sight, str) or sight.uuids else f"nvidia-smi does not work in the pod: {sight.text}"
 
 
 COMPUTES = "computes, and gives the values that it must"

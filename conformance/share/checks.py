@@ -41,21 +41,16 @@ def _replicas(scope: Scope, item: Shared) -> Finding:
         return not_judged(_part(item), message=message, source=source)
     formula = f"{item.devices} {TIMES} {item.factor}"
     expected = f"{item.units} = {formula}, labels that agree"
-    observed = f"{allocatable} allocatable, {_told(item)}"
-    contradiction = _contradiction(scope, item)
+    product = f", product {item.labels.product.text or 'not labelled'}" if item.labels else ""
+    observed = f"{allocatable} allocatable, replicas {item.factor}, strategy {item.strategy or 'not labelled'}{product}"
     about = About(_part(item), source, expected, observed)
     if allocatable != item.units:
         message = f"it offers {allocatable} {item.resource} and {formula} is {item.units}: the labels describe another sharing"
         return about.bad(message, cause="SharingCountsDisagree")
-    if contradiction:
+    if contradiction := _contradiction(scope, item):
         message = f"{contradiction}: jobs that select by label get shared devices when they want exclusive ones, or the reverse"
         return about.bad(message, cause="SharingLabelsDisagree")
     return about.ok()
-
-
-def _told(item: Shared) -> str:
-    text = f"replicas {item.factor}, strategy {item.strategy or 'not labelled'}"
-    return f"{text}, product {item.labels.product.text or 'not labelled'}" if item.labels else text
 
 
 def _contradiction(scope: Scope, item: Shared) -> str:
@@ -125,7 +120,8 @@ def _split(node: Node) -> Iterator[Shared]:
 def _limit(scope: Scope, item: Shared) -> Finding:
     limit = scope.policy.advertisement.max_replicas
     expected, source = f"at most {limit} (policy advertisement.maxReplicas)", item.source
-    factor = item.factor if item.factor is not None else _counted(scope, item.node, item)
+    units = scope.device_capacity(item.node).get(item.resource, 0)
+    factor = item.factor if item.factor is not None or not item.devices else units // item.devices
     about = About(_part(item), source, expected, f"{factor} replicas")
     if factor is None:
         return about.undecided("it is shared and nothing tells how often each device is given out")
@@ -133,8 +129,3 @@ def _limit(scope: Scope, item: Shared) -> Finding:
         message = f"each device is given to {factor} pods and the policy allows {limit}: each gets too little memory and time"
         return about.bad(message, cause="TooManyShares")
     return about.ok()
-
-
-def _counted(scope: Scope, node: Node, item: Shared) -> int | None:
-    units = scope.device_capacity(node).get(item.resource, 0)
-    return units // item.devices if item.devices else None

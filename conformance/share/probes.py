@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from conformance.probes.claim_pods import CANNOT_ALLOCATE
-from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, VisibleDevices, computing, listing_pod, visible_to
+from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, computing, listed_to, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import PendingPod, ProbeResult, absence_seconds, hold_pods, judge_pending, pinned_pod, watch_pending
 from fixtures.kubernetes.models import Json, Node
@@ -17,7 +17,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, listable_places, places_of
 from fixtures.model.placement.shared_devices import Shared, claimed_shares, shared_resources
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import About, Finding, Outcome, bad, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 MAX_PODS = 64
@@ -127,7 +127,8 @@ def _fill(scope: Scope, workspace: Workspace, chosen: Mapping[int, FillableNode]
     for index, target in chosen.items():
         names = [f"share-03-{index}-{number}" for number in range(target.free)]
         begun = time.monotonic()
-        pods = [_computing_pod(scope, target, names[0]), *(_unit_pod(scope, target, name) for name in names[1:])]
+        computing_pod = listing_pod(scope, target.shared.node, names[0], resources={target.shared.resource: 1}, then=STAY)
+        pods = [computing_pod, *(_unit_pod(scope, target, name) for name in names[1:])]
         ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
         longest = max(longest, time.monotonic() - begun)
         yield from ((target.place, finding) for finding in judge_filled(target, ran))
@@ -155,43 +156,30 @@ def _unit_pod(scope: Scope, target: FillableNode, name: str) -> Json:
     return pinned_pod(scope, target.shared.node, name, HOLD_SCRIPT, resources={target.shared.resource: 1})
 
 
-def _computing_pod(scope: Scope, target: FillableNode, name: str) -> Json:
-    """The one pod of a node that computes on its share."""
-    return listing_pod(scope, target.shared.node, name, resources={target.shared.resource: 1}, then=STAY)
-
-
 def judge_filled(target: FillableNode, ran: Mapping[str, ProbeResult]) -> Iterator[Finding]:
     """What the pods that fill a node saw: one device each, and devices seen by as many pods as there are replicas."""
-    holders: dict[str, list[str]] = {}
+    holders: Counter[str] = Counter()
     blind = False
-    for name, pod in ran.items():
-        sight = visible_to(pod)
+    for pod in ran.values():
+        sight, about = listed_to(pod), About(pod.subject, SOURCE, "one device")
+        blind |= isinstance(sight, str) or len(sight.uuids) > 1
         if isinstance(sight, str):
-            blind = True
-            yield undecided(pod.subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
-        elif len(sight.uuids) != 1:
-            finding = _odd(pod, sight, target)
-            blind = True
-            yield finding
+            yield about.undecided(sight, cause="ProbeDidNotRun")
+        elif len(sight.uuids) > 1:
+            message = f"it asked for one {target.shared.resource} and sees {len(sight.uuids)} devices"
+            yield about.bad(message, cause="SharesNotAsPromised", observed=sight.text)
         else:
-            holders.setdefault(sight.uuids[0], []).append(name)
-            found = computing(ok(pod.subject, observed=sight.text, expected="one device", source=SOURCE), sight, shared=True)
+            holders[sight.uuids[0]] += 1
+            found = computing(about.ok(sight.text), sight, shared=True)
             if found.outcome is Outcome.BAD:
                 yield found
     if holders:
         yield _shares(target, holders, blind)
 
 
-def _odd(pod: ProbeResult, sight: VisibleDevices, target: FillableNode) -> Finding:
-    if not sight.uuids:
-        return undecided(pod.subject, cause="ProbeDidNotRun", message=f"nvidia-smi lists no device in the pod: {sight.text}", source=SOURCE)
-    message = f"it asked for one {target.shared.resource} and sees {len(sight.uuids)} devices"
-    return bad(pod.subject, cause="SharesNotAsPromised", observed=sight.text, expected="one device", source=SOURCE, message=message)
-
-
-def _shares(target: FillableNode, holders: Mapping[str, Sequence[str]], blind: bool) -> Finding:
+def _shares(target: FillableNode, counts: Counter[str], blind: bool) -> Finding:
+    """``counts``: by how many pods each device was seen."""
     place = Subject("Node", f"{target.shared.node.name} {target.shared.resource}")
-    counts = Counter({uuid: len(names) for uuid, names in holders.items()})
     pods, (uuid, most) = sum(counts.values()), counts.most_common(1)[0]
     observed = f"{pods} pods on {len(counts)} devices, up to {most} on one ({uuid})"
     expected = f"{target.factor} pods on one UUID, {target.devices} devices"
