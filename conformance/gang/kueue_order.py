@@ -1,4 +1,4 @@
-"""GANG-11 for strict queues of Kueue: the head keeps none waiting that wants other devices, which are idle.
+"""GANG-11 for strict queues of Kueue: the head keeps none from idle devices that it does not wait for, or can never be given.
 
 Facts: docs/facts/gangs.md#order-in-a-queue-of-kueue.
 """
@@ -60,14 +60,16 @@ def judge_order(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, 
     _, short = rest.given(head)
     if not short:
         return None  # it is about to be admitted, or something else holds it
-    blocked = [(one, taken) for one in behind if (taken := rest.unused(one)) and not taken.keys() & short]
+    never = not queue.above and bool(_Rest(scope, queue, ()).given(head)[1])  # one without a Cohort borrows nothing
+    blocked = [(one, taken) for one in behind if (taken := rest.unused(one)) and (never or not taken.keys() & short)]
     if not blocked:
         return None
     about = About(Subject("ClusterQueue", queue.name), _SOURCE, "no workload behind a head that waits for other devices")
     first, taken = blocked[0]
     wants = listed([f"{amount:g} {resource} of flavor {flavor}" for (flavor, resource), amount in _devices(scope, taken)], 2)
+    asks = "asks for more than the queue has of" if never else "waits for"
     words = (
-        f"its order is StrictFIFO, and its head {head.name} waits for {_short(short)}, while {first.name} waits for {wants}, which are free"
+        f"its order is StrictFIFO, and its head {head.name} {asks} {_short(short)}, while {first.name} waits for {wants}, which are free"
     )
     known = [max(one.since, head.since) for one, _ in blocked if one.since is not None and head.since is not None]
     limit = scope.policy.requests.pending_minutes * 60

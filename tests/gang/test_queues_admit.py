@@ -202,7 +202,7 @@ def queued(
     return found
 
 
-def strict(*workloads: Json, strategy: str = "StrictFIFO", busy: int = 0, **quota: str) -> Finding:
+def strict(*workloads: Json, strategy: str = "StrictFIFO", busy: int = 0, cohort: str = "", **quota: str) -> Finding:
     nominal = {"a": "8", "b": "8", **quota}
     of_flavors = [{"name": name, "resources": [{"name": "nvidia.com/gpu", "nominalQuota": nominal[name]}]} for name in ("a", "b")]
     groups = [{"coveredResources": ["nvidia.com/gpu"], "flavors": of_flavors}]
@@ -211,7 +211,10 @@ def strict(*workloads: Json, strategy: str = "StrictFIFO", busy: int = 0, **quot
         groups.append({"coveredResources": ["cpu"], "flavors": [flavor]})
     nodes = [a_node(f"gpu-{name}", labels={"pool": name}) for name in ("a", "b")]
     pods = [a_pod("holder-a", node="gpu-a", devices=8), *([a_pod("holder-b", node="gpu-b", devices=busy)] if busy else [])]
-    lists: dict[str, Any] = {"clusterqueues": [queue(queueingStrategy=strategy, resourceGroups=groups)], "resourceflavors": FLAVORS}
+    lists: dict[str, Any] = {
+        "clusterqueues": [queue(queueingStrategy=strategy, cohort=cohort, resourceGroups=groups)],
+        "resourceflavors": FLAVORS,
+    }
     return only(judged(*workloads, **lists, nodes=nodes, pods=pods))
 
 
@@ -229,7 +232,9 @@ RUNS = queued("runs", held="a")
         ([queued("head", pool="a"), queued("one", pool="b", minutes=5)], {}, Outcome.UNDECIDED),
         ([queued("head", pool="a"), queued("one", pool="b")], {"strategy": "BestEffortFIFO"}, Outcome.OK),
         ([queued("head", pool="a"), queued("one", pool="a", devices=1)], {}, Outcome.OK),  # the order keeps room for the larger one
-        ([queued("head", devices=16), queued("one", pool="b")], {}, Outcome.OK),  # the head may be given either flavor
+        ([queued("head", devices=16), queued("one", pool="b")], {}, Outcome.BAD),  # the whole queue is too small for the head
+        ([queued("head", devices=16), queued("one", pool="b")], {"cohort": "all"}, Outcome.OK),  # it may borrow what is not known here
+        ([queued("head"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),  # the head may be given either flavor
         ([queued("head", pool="a"), queued("one", pool="b")], {"busy": 4}, Outcome.OK),  # the devices of its flavor are not idle
         ([queued("head", pool="a"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),
         ([queued("head", pool="b"), queued("one", pool="a")], {}, Outcome.OK),  # the head is what can run
