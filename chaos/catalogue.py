@@ -43,6 +43,8 @@ MODULES = ("chaos.activities", "chaos.probes")
 """Where activities may come from; nothing else is ever called."""
 
 FIDELITIES = ("simulated", "telemetry", "log", "real")
+KINDS = (TargetKind.SIMULATED, TargetKind.LOCAL, TargetKind.LIVE)
+"""Kinds of targets that carry experiments."""
 
 
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,8 @@ def mistakes(document: dict[str, Any], extension: Extension, known: KnownNames) 
     yield from _names(extension, known)
     yield from _conditions(extension)
     yield from _durations(extension)
-    yield from _rollbacks(document, extension)
+    if not document.get("rollbacks") and (lasting := sorted(set(extension.undo) - SELF_HEALING)):
+        yield f"rollbacks: expected at least one: {', '.join(lasting)} does not heal by itself"
 
 
 def _names(extension: Extension, known: KnownNames) -> Iterator[str]:
@@ -78,9 +81,9 @@ def _names(extension: Extension, known: KnownNames) -> Iterator[str]:
     if extension.radius.count < 1:
         yield f"{where}.radius.count: expected at least 1, got {extension.radius.count}"
     if not extension.fidelity:
-        yield f"{where}.fidelity: expected a kind of target ({', '.join(_kinds())})"
+        yield f"{where}.fidelity: expected a kind of target ({', '.join(KINDS)})"
     for kind in extension.fidelity:
-        if kind not in _kinds():
+        if kind not in KINDS:
             yield f"{where}.fidelity: {kind} carries no experiments"
     select = extension.target.get("select")
     if not isinstance(select, str):
@@ -91,10 +94,6 @@ def _names(extension: Extension, known: KnownNames) -> Iterator[str]:
         yield f"{where}.area: expected at least one area of the catalogue"
     if not re.fullmatch(r"[A-Z][0-9]{1,2}[a-z]?", extension.id):
         yield f"{where}.id: expected a letter and a number, got {extension.id!r}"
-
-
-def _kinds() -> tuple[TargetKind, ...]:
-    return (TargetKind.SIMULATED, TargetKind.LOCAL, TargetKind.LIVE)
 
 
 def _all_known(where: str, names: Iterable[str], known: Collection[str] | None) -> Iterator[str]:
@@ -155,11 +154,6 @@ def _durations(extension: Extension) -> Iterator[str]:
     sample = extension.seconds.get("sample")
     if sample and any((sample.on(kind) or 0) > 1 for kind in extension.fidelity):
         yield "seconds.sample: at most one second, or recovery times mean nothing"
-
-
-def _rollbacks(document: dict[str, Any], extension: Extension) -> Iterator[str]:
-    if not document.get("rollbacks") and set(extension.undo) - SELF_HEALING:
-        yield f"rollbacks: expected at least one: {', '.join(sorted(set(extension.undo) - SELF_HEALING))} does not heal by itself"
 
 
 _TOP = {"version", "title", "description", "tags", "contributions", "configuration", "extensions", "steady-state-hypothesis", "method"} | {
@@ -326,10 +320,9 @@ def known_names() -> KnownNames:
     )
 
 
-def load_all(folder: Path = FOLDER, names: KnownNames | None = None) -> list[Experiment]:
+def load_all(folder: Path = FOLDER) -> list[Experiment]:
     """Every experiment of a folder by id. Raises :class:`SelectionError` with all mistakes of all files."""
-    names = names or known_names()
-    found: dict[str, Experiment] = {}
+    names, found = known_names(), dict[str, Experiment]()
     problems = []
     if why := folder_problem(folder):
         raise SelectionError(f"--chaos-folder {folder}: {why}")

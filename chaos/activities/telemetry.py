@@ -36,11 +36,19 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
         raise ActivityFailed("there is no standalone host engine to inject into")
     index = int(target.facts["index"])
     length = int(acting.plan.seconds.get(seconds, 60))
-    pod = _injecting_pod(target.name, engine.images[0], injection(values, index, length), length + 30)
+    container = {
+        "name": "inject",
+        "image": engine.images[0],
+        "command": ["sh", "-c", injection(values, index, length)],
+        "resources": {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")},
+    }
+    name, labels = f"dcgm-inject-{acting.plan.experiment.lower()}", {COMPONENT: "injector"}
+    network = {"hostNetwork": True}  # the engine listens on the node's own loopback
+    secrets = plan_facts().pull_secrets
+    pod = bound_pod(name, target.name, labels, container, seconds=length + 30, pull_secrets=secrets, **network)
     cleared: ClearedArgs = cleared_args(acting.cluster, target.name, names_of(target.facts))
     with acting.fault("node.cleared", cleared) as reaction, acting.fault("agent.restarted", restarted(restart)) as detector:
-        created = create("pods", pod, host_namespace(), preparation=False, grace=0)
-        name = str(created["metadata"]["name"])
+        create("pods", pod, host_namespace(), preparation=False, grace=0)
 
         def injected() -> str | None:
             found = View.of(acting.cluster).find("pods", name, host_namespace())
@@ -89,11 +97,3 @@ def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
             raise ActivityFailed(f"the kernel log of {target.name} shows {back or 'none'} of {len(texts)} lines")
         fault.applied({"node": target.name, "lines": texts})
     return {**target_record(target), "lines": texts}
-
-
-def _injecting_pod(node: str, image: str, script: str, seconds: int) -> dict[str, Any]:
-    resources = {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")}
-    container = {"name": "inject", "image": image, "command": ["sh", "-c", script], "resources": resources}
-    name, secrets = f"dcgm-inject-{current().plan.experiment.lower()}", plan_facts().pull_secrets
-    network = {"hostNetwork": True}  # the engine listens on the node's own loopback
-    return bound_pod(name, node, {COMPONENT: "injector"}, container, seconds=seconds, pull_secrets=secrets, **network)

@@ -24,16 +24,11 @@ def undo_everything(watched: dict[str, Any] | None = None, within: str = "") -> 
         if watched is not None and not acting.abort.reason:
             faults = [entry.seq for entry in entries if not acting.ledger.detail(entry.seq).get(PREPARATION)]
             if not acting.restore(limit, seqs=faults):
-                _watch(watched, within)
+                with contextlib.suppress(ActivityFailed):  # aborted meanwhile: the flag says why
+                    wait_for(watched, within)
+                    watch_before()
     finally:
         left = acting.restore(limit)
     if left:
         raise ActivityFailed("not restored: " + "; ".join(str(item) for item in left))
     return {"undone": [f"{entry.seq} {entry.undo}" for entry in entries]}
-
-
-def _watch(condition: dict[str, Any], within: str) -> None:
-    """Let the sampler see what the undo has brought back, unless the experiment is aborted meanwhile: the flag says why."""
-    with contextlib.suppress(ActivityFailed):
-        wait_for(condition, within)
-        watch_before()

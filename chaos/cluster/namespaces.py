@@ -324,7 +324,8 @@ def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
     """Raises ApiTrouble unless the run's proof has the namespace's UID: labels say nothing, and a token may have been copied."""
     view = read_proofs(cluster, run_id).get(run_id)
     if view is None or not view.has_uid(uid_of(found)):
-        raise _not_own(name_of(found), run_id)
+        why = "it is left as it is, and nothing is put into it; start the experiment again, and it gets another name"
+        raise ApiTrouble("AlreadyExists", f"namespace {name_of(found)} is there, and not proven to be of run {run_id}: {why}")
 
 
 def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed: bool = True) -> None:
@@ -334,11 +335,6 @@ def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed:
         answer = cluster.create(key, wanted, namespace=namespace)
         if needed and answer.status != 409:  # it is the run's own namespace
             accepted(answer, f"create {key} in namespace {namespace}")
-
-
-def _not_own(name: str, run_id: str) -> ApiTrouble:
-    why = "it is left as it is, and nothing is put into it; start the experiment again, and it gets another name"
-    return ApiTrouble("AlreadyExists", f"namespace {name} is there, and not proven to be of run {run_id}: {why}")
 
 
 def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) -> list[owned.Leftover]:

@@ -31,6 +31,7 @@ from chaos.verdict.artefacts import Conformance, Requirement
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.policy.model import Policy
+from fixtures.system import private_files
 from fixtures.text import typed
 from fixtures.verdict.record import Report, Verdict, decode_report
 
@@ -65,9 +66,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_handover(folder: Path, handover: Handover) -> None:
     """Write the orders, readable by this user only."""
-    descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(handover))
+    private_files.write(folder / NAME, msgspec.json.encode(handover))
 
 
 def take_handover(folder: Path) -> Handover:

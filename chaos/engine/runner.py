@@ -26,6 +26,7 @@ from chaos.model.plan import Plan, canary_namespace
 from chaos.model.records import Ending, EngineRecord, GateResult, LedgerError, Line, landed_faults
 from chaos.observe.sampler import MEMORY, NodeHistory, Sampler, steady_since
 from chaos.observe.view import Reading, Sample, Signal
+from chaos.plan.planning import EXPIRY_MARGIN
 from chaos.safety.lease import AbortFlag
 from chaos.verdict import artefacts
 from chaos.verdict.allocation_snapshots import SIGNAL, LedgerTimes, allocation_snapshots
@@ -35,9 +36,6 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.policy.model import Policy
 from fixtures.verdict.record import TargetKind
-
-EXPIRY_MARGIN = 60.0
-"""Seconds beyond the deadline after which targets undo by themselves."""
 
 BASELINE_SAMPLES = 3
 """Steady samples in a row that must be seen before anything is touched."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -90,25 +91,17 @@ class Ledger:
         Raises :class:`LedgerError` when the file exists or cannot be made durable, MirrorRefused by the mirror.
         """
         first = mirror.next_seq() if mirror else 1
-        try:
+        with _in_words(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, MODE)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
+            with _on_disk(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND), _on_disk(path.parent, os.O_RDONLY | os.O_DIRECTORY):
+                pass
         return cls(path, origin, mirror, (), first=first, vouching=vouching)
 
     @classmethod
     def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Proof | None = None) -> Ledger:
         """A ledger that is there. A torn last line is left out. Raises :class:`LedgerError` for anything else that cannot be read."""
-        try:
+        with _in_words(path):
             content = private_files.read_own(path, MAX_BYTES)  # what is checked is what is believed: a path may change in between
-        except OSError as error:
-            raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
         lines, kept = parse(content, str(path))
         entries = [line.entry for line in lines if line.entry is not None]
         origin = None
@@ -211,19 +204,14 @@ class Ledger:
         if self.path is None:
             return
         data = encode(line)
-        if self._torn_at is not None:
-            _cut(self.path, self._torn_at)
-            self._torn_at = None
-        try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-            try:
+        with _in_words(self.path):
+            if self._torn_at is not None:  # else the line would continue the torn one
+                with _on_disk(self.path, os.O_WRONLY) as descriptor:
+                    os.ftruncate(descriptor, self._torn_at)
+                self._torn_at = None
+            with _on_disk(self.path, os.O_WRONLY | os.O_APPEND) as descriptor:
                 if os.write(descriptor, data) != len(data):
                     raise LedgerError(f"ledger {self._where}: no space for a line")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise LedgerError(f"ledger {self._where}: {error.strerror or error}") from error
 
     def _take(self, line: Line) -> None:
         if line.entry is not None:
@@ -277,22 +265,21 @@ def parse(content: bytes, where: str) -> tuple[list[Line], int]:
     return lines, position
 
 
-def _cut(path: Path, length: int) -> None:
-    """Drop a torn line, so that the next one does not continue it."""
+@contextmanager
+def _on_disk(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of a file or folder; what was written is on disk at the end. Raises ``OSError``."""
+    descriptor = os.open(path, flags, MODE)
     try:
-        descriptor = os.open(path, os.O_WRONLY)
-        try:
-            os.ftruncate(descriptor, length)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+        yield descriptor
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Raises :class:`LedgerError` for trouble with the file."""
+    try:
+        yield
+    except OSError as error:
+        raise LedgerError(f"ledger {path}: {error.strerror or error}") from error

@@ -46,6 +46,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, JsonValue] = {}
     errors: dict[str, str] = {}
 
+    @property
+    def end(self) -> float:
+        """When the reading ended."""
+        return self.t + self.took
+
 
 class Reading:
     """The cluster at one moment, read lazily: one GET per path, shared by all signals of the sample.
@@ -251,7 +256,7 @@ class View:
         """A page that a pod serves, through the API server's proxy. Raises :class:`NoData`."""
         return self._fetch(self._path("pods", namespace, f"{pod}:{port}", "proxy") + path).decode(errors="replace")
 
-    def log_tail(self, namespace: str, pod: str, lines: int, container: str = "", *, stamped: bool = False) -> str:
-        """The last lines of a container's log; ``stamped``: each begins with its time and a space. Raises :class:`NoData`."""
-        query = {"tailLines": str(lines), **({"container": container} if container else {}), **({"timestamps": "true"} if stamped else {})}
+    def log_tail(self, namespace: str, pod: str, lines: int, *, stamped: bool = False) -> str:
+        """The last lines of a pod's log; ``stamped``: each begins with its time and a space. Raises :class:`NoData`."""
+        query = {"tailLines": str(lines), **({"timestamps": "true"} if stamped else {})}
         return self._fetch(f"{self._path('pods', namespace, pod, 'log')}?{urlencode(query)}").decode(errors="replace")

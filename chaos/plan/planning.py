@@ -14,7 +14,7 @@ import msgspec
 from chaos.model.conditions import parse_condition, plain_value, words_of
 from chaos.model.experiment import Experiment, needs_cordoned
 from chaos.model.plan import Device, Plan, PlanFacts
-from chaos.observe.signals.metrics import port_of
+from chaos.observe.signals.metrics import samples_of
 from chaos.observe.view import NoData, View
 from chaos.plan.selectors import (
     SELECTORS,
@@ -29,14 +29,13 @@ from chaos.plan.selectors import (
     is_shared,
 )
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.dcgm import parse_samples
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
 from fixtures.model.dra.nvidia_driver import DEVICE_CLASS, DOMAIN_DAEMON, DRA_PLUGIN
 from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.nodes.work import tolerable
-from fixtures.model.objects import is_ready, name_of, namespace_of, node_of
+from fixtures.model.objects import is_ready, name_of, node_of
 from fixtures.model.platform.installed import DETECTORS, Components, find_components, on_node, pods_of, standing_of
 from fixtures.policy.model import Policy
 from fixtures.text import typed
@@ -147,7 +146,7 @@ def devices_by_node(view: View, components: Components) -> dict[str, tuple[Devic
         if not is_ready(pod):
             continue
         try:
-            samples = parse_samples(view.pod_page(namespace_of(pod), name_of(pod), port_of(pod), "/metrics"))
+            samples = samples_of(view, pod)
         except (NoData, Unreadable):
             continue
         known: dict[str, Device] = {}

@@ -30,7 +30,6 @@ from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.untyped_nodes import work_of
 from fixtures.model.nodes.work import Why, is_fence_key
 from fixtures.model.objects import (
-    Budget,
     amounts_of,
     budget_of,
     controller_of,
@@ -152,13 +151,8 @@ def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: S
     return tuple(
         full_name(budget)
         for budget in cluster.each("policy/poddisruptionbudgets")
-        if _is_spent(budget_of(budget)) and any(protects(budget, pod) for pod in hit)
+        if budget_of(budget).spent and any(protects(budget, pod) for pod in hit)
     )
-
-
-def _is_spent(budget: Budget) -> bool:
-    """Whether a budget does not say, of its present form, that a disruption is allowed: an eviction is refused until it was counted."""
-    return budget.allowed < 1 or not budget.current
 
 
 def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:

@@ -191,10 +191,6 @@ def _level(given: GateInput) -> str:
     return f"level {level.value} ({level.words}) is above the allowed {most.value}; expected --chaos-max-level {level.value}"
 
 
-def _fresh(given: GateInput) -> str:
-    return f"the plan expired at {given.plan.expires_at}; expected a new one" if given.plan.expired() else ""
-
-
 def _same_targets(given: GateInput) -> str:
     targets, uids = given.plan.targets, given.state.uids
     if not targets:
@@ -344,7 +340,7 @@ GATES: tuple[tuple[str, Callable[[GateInput], str]], ...] = (
     ("halt", _halted),
     (EARLIER, _recovered),
     ("level", _level),
-    ("expiry", _fresh),
+    ("expiry", lambda given: f"the plan expired at {given.plan.expires_at}; expected a new one" if given.plan.expired() else ""),
     ("targets", _same_targets),
     ("radius", _radius),
     ("protected namespaces", _protected),

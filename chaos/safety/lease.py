@@ -222,12 +222,7 @@ def halt(cluster: Cluster, *, on: bool = True, administrators: str = "") -> None
         if answer.status != 409:
             accepted(answer, "halt")
             break
-    _must_show(cluster, halted=on)
-
-
-def _must_show(cluster: Cluster, *, halted: bool) -> None:
-    """Raises ApiTrouble unless the cluster's Lease says so, whatever was answered: a webhook or a proxy may drop what was written."""
-    lease = read_lease(cluster)
-    if bool(lease and lease.halted) is not halted:
-        shown = "no Lease" if lease is None else f"a Lease {'without' if halted else 'with'} the annotation {HALT}"
+    lease = read_lease(cluster)  # whatever was answered: a webhook or a proxy may drop what was written
+    if bool(lease and lease.halted) is not on:
+        shown = "no Lease" if lease is None else f"a Lease {'without' if on else 'with'} the annotation {HALT}"
         raise ApiTrouble("NotKept", f"halt: the cluster shows {shown}")

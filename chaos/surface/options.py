@@ -79,12 +79,8 @@ def split_ids(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names_chaos(config: pytest.Config) -> bool:
-    for argument in config.args:
-        path = Path(str(argument).partition("::")[0])
-        path = (path if path.is_absolute() else config.invocation_params.dir / path).resolve()
-        if path == CHAOS or CHAOS in path.parents:
-            return True
-    return False
+    paths = (config.invocation_params.dir / str(argument).partition("::")[0] for argument in config.args)
+    return any(path.resolve().is_relative_to(CHAOS) for path in paths)
 
 
 def _refuse_others(config: pytest.Config) -> None:

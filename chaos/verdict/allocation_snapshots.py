@@ -65,7 +65,7 @@ def allocation_snapshots(samples: list[Sample], window: LedgerTimes, gap: float)
 
     A control run has no fault: its first reading of pods that hold devices is ``before``, its last one ``after``.
     """
-    read = [_snapshot_of(sample) for sample in samples if sample.t + sample.took <= (window.leaving or sample.t + sample.took)]
+    read = [_snapshot_of(sample) for sample in samples if sample.end <= (window.leaving or sample.end)]
     known = [snapshot for snapshot in read if snapshot is not None]
     return _joined(_around(known, samples, window, gap) if window.armed is not None else _control(known))
 
@@ -84,7 +84,7 @@ def _snapshot_of(sample: Sample) -> AllocationSnapshot | None:
 
 
 def _around(known: list[AllocationSnapshot], samples: list[Sample], window: LedgerTimes, gap: float) -> list[AllocationSnapshot]:
-    armed, ends = window.armed or 0.0, {sample.t: sample.t + sample.took for sample in samples}
+    armed, ends = window.armed or 0.0, {sample.t: sample.end for sample in samples}
     earlier = [one for one in known if ends[one.t] <= armed and one.t >= armed - gap]
     with_data = [one for one in earlier if one.allocations is not None]
     found = [_in(BEFORE, one) for one in (with_data or earlier)[-1:]]

@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from chaos.model.experiment import Experiment, ExperimentError, extension_of
 from chaos.model.plan import Plan
 from chaos.model.records import EngineRecord, LedgerError, Line
 from chaos.observe.view import Sample
+from fixtures.system import private_files
 from fixtures.text import typed, users_files
 from fixtures.verdict.record import Verdict
 
@@ -165,10 +165,4 @@ class Artefacts:
 
 def write(path: Path, value: object) -> None:
     """Write JSON in one step, on disk when this returns; readable by the owner only, because clusters tell things in it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    private_files.replace(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")

@@ -63,14 +63,14 @@ def _undecided(timeline: Timeline, name: str, signal: str, start: float, end: fl
     known = [sample for sample in timeline.samples if signal in sample.values]
     if signal not in timeline.baseline:
         return undecided(name, "NoData", f"{signal} had no data before the fault")
-    earlier = (sample.values[signal] for sample in reversed(known) if timeline.baseline_t < sample.t and sample.t + sample.took <= start)
+    earlier = (sample.values[signal] for sample in reversed(known) if timeline.baseline_t < sample.t and sample.end <= start)
     before = next(earlier, timeline.baseline[signal])
-    inside = [sample for sample in known if start <= sample.t + sample.took <= end]
+    inside = [sample for sample in known if start <= sample.end <= end]
     for sample in inside:
         if news := _news(timeline.baseline[signal], before, sample.values[signal]):
             text = f"at {sample.t - timeline.injection.t:+.2f} s: {shown_value(news)}: nothing tells whether the fault did it"
             return undecided(name, OTHERS_AT_WORK, f"pods of others ended {text}")
-    told = [ConditionSample(t=sample.t, end=sample.t + sample.took, holds=True) for sample in inside]
+    told = [ConditionSample(t=sample.t, end=sample.end, holds=True) for sample in inside]
     unknown = longest_unknown(told, start, max(end, start))
     if unknown > timeline.seconds["gap"]:
         return undecided(name, "NoData", f"{signal} is not known for {unknown:.2f} s, the limit is {timeline.seconds['gap']:g} s")

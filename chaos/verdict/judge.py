@@ -177,7 +177,7 @@ def _identity(experiment: Experiment, plan: Plan, engine: EngineRecord) -> Itera
 def _execution(artefacts: Artefacts, experiment: Experiment) -> list[ChaosFinding]:
     """Journal and ledger, each judged even when the other is missing."""
     found: list[ChaosFinding] = []
-    for read in (_journal, _ledger):
+    for read in (lambda artefacts, experiment: journal_errors(artefacts.journal(), experiment), _ledger):
         try:
             found += read(artefacts, experiment)
         except ArtefactError as error:
@@ -186,10 +186,6 @@ def _execution(artefacts: Artefacts, experiment: Experiment) -> list[ChaosFindin
             message = f"journal.json or ledger.jsonl is not of the shape that is written: {type(error).__name__}: {error}"
             found.append(finding(Verdict.ERROR, "artefacts", "ArtefactGarbled", message))
     return found
-
-
-def _journal(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
-    return journal_errors(artefacts.journal(), experiment)
 
 
 def _ledger(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
@@ -278,8 +274,10 @@ def result_of(folder: Path, verdict: ChaosVerdict, experiment: Experiment, kind:
         result.recovery_uncertainty = _rounded(verdict.recovery.uncertainty)
     result.artefacts = f"chaos/{folder.name}"
     try:
-        _describe(result, artefacts.plan())
-        engine = artefacts.engine()
+        plan, engine = artefacts.plan(), artefacts.engine()
+        result.targets, result.untouched = [str(target) for target in plan.targets], plan.untouched
+        result.actions, result.undo = list(plan.actions), list(plan.undo)
+        result.bound_seconds = plan.seconds.get("recovery")
         result.started_at = _time(engine.started)
         result.duration_seconds = round((engine.finished or engine.started) - engine.started, 3)
         result.residue = list(engine.residue)
@@ -315,13 +313,6 @@ def result_of_error(experiment: Experiment, kind: TargetKind, verdict: Verdict, 
     return result
 
 
-def _describe(result: ChaosResult, plan: Plan) -> None:
-    result.targets = [str(target) for target in plan.targets]
-    result.untouched = plan.untouched
-    result.actions, result.undo = list(plan.actions), list(plan.undo)
-    result.bound_seconds = plan.seconds.get("recovery")
-
-
 def _marks(verdict: ChaosVerdict, engine: EngineRecord) -> list[ChaosMark]:
     began = engine.sampler_began or 0.0
     return [
@@ -337,7 +328,7 @@ def _chart(result: ChaosResult, experiment: Experiment, engine: EngineRecord, sa
     shown = [sample for sample in samples if start is not None and sample.t >= start]
     if not shown:
         return
-    result.ended_seconds = round(shown[-1].t + shown[-1].took, 3)
+    result.ended_seconds = round(shown[-1].end, 3)
     names = [name for name in experiment.extension.judged_signals if any(name in sample.values for sample in shown)]
     changing = [name for name in names if len({msgspec.json.encode(sample.values.get(name)) for sample in shown}) > 1]
     order = [*changing, *(name for name in names if name not in changing)]

@@ -6,13 +6,13 @@ otherwise. Nothing in between is made up: the difference is the uncertainty of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
 
 import msgspec
 
-from chaos.model.conditions import Condition, JsonValue, holds, parse_condition
+from chaos.model.conditions import JsonValue, holds, parse_condition
 from chaos.model.experiment import SELF_HEALING, Extension
 from chaos.model.records import EngineRecord, Line, State, landed_faults
 from chaos.observe.view import Sample
@@ -36,11 +36,6 @@ class ConditionSample(msgspec.Struct, frozen=True, kw_only=True):
     t: float
     end: float
     holds: bool | None
-
-
-def condition_samples(samples: Sequence[Sample], condition: Condition, baseline: Mapping[str, JsonValue]) -> list[ConditionSample]:
-    """The condition in each sample."""
-    return [ConditionSample(t=sample.t, end=sample.t + sample.took, holds=holds(condition, sample.values, baseline)) for sample in samples]
 
 
 def first_held(found: Sequence[ConditionSample], start: float) -> EventTime | None:
@@ -88,7 +83,7 @@ def recovered(steady: Sequence[ConditionSample], injection: EventTime, settle: f
 
 def longest_gap(samples: Sequence[Sample], start: float, end: float) -> float:
     """The longest time without a sample in a window: from the end of one reading to the end of the next, and to the window's borders."""
-    ends = [sample.t + sample.took for sample in samples]
+    ends = [sample.end for sample in samples]
     inside = [moment for moment in ends if start <= moment <= end]
     points = [max((moment for moment in ends if moment < start), default=start), *inside, end]
     return max((later - earlier for earlier, later in pairwise(points)), default=0.0)
@@ -120,7 +115,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     def samples_of(self, condition: dict[str, JsonValue]) -> list[ConditionSample]:
         """What each sample says of a condition."""
-        return condition_samples(self.samples, parse_condition(condition), self.baseline)
+        wanted = parse_condition(condition)
+        return [ConditionSample(t=one.t, end=one.end, holds=holds(wanted, one.values, self.baseline)) for one in self.samples]
 
 
 def build_timeline(
@@ -130,7 +126,7 @@ def build_timeline(
     injection = injection_of(extension, engine, lines)
     baseline = baseline_of(samples, engine, lines)
     if control := _control_baseline(extension, engine, samples, lines, seconds):
-        injection, baseline = EventTime(t=control.t + control.took, uncertainty=0.0), control
+        injection, baseline = EventTime(t=control.end, uncertainty=0.0), control
     if injection is None or baseline is None or engine.baseline_t is None:
         return None
     return Timeline(
@@ -142,7 +138,7 @@ def build_timeline(
         injection=injection,
         undo_began=undo_began(lines, engine),
         held=bool(held_faults(lines)),
-        end=samples[-1].t + samples[-1].took,
+        end=samples[-1].end,
         undone=max((_seconds(line.at, engine) for line in lines if line.state is State.VERIFIED), default=None),
     )
 
@@ -173,7 +169,7 @@ def baseline_of(samples: list[Sample], engine: EngineRecord, lines: list[Line]) 
     if found is None or not prepared or not landed:
         return found
     armed = min(_seconds(line.at, engine) for line in lines if line.state is State.ARMED and line.seq in landed)
-    return next((sample for sample in reversed(samples) if sample.t >= found.t and sample.t + sample.took <= armed), found)
+    return next((sample for sample in reversed(samples) if sample.t >= found.t and sample.end <= armed), found)
 
 
 def held_faults(lines: list[Line]) -> set[int]:
@@ -195,7 +191,7 @@ def _control_baseline(
     if extension.undo or undoing is None or engine.baseline_t is None:
         return None
     first, last = engine.baseline_t, undoing - seconds["settle"]
-    return next((sample for sample in reversed(samples) if sample.t >= first and sample.t + sample.took <= last), None)
+    return next((sample for sample in reversed(samples) if sample.t >= first and sample.end <= last), None)
 
 
 def _seconds(moment: str, engine: EngineRecord) -> float:

@@ -7,6 +7,7 @@ import time
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import PlanFacts
+from chaos.observe.signals.gangs import DEFAULT_STALE
 from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
@@ -16,7 +17,6 @@ from fixtures.model.objects import containers_of, is_ready, name_of, namespace_o
 from fixtures.model.platform.exporters import metrics_port
 from fixtures.model.platform.installed import pods_of
 
-DEFAULT_STALE = 60.0
 XID = "DCGM_FI_DEV_XID_ERRORS"
 
 
@@ -63,7 +63,7 @@ def _samples(reading: Reading) -> list[Sample]:
     found: list[Sample] = []
     for pod in _exporters(reading):
         try:
-            found += parse_samples(View.at(reading).pod_page(namespace_of(pod), name_of(pod), port_of(pod), "/metrics"))
+            found += samples_of(View.at(reading), pod)
         except Unreadable as error:
             raise NoData(f"metrics of {name_of(pod)}: {error}") from None
     return found
@@ -80,9 +80,10 @@ def _exporters(reading: Reading) -> list[Json]:
     return [pods[node] for node in reading.plan.nodes]
 
 
-def port_of(pod: Json) -> int:
-    """The container port on which a pod serves its metrics."""
-    return metrics_port(port for container in containers_of(pod) for port in mappings(container.get("ports")))
+def samples_of(view: View, pod: Json) -> list[Sample]:
+    """What an exporter's pod serves. Raises :class:`NoData`, and ``Unreadable`` for what is no page of metrics."""
+    port = metrics_port(port for container in containers_of(pod) for port in mappings(container.get("ports")))
+    return parse_samples(view.pod_page(namespace_of(pod), name_of(pod), port, "/metrics"))
 
 
 def _uuid(sample: Sample) -> str:

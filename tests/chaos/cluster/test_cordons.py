@@ -259,7 +259,7 @@ def restarted(**changes: object) -> RestartedArgs:
     return RestartedArgs(**{**base, **changes})  # type: ignore[arg-type]
 
 
-def test_only_the_pod_that_saw_the_fault_isrestarted(cluster: Cluster) -> None:
+def test_only_the_pod_that_saw_the_fault_is_restarted(cluster: Cluster) -> None:
     undo = AgentRestarted()
     assert "still there" in undo.verify(cluster, restarted(), soon(0.2))
     undo.undo(cluster, restarted(), soon())
@@ -275,7 +275,7 @@ def test_a_pod_that_came_since_is_enough_once_the_devices_are_back(cluster: Clus
     assert not ended(cluster, "plugin-1")
 
 
-def test_a_plugin_that_started_during_the_fault_isrestarted_too(cluster: Cluster) -> None:
+def test_a_plugin_that_started_during_the_fault_is_restarted_too(cluster: Cluster) -> None:
     args = restarted(uids=("uid-long-gone",), allocatable={"nvidia.com/gpu": "8"})
     write(cluster, "kubelet", {"status": {"allocatable": {"nvidia.com/gpu": "7", "cpu": "64"}}}, "status")
     assert "7 allocatable instead of 8" in AgentRestarted().verify(cluster, args, soon(0.2))
@@ -284,7 +284,7 @@ def test_a_plugin_that_started_during_the_fault_isrestarted_too(cluster: Cluster
     assert not ended(cluster, "plugin-2")
 
 
-def test_a_pod_that_runs_with_the_experiments_variable_isrestarted(tmp_path: Path) -> None:
+def test_a_pod_that_runs_with_the_experiments_variable_is_restarted(tmp_path: Path) -> None:
     configured = daemon_pod("plugin-8", "gpu-1", uid="uid-8")
     configured["spec"]["containers"][0]["env"] = [{"name": "DP_ENABLE_HEALTHCHECKS", "value": "43"}]
     with world(tmp_path, extra=[configured]) as (cluster, _):
