@@ -46,7 +46,9 @@ def submit_gangs(system: str, count: int = 1, size: int = 4, devices: int = 1, w
     namespace = own_namespace()
     size = size or _fitting(devices)
     names = [f"gang-{index}" for index in range(count)]
-    gangs = [_gang(name, size, devices) for name in names]
+    plan, known = current().plan, plan_facts()
+    members = {name: [canary_pods.gang_member(plan, known, name, index, size, devices) for index in range(size)] for name in names}
+    gangs = [Gang(name=name, pods=tuple(pods)) for name, pods in members.items()]
     if system == "kueue":
         _queues(namespace, quota or count * size * devices)
     for gang in gangs:
@@ -121,11 +123,6 @@ def kill_controller_after_reservation() -> dict[str, Any]:
 
 
 # -- building ------------------------------------------------------------------------------------------
-
-
-def _gang(name: str, size: int, devices: int) -> Gang:
-    plan, known = current().plan, plan_facts()
-    return Gang(name=name, pods=tuple(canary_pods.gang_member(plan, known, name, index, size, devices) for index in range(size)))
 
 
 def _fitting(devices: int) -> int:

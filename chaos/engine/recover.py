@@ -395,7 +395,9 @@ class _Look:
             if run_id in ("", key[0])
         ]
         self.books = _Proofs(cluster, self.ledgers.proofs, self.ledgers.listed)
-        self.terms = _shown(cluster, terms, self.ledgers, self.copies)
+        vouched = frozenset(one for listed in self.ledgers.listed.values() for one in listed)
+        unproven_runs = {copies.run_id for copies in self.copies} - self.ledgers.listed.keys()
+        self.terms = shown_by(cluster, terms, vouched=vouched, unproven=unproven_runs)
         unproven = [one for one in self.ledgers.unproven if run_id in ("", one.run_id)]
         self.unproven = [one for one in unproven if (one.run_id, one.experiment) not in files.ledgers]  # else their file decides
         self.unproven_residue = [residue_of(one, Reason.UNPROVEN, _UNPROVEN) for one in self.unproven if _place(one) not in accept]
@@ -447,12 +449,6 @@ def _still_open(cluster: Cluster, runs: Collection[str]) -> list[str]:
         for run in found
         if run.run_id in runs and run.open_entries
     ]
-
-
-def _shown(cluster: Cluster, terms: Terms, ledgers: authentic.AuthenticLedgers, found: Iterable[_LedgerCopies]) -> Terms:
-    """The terms, with what the cluster and the proofs in it show of whose objects entries name."""
-    vouched = frozenset(one for listed in ledgers.listed.values() for one in listed)
-    return shown_by(cluster, terms, vouched=vouched, unproven={copies.run_id for copies in found} - ledgers.listed.keys())
 
 
 def _planned(terms: Terms, copies: _LedgerCopies) -> Terms:

@@ -179,7 +179,12 @@ def read_ledgers(
     """
     proofs = dict(read_proofs(cluster))
     listed = {run_id: proof.digests for run_id, proof in proofs.items() if proof.has_class(CHAOS_PREFIX)}
-    strange_proofs = [_unreadable_words(run_id, name) for run_id, proof in proofs.items() if (name := unreadable_class(proof))]
+    why = "another version of the suite may have written it, and the run may be alive; nothing of it is touched"
+    strange_proofs = [
+        plain(f"PriorityClass {name}: this version of the suite cannot read the proof of run {run_id}: {why}")
+        for run_id, proof in proofs.items()
+        if (name := unreadable_class(proof))
+    ]
     for run_id, proof in (others or {}).items():
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
     space = namespaces.find_shared(cluster)
@@ -218,11 +223,6 @@ def unreadable_class(proof: ProofView | None) -> str:
     """Name of a run's own class of chaos whose record cannot be read; empty where there is none."""
     own = f"{CHAOS_PREFIX}-{proof.run_id}" if proof is not None else ""
     return own if proof is not None and own in proof.unreadable else ""
-
-
-def _unreadable_words(run_id: str, name: str) -> str:
-    why = "another version of the suite may have written it, and the run may be alive"
-    return plain(f"PriorityClass {name}: this version of the suite cannot read the proof of run {run_id}: {why}; nothing of it is touched")
 
 
 def _first(lines: Sequence[str]) -> tuple[str, ...]:

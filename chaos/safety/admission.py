@@ -145,7 +145,9 @@ def _holds(pod: Json, devices: Sequence[str]) -> bool:
 def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[InstalledComponent]) -> tuple[str, ...]:
     """Budgets that allow no disruption of a pod that will be ended. An empty selector selects all, as the API has it."""
     targets = {target.uid for target in plan.targets if target.kind == "pods"}
-    hit = [pod for pod in pods if uid_of(pod) in targets or any(_on(plan, pod, agent) for agent in agents)]
+    theirs = {(agent.uid, agent.namespace) for agent in agents if agent.uid}
+    ended = [pod for pod in pods if node_of(pod) in plan.nodes and (controller_of(pod), namespace_of(pod)) in theirs]
+    hit = [*ended, *(pod for pod in pods if uid_of(pod) in targets)]
     if not hit:
         return ()
     return tuple(
@@ -153,11 +155,6 @@ def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: S
         for budget in cluster.each("policy/poddisruptionbudgets")
         if budget_of(budget).spent and any(protects(budget, pod) for pod in hit)
     )
-
-
-def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:
-    """Whether a pod on one of the plan's nodes is an agent's."""
-    return controller_of(pod) == agent.uid != "" and namespace_of(pod) == agent.namespace and node_of(pod) in plan.nodes
 
 
 def _known(ask: Callable[[], T]) -> T | None:

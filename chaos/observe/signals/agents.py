@@ -101,20 +101,18 @@ def policy_state(reading: Reading) -> JsonValue:
     return next(iter(active.values()), "")
 
 
-def operand(reading: Reading) -> JsonValue:
-    """A digest of what the targeted operand says (not when or by whom it was written); empty while it is not there."""
+def _operand(reading: Reading) -> Json | None:
+    """The targeted operand; None while it is not there."""
     target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
     if target is None:
         raise NoData("the plan names no object")
-    item = View.at(reading).find(target.kind, target.name, target.namespace)
+    return View.at(reading).find(target.kind, target.name, target.namespace)
+
+
+def operand(reading: Reading) -> JsonValue:
+    """A digest of what the targeted operand says (not when or by whom it was written); empty while it is not there."""
+    item = _operand(reading)
     return digest_of_content(item, ALLOCATED_FIELDS) if item is not None else ""
-
-
-def operand_uid(reading: Reading) -> JsonValue:
-    """UID of the targeted operand; empty while it is not there."""
-    target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
-    item = View.at(reading).find(target.kind, target.name, target.namespace) if target else None
-    return uid_of(item) if item is not None else ""
 
 
 ALLOCATED_FIELDS = frozenset({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"})
@@ -188,8 +186,9 @@ SIGNALS: dict[str, Signal] = {
     "policy.state": policy_state,
     "operand": operand,
     # Whether the targeted operand is there.
-    "operand.present": lambda reading: operand(reading) != "",
-    "operand.uid": operand_uid,
+    "operand.present": lambda reading: _operand(reading) is not None,
+    # UID of the targeted operand; empty while it is not there.
+    "operand.uid": lambda reading: uid_of(_operand(reading)),
     "domain.state": state,
     # ``{node: status}`` of the domain's members.
     "domain.members": lambda reading: {node: status for node, _, status in domain_members(_domain(reading))},

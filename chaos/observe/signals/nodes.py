@@ -60,7 +60,7 @@ def amount(reading: Reading, field: str) -> int:
     return sum(sum(_devices(reading, node, field).values()) for node in _targets(reading).values())
 
 
-def gpus_out(reading: Reading) -> JsonValue:
+def gpus_out(reading: Reading) -> float:
     """How many GPUs' worth of the target node's devices are in its capacity and not allocatable; a part of a GPU is a fraction."""
     target = next((target for target in reading.plan.targets if target.kind == "nodes"), None)
     units = number_of(target.facts.get("units")) if target else 0
@@ -72,11 +72,9 @@ def gpus_out(reading: Reading) -> JsonValue:
 def gpus_returned(reading: Reading) -> JsonValue:
     """Whether a device that was out of service came back, since the sampler began."""
     out = gpus_out(reading)
-    worst: float = reading.memory.get("gpus.out", 0.0)
-    if isinstance(out, float):
-        worst = reading.memory["gpus.out"] = max(worst, out)
-        return out < worst
-    return False
+    worst: float = max(reading.memory.get("gpus.out", 0.0), out)
+    reading.memory["gpus.out"] = worst
+    return out < worst
 
 
 def allocatable_fabric(reading: Reading) -> JsonValue:

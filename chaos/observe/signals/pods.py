@@ -20,13 +20,13 @@ from chaos.model.plan import CANARY_LABEL, PlanFacts, canary_namespace
 from chaos.observe.signals.nodes import slowly
 from chaos.observe.view import Reading, Signal, View
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping
 from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.objects import (
     Budget,
     budget_of,
     condition,
     container_statuses,
+    created_at,
     full_name,
     is_going,
     is_live,
@@ -38,7 +38,6 @@ from fixtures.model.objects import (
     phase_of,
     reason_of,
     restarts_of,
-    text_of,
     uid_of,
     unhealthy_devices,
     uses_claims,
@@ -212,27 +211,6 @@ def beat_in(text: str) -> int | None:
     return int(found[-1]) if found else None
 
 
-def probe_phase(reading: Reading) -> JsonValue:
-    """Phase of the newest probe pod; empty before there is one."""
-    probes = sorted(canaries(reading, PROBE), key=lambda pod: (text_of(mapping(pod, "metadata").get("creationTimestamp")), name_of(pod)))
-    return phase_of(probes[-1]) if probes else ""
-
-
-def device_health(reading: Reading) -> JsonValue:
-    """Devices that kubelets report as Unhealthy in the status of pods that hold them (``allocatedResourcesStatus``, KEP-4680)."""
-    found = set()
-    for pod in holding(reading):
-        for status in container_statuses(pod):
-            found |= set(unhealthy_devices(status))
-    return sorted(found)
-
-
-def budget_kept(reading: Reading) -> JsonValue:
-    """Whether as many workers are healthy as the experiment's budget demands; false without one: it was not kept either."""
-    budgets = _budgets(reading)
-    return bool(budgets) and all(one.healthy >= one.desired for one in budgets)
-
-
 def _budgets(reading: Reading) -> list[Budget]:
     return [budget_of(item) for item in View.at(reading).select("policy/poddisruptionbudgets", canary_namespace(reading.plan))]
 
@@ -333,7 +311,10 @@ def _ours(reading: Reading) -> bool:
 
 
 SIGNALS: dict[str, Signal] = {
-    "pods.device.health": device_health,
+    # Devices that kubelets report as Unhealthy in the status of pods that hold them (``allocatedResourcesStatus``, KEP-4680).
+    "pods.device.health": lambda reading: sorted(
+        {device for pod in holding(reading) for status in container_statuses(pod) for device in unhealthy_devices(status)}
+    ),
     "canaries.running": running,
     # ``{name: "uid restarts phase"}`` of the workers.
     "canaries.uids": lambda reading: {name_of(pod): state_of(pod) for pod in canaries(reading, WORKER)},
@@ -348,12 +329,14 @@ SIGNALS: dict[str, Signal] = {
     "canaries.progress": lambda reading: min(_beats(reading).values(), default=-1),
     "canaries.stalled": stalled,
     "canaries.seen": seen,
-    "probe.phase": probe_phase,
+    # Phase of the newest probe pod; empty before there is one.
+    "probe.phase": lambda reading: phase_of(max(canaries(reading, PROBE), key=lambda pod: (created_at(pod), name_of(pod)), default=None)),
     # Nodes of probe pods that were bound, sorted.
     "probe.nodes": lambda reading: sorted(node_of(pod) for pod in canaries(reading, PROBE) if node_of(pod)),
     # Disruptions that the experiment's budget allows now; -1 without one.
     "budget.allowed": lambda reading: next((one.allowed for one in _budgets(reading)), -1),
-    "budget.kept": budget_kept,
+    # Whether as many workers are healthy as the experiment's budget demands; false without one: it was not kept either.
+    "budget.kept": lambda reading: {one.healthy >= one.desired for one in _budgets(reading)} == {True},
     # ``{namespace/name: "uid restarts phase"}`` of the experiment's live pods that hold devices on the target nodes, and of strangers.
     # A stranger's entry stays as it was first seen unless the cluster ends it.
     "pods.uids": lambda reading: {
