@@ -93,8 +93,9 @@ class Ledger:
         first = mirror.next_seq() if mirror else 1
         with _in_words(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _on_disk(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND), _on_disk(path.parent, os.O_RDONLY | os.O_DIRECTORY):
-                pass
+            for made, flags in ((path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
+                with _on_disk(made, flags):
+                    pass
         return cls(path, origin, mirror, (), first=first, vouching=vouching)
 
     @classmethod
