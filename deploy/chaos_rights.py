@@ -18,13 +18,13 @@ from typing import Any
 import yaml
 
 from chaos.cluster import injector, namespaces
-from chaos.cluster.requests import Right
 from chaos.ledger.bounds import REGISTRY
 from chaos.ledger.undos.agents import SLICES
 from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS, AbsentArgs, PresentArgs
 from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
 from chaos.safety.admission import KEEPING, READS
 from deploy.rights import NAMESPACE, READ_ONLY, admission_policy, binding, cluster_role
+from fixtures.cluster.access import Right
 from fixtures.ownership.owned import CLUSTER_SCOPED_KEYS
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.cluster.requests import Reviewer, Right
+from chaos.cluster.requests import Reviewer
 from chaos.ledger.bounds import REGISTRY, Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.replay import Residue, replay
@@ -31,6 +31,7 @@ from chaos.ledger.undos.host import HostAction
 from chaos.model.plan import Plan
 from chaos.model.records import Aborted, State
 from chaos.safety.lease import AbortFlag
+from fixtures.cluster.access import Right
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof

@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-from chaos.cluster.requests import Reviewer, Right, accepted, await_object, read
+from chaos.cluster.requests import Reviewer, accepted, await_object, read
 from chaos.model.plan import CANARIES
+from fixtures.cluster.access import Right
 from fixtures.cluster.answer import UNREADABLE
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from chaos.cluster import injector, namespaces
-from chaos.cluster.requests import Reviewer, Right, read
+from chaos.cluster.requests import Reviewer, read
 from chaos.ledger import authentic
 from chaos.ledger.bounds import WORKLOAD_KINDS
 from chaos.ledger.undos.agents import SLICES
@@ -20,6 +20,7 @@ from chaos.model.records import GateResult, LedgerError
 from chaos.safety import gates
 from chaos.safety.gates import ClusterState, GateInput, NodeState, RequestedFault, Settings
 from chaos.safety.lease import read_lease
+from fixtures.cluster.access import Right
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import Reviewer, Right, await_object, merge
+from chaos.cluster.requests import Reviewer, await_object, merge
 from chaos.ledger import authentic, config_maps
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable, identity
 from chaos.ledger.undos.objects import AbsentArgs, NodeExists, ObjectPresent
@@ -22,6 +22,7 @@ from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from conformance.cli.main import main as suite
 from deploy.chaos_rights import everything
+from fixtures.cluster.access import Right
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.localcluster.control_plane.control_plane import ControlPlane

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from chaos.activities import canaries, device_taints, gangs, ranks
-from chaos.cluster.requests import Right
 from chaos.ledger.bounds import REGISTRY, WORKLOAD_KINDS
 from chaos.model.experiment import Experiment
 from chaos.model.plan import PlanFacts, Target
 from chaos.safety.admission import KEEPING, required_rights, restarted_agents, writes
 from deploy.chaos_rights import ACTS, FILE, documents, everything, undo_rights
+from fixtures.cluster.access import Right
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
 from tests.chaos.observe.made_up_cluster import CANARIES, installed, plan
 from tests.chaos.shipped import EXPERIMENTS

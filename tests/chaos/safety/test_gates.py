@@ -10,13 +10,14 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities import devices
 from chaos.cluster import namespaces
 from chaos.cluster.injector import HostResult
-from chaos.cluster.requests import Reviewer, Right
+from chaos.cluster.requests import Reviewer
 from chaos.ledger.file import Ledger
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, Level
 from chaos.model.plan import Target
 from chaos.safety.admission import node_states, read_cluster_state
 from chaos.safety.gates import GATES, ClusterState, GateInput, NodeState, RequestedFault, SettingsError, closed_gates, settings_of
 from chaos.safety.lease import halt
+from fixtures.cluster.access import Right
 from fixtures.cluster.client import Cluster
 from fixtures.model.devices.reset_alone import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
 from fixtures.model.platform.installed import InstalledComponent
