@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -13,7 +13,7 @@ import msgspec
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import Plan, Target
 from fixtures.cluster.answer import Expected, list_problem
-from fixtures.cluster.client import Cluster
+from fixtures.cluster.client import ATTEMPTS, Cluster
 from fixtures.cluster.paging import PAGE, Pages
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
 from fixtures.cluster.versions_seen import VersionsSeen
@@ -73,18 +73,25 @@ class Reading:
     def text(self, path: str) -> bytes:
         """The body of one GET (a metrics endpoint through the pod proxy, a log). Raises :class:`NoData`."""
         if path not in self._texts:
-            self._texts[path] = self._get(path)
+            try:
+                self._texts[path] = _body(self.cluster, path, attempts=1)
+            except NoData as error:
+                self._texts[path] = error
         body = self._texts[path]
         if isinstance(body, NoData):
             raise NoData(str(body), body.code)
         return body
 
-    def _get(self, path: str) -> bytes | NoData:
-        try:
-            answer = self.cluster.request("GET", path, accept="*/*", attempts=1, seconds=REQUEST_SECONDS)
-        except ApiTrouble as trouble:
-            return NoData(trouble.message, trouble.code)
-        return answer.body if answer.ok else NoData(f"GET {path}: {answer.status} {answer.message}")
+
+def _body(cluster: Cluster, path: str, attempts: int = ATTEMPTS) -> bytes:
+    """The body of one GET. Raises :class:`NoData`."""
+    try:
+        answer = cluster.request("GET", path, accept="*/*", attempts=attempts, seconds=REQUEST_SECONDS)
+    except ApiTrouble as trouble:
+        raise NoData(trouble.message, trouble.code) from trouble
+    if not answer.ok:
+        raise NoData(f"GET {path}: {answer.status} {answer.message}")
+    return answer.body
 
 
 Signal = Callable[[Reading], JsonValue]
@@ -155,19 +162,7 @@ class View:
     @classmethod
     def of(cls, cluster: Cluster) -> View:
         """A view of the cluster now, for planning."""
-        bodies: dict[str, bytes] = {}
-
-        def fetch(path: str) -> bytes:
-            if path not in bodies:
-                try:
-                    answer = cluster.request("GET", path, accept="*/*", seconds=REQUEST_SECONDS)
-                except ApiTrouble as trouble:
-                    raise NoData(trouble.message, trouble.code) from trouble
-                if not answer.ok:
-                    raise NoData(f"GET {path}: {answer.status} {answer.message}")
-                bodies[path] = answer.body
-            return bodies[path]
-
+        fetch = cache(partial(_body, cluster))
         return cls(fetch, cluster.path, serves=cluster.serves, versions_seen=cluster.versions_seen, resources=cluster.resources)
 
     @classmethod
