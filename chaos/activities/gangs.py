@@ -26,10 +26,11 @@ from chaos.model.plan import GANG_LABEL, canary_namespace
 from chaos.observe.signals.gangs import WORKLOADS
 from conformance.gang.adapters.base import Gang
 from conformance.gang.adapters.grouped import Native, Volcano
-from conformance.gang.adapters.kueue import PLENTY, QUEUE, Kueue
+from conformance.gang.adapters.kueue import Kueue, queues
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.model.objects import condition, is_live, labels_of, name_of, node_of, phase_of, uid_of
+from fixtures.model.queues.kueue import CLUSTER_QUEUES, LOCAL_QUEUES
 
 VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
 VOLCANO_JOBS = "batch.volcano.sh/jobs"
@@ -155,24 +156,10 @@ def _group(system: str, gang: Gang, namespace: str) -> None:
 
 def _queues(namespace: str, quota: int) -> None:
     """A flavor, a ClusterQueue and a LocalQueue of this experiment alone."""
-    plan, known = current().plan, plan_facts()
-    name = namespace
-    labels = {GANG_LABEL: plan.run_id}
-    api = _version("kueue.x-k8s.io/clusterqueues")
-    nominal = [*PLENTY.items(), (known.resource, str(quota))]
-    resources = [{"name": key, "nominalQuota": value} for key, value in nominal]
-    create("kueue.x-k8s.io/resourceflavors", {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}})
-    spec: Json = {
-        "namespaceSelector": {},
-        "queueingStrategy": "BestEffortFIFO",
-        "resourceGroups": [{"coveredResources": [key for key, _ in nominal], "flavors": [{"name": name, "resources": resources}]}],
-    }
-    create(
-        "kueue.x-k8s.io/clusterqueues",
-        {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": name, "labels": labels}, "spec": spec},
-    )
-    local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
-    create("kueue.x-k8s.io/localqueues", local, namespace)
+    for key, body in queues(_version(CLUSTER_QUEUES), namespace, plan_facts().resource, quota, {}):
+        if key == CLUSTER_QUEUES:
+            body["metadata"]["labels"] = {GANG_LABEL: current().plan.run_id}
+        create(key, body, namespace if key == LOCAL_QUEUES else "")
 
 
 def _version(key: str) -> str:

@@ -113,11 +113,10 @@ def check_partial(scope: Scope, now: float) -> Iterator[Finding]:
 
 
 def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, starting: float) -> Finding:
-    source = "pod.spec.nodeName of its pods"
     bound = [pod for pod in job.pods if placed(pod)]
     observed = f"{len(bound)} of {job.needed} pods placed"
     expected = f"all or no pods bound, or a part of them for at most {duration(limit)}"
-    about = About(job.subject, source, expected)
+    about = About(job.subject, "pod.spec.nodeName of its pods", expected)
     if job.waiting and not bound:
         return about.not_judged(job.waiting)
     if len(bound) >= job.needed or not bound:
@@ -186,9 +185,8 @@ def _ignored(scope: Scope, job: GangJob) -> _Ignored | None:
         elif system in GANG_SCHEDULERS.values() and _DEFAULT_SCHEDULER in names:
             found.append(_Ignored(f"it names a group of {system}, which places only pods that name its scheduler (spec.schedulerName)"))
         elif system in GANG_SCHEDULERS.values() and not names & GANG_SCHEDULERS.keys():
-            found.append(
-                _Ignored(f"it names a group of {system}, and whether {listed(in_order(names))} heeds it is not known", unclear=True)
-            )
+            heeds = f"whether {listed(in_order(names))} heeds it is not known"
+            found.append(_Ignored(f"it names a group of {system}, and {heeds}", unclear=True))
         elif not system and any({KUEUE_QUEUE, KUEUE_GROUP} & pod.metadata.label.keys() for pod in job.pods):
             found.append(_Ignored("its pods have a label of Kueue's, and no Workload of Kueue is of them or their owner", unclear=True))
         else:

@@ -24,7 +24,8 @@ _SOURCE = "clusterqueue.spec.stopPolicy, status.conditions[Active] of the queue 
 def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per queue with device work, per workload that goes round, and per worker cluster that is lost."""
     kueue = scope.cached(KueueObjects)
-    work = [one for one in kueue.workloads if _asks_devices(scope, one)]
+    alive = [one for one in kueue.workloads if not one.given_up]
+    work = [one for one in alive if any(scope.devices_of(spec) or spec.resource_claims for spec, _ in one.pod_sets)]
     here, queues = kueue.local_queues, kueue.queues
     by_local: dict[tuple[str, str], list[Workload]] = {}
     for one in work:
@@ -46,11 +47,6 @@ def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
     yield from _lost_workers(scope, [name for name in by_queue if name in queues], work, now)
     for one in work:
         yield from _round(one)
-
-
-def _asks_devices(scope: Scope, one: Workload) -> bool:
-    """Whether a workload that has not ended asks for devices."""
-    return not one.given_up and any(scope.devices_of(spec) or spec.resource_claims for spec, _ in one.pod_sets)
 
 
 def _local_trouble(scope: Scope, namespace: str, name: str, local: LocalQueue | None, queues: Mapping[str, ClusterQueue]) -> str:

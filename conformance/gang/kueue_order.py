@@ -5,7 +5,7 @@ Facts: docs/facts/gangs.md#order-in-a-queue-of-kueue.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 
 import msgspec
@@ -66,30 +66,21 @@ def judge_order(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, 
         return None
     about = About(Subject("ClusterQueue", queue.name), _SOURCE, "no workload behind a head that waits for other devices")
     first, taken = blocked[0]
-    wants = listed([f"{amount:g} {resource} of flavor {flavor}" for (flavor, resource), amount in _devices(scope, taken)], 2)
+    devices = [(place, float(amount)) for place, amount in sorted(taken.items()) if scope.names_device(place[1])]
+    wants = listed([f"{amount:g} {resource} of flavor {flavor}" for (flavor, resource), amount in devices], 2)
     asks = "asks for more than the queue has of" if never else "waits for"
-    words = (
-        f"its order is StrictFIFO, and its head {head.name} {asks} {_short(short)}, while {first.name} waits for {wants}, which are free"
-    )
+    lacks = f"{asks} {listed(in_order(f'{resource} of flavor {flavor}' for flavor, resource in short), 2)}"
+    words = f"its order is StrictFIFO, and its head {head.name} {lacks}, while {first.name} waits for {wants}, which are free"
     known = [max(one.since, head.since) for one, _ in blocked if one.since is not None and head.since is not None]
     limit = scope.policy.requests.pending_minutes * 60
     age = overdue(about, min(known, default=None), now, limit, f"{words}:", cause="HeadBlocksOtherFlavor")
     if isinstance(age, Finding):
         return age
-    why = head.workload.words("QuotaReserved")
-    message = (
-        f"{words} for {duration(age)}: {len(blocked)} workloads are kept from idle devices{f'; of the head, Kueue says: {why}' * bool(why)}"
-    )
-    observed = f"{len(blocked)} workloads behind {head.name} for {duration(age)}"
+    so_long = f"for {duration(age)}"
+    why = f"; of the head, Kueue says: {said}" if (said := head.workload.words("QuotaReserved")) else ""
+    message = f"{words} {so_long}: {len(blocked)} workloads are kept from idle devices{why}"
+    observed = f"{len(blocked)} workloads behind {head.name} {so_long}"
     return about.bad(message, cause="HeadBlocksOtherFlavor", observed=observed)
-
-
-def _devices(scope: Scope, taken: Mapping[Place, Fraction]) -> list[tuple[Place, float]]:
-    return [(place, float(amount)) for place, amount in sorted(taken.items()) if scope.names_device(place[1])]
-
-
-def _short(short: frozenset[Place]) -> str:
-    return listed(in_order(f"{resource} of flavor {flavor}" for flavor, resource in short), 2)
 
 
 def _in_order(workloads: Sequence[Workload]) -> list[_Waiting]:
@@ -153,9 +144,8 @@ class _Rest:
             labels = found.metadata.label.items() if (found := self._nodes.get(flavor)) else ()
             nodes = [node for node in self._scope.usable_nodes if not labels or labels <= node.metadata.label.items()]
             held = self._scope.held
-            self._free[place] = sum(
-                max(units_of(self._scope, node, resource) - held.get(node.name, {}).get(resource, 0), 0) for node in nodes
-            )
+            free = (units_of(self._scope, node, resource) - held.get(node.name, {}).get(resource, 0) for node in nodes)
+            self._free[place] = sum(max(units, 0) for units in free)
         return self._free[place]
 
     def _choices(self, waiting: _Waiting) -> Iterator[tuple[list[str], dict[str, Fraction]]]:
@@ -178,12 +168,8 @@ class _Rest:
 def _restricted(pods: PodSpec, keys: set[str]) -> PodSpec:
     """The pods' wishes about the labels of flavors alone: Kueue looks at no others."""
     selector = {key: value for key, value in (pods.node_selector or {}).items() if key in keys}
-    terms: list[Json] = []
-    for term in mappings(mapping(pods.affinity, "nodeAffinity", _AFFINITY).get("nodeSelectorTerms")):
-        expressions = [item for item in mappings(term.get("matchExpressions")) if item.get("key") in keys]
-        if not expressions:
-            terms = []
-            break
-        terms.append({"matchExpressions": expressions})
+    every = mappings(mapping(pods.affinity, "nodeAffinity", _AFFINITY).get("nodeSelectorTerms"))
+    kept = [[item for item in mappings(term.get("matchExpressions")) if item.get("key") in keys] for term in every]
+    terms: list[Json] = [{"matchExpressions": expressions} for expressions in kept] if all(kept) else []  # one that allows all allows all
     affinity = {"nodeAffinity": {_AFFINITY: {"nodeSelectorTerms": terms}}} if terms else None
     return msgspec.structs.replace(pods, node_selector=selector, affinity=affinity)

@@ -32,16 +32,13 @@ def claims_there(workspace: Workspace) -> dict[str, HeldClaim]:
 
 def without_devices(pods: Iterable[Json], claims: Mapping[str, HeldClaim]) -> list[str]:
     """Names of bound pods that lack a claim which is allocated and reserved for them."""
-    return sorted(pod.name for pod in map(decode_pod, pods) if not _served(pod, claims))
 
+    def served(pod: Pod) -> bool:
+        found = [claims.get(name) for name in claims_of(pod)]
+        own = pod.metadata.uid
+        return bool(found) and all(one and one.allocated and any(user.uid == own for user in one.consumers) for one in found)
 
-def _served(pod: Pod, claims: Mapping[str, HeldClaim]) -> bool:
-    names = claims_of(pod)
-    return bool(names) and all(name in claims and _holds(claims[name], pod) for name in names)
-
-
-def _holds(claim: HeldClaim, pod: Pod) -> bool:
-    return claim.allocated and any(one.uid == pod.metadata.uid for one in claim.consumers)
+    return sorted(pod.name for pod in map(decode_pod, pods) if not served(pod))
 
 
 Counts = tuple[int, ...]
@@ -84,7 +81,8 @@ class BoundWatch:
     def attempt(self) -> Attempt:
         """What became of the one gang that is watched, as of the last event. Members that are missing may have been bound in a gap."""
         objects, (members,), (gang,) = self._observation.objects, self._members, self._gangs
-        times = [scheduled_at(objects[key]) for key in members & objects.keys()]
+        conditions = [decode_pod(objects[key]).condition("PodScheduled") for key in members & objects.keys()]
+        times = [unix(one.last_transition_time) if one is not None and one.status == "True" else None for one in conditions]
         known = [moment for moment in times if moment is not None]
         return Attempt(
             size=gang.size,
@@ -107,9 +105,3 @@ class BoundWatch:
 def is_bound(pod: Json) -> bool:
     """Whether a pod of a watch has its node."""
     return bool(decode_pod(pod).node_name)
-
-
-def scheduled_at(pod: Json) -> float | None:
-    """When PodScheduled became True, Unix seconds."""
-    condition = decode_pod(pod).condition("PodScheduled")
-    return unix(condition.last_transition_time) if condition is not None and condition.status == "True" else None

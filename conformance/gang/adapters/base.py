@@ -119,7 +119,9 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
             continue
         found.append(f"{role} {item.text}")
         if not item.works:
-            age = _just_gone(scope, item)
+            since, limit = item.gone_since, scope.policy.operators.rollout_minutes * 60
+            gone = scope.snapshot.taken_at - since if since is not None else limit
+            age = so_far(gone, limit) if gone < limit else ""  # a roll-out may take as long
             (young if age else down).append(f"{role} {item.text}" + (f", {age}" if age else ""))
     source = f"Deployments {', '.join(wanted.values())}"
     if not found:
@@ -130,13 +132,6 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
         reason = "; ".join(down) or f"{missing} of {len(wanted)} controllers have no Deployment: {'; '.join(found)}"
         return Availability(installed=True, healthy=False, reason=reason, source=source)
     return Availability(installed=True, healthy=None if young else True, reason="; ".join(young or found), source=source)
-
-
-def _just_gone(scope: Scope, deployment: Deployment) -> str:
-    """Since when a Deployment has no available pod, as a clause, if that is no longer than a roll-out may take; else empty."""
-    limit, since = scope.policy.operators.rollout_minutes * 60, deployment.gone_since
-    age = scope.snapshot.taken_at - since if since is not None else limit
-    return so_far(age, limit) if age < limit else ""
 
 
 def _decided(scope: Scope, named: list[Deployment], part: str, usual: str) -> Deployment | None:

@@ -95,17 +95,9 @@ class Kueue:
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
         usual = _flavor(scope, nodes)
         self._topology = usual.topology if usual else ""
-        nominal = [*PLENTY.items(), (self.counted_as(scope, resource), str(quota))]
         flavor: Json = {"topologyName": self._topology, "nodeLabels": dict(usual.labels)} if usual else {}
-        workspace.create(FLAVORS, {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": flavor})
-        group: Json = {
-            "coveredResources": [key for key, _ in nominal],
-            "flavors": [{"name": name, "resources": [{"name": key, "nominalQuota": value} for key, value in nominal]}],
-        }
-        spec: Json = {"namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO", "resourceGroups": [group]}
-        workspace.create(CLUSTER_QUEUES, {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
-        local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
-        workspace.create(LOCAL_QUEUES, local, workspace.namespace())
+        for key, queue in queues(api, name, self.counted_as(scope, resource), quota, flavor):
+            workspace.create(key, queue, workspace.namespace() if key == LOCAL_QUEUES else "")
         self._queue = name
 
     @staticmethod
@@ -200,6 +192,22 @@ def _flavor(scope: Scope, nodes: Sequence[Node] = ()) -> Flavor | None:
     every = scope.cached(KueueObjects).flavors if scope.snapshot.served(FLAVORS) else {}
     named = [flavor for flavor in every.values() if flavor.topology]
     return next((one for one in named if all(one.labels.items() <= node.metadata.label.items() for node in nodes)), None)
+
+
+def queues(api: str, name: str, resource: str, quota: int, flavor: Json) -> list[tuple[str, Json]]:
+    """A ResourceFlavor, a ClusterQueue that admits ``quota`` units of a resource, both of a name, and a LocalQueue; each with its kind."""
+    nominal = [*PLENTY.items(), (resource, str(quota))]
+    group: Json = {
+        "coveredResources": [key for key, _ in nominal],
+        "flavors": [{"name": name, "resources": [{"name": key, "nominalQuota": value} for key, value in nominal]}],
+    }
+    spec: Json = {"namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO", "resourceGroups": [group]}
+    made = (
+        (FLAVORS, "ResourceFlavor", name, flavor),
+        (CLUSTER_QUEUES, "ClusterQueue", name, spec),
+        (LOCAL_QUEUES, "LocalQueue", QUEUE, {"clusterQueue": name}),
+    )
+    return [(key, {"apiVersion": api, "kind": kind, "metadata": {"name": own}, "spec": body}) for key, kind, own, body in made]
 
 
 def is_of(workload: Json, gang: Gang) -> bool:
