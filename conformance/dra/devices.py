@@ -168,7 +168,7 @@ def check_devices(scope: Scope) -> Iterator[Finding]:
             yield from check_count(scope, node, drivers, machines)
         for item in drivers:
             place = Subject("Node", f"{node.name} {item.driver}")
-            yield _judge(place, item, twice, peers) or _like_peers(scope, place, node, item, usual)
+            yield _judge(place, node.name, item, twice, peers) or _like_peers(scope, place, node, item, usual)
 
 
 def _like_peers(scope: Scope, place: Subject, node: Node, item: DriverInventory, usual: Usual) -> Finding:
@@ -189,19 +189,16 @@ def _like_peers(scope: Scope, place: Subject, node: Node, item: DriverInventory,
     return about.bad(message, cause="DeviceUnlikePeers", observed=words)
 
 
-def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding | None:
+def _judge(place: Subject, node: str, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding | None:
     """What is published twice or incomplete; None where nothing is."""
     observed, expected = f"{len(item.devices)} devices", "each device once, with the attributes that its peers have"
-    doubled = list(dict.fromkeys(text for device in item.devices for key in _identities(device) if (text := twice.get(key))))
+    doubled = list(dict.fromkeys(text for device in item.devices for key in _identities(device, node) if (text := twice.get(key))))
     doubled += _beside_parts(item)
     names = Counter(device.id for device in item.devices)
     doubled += [f"device {name[2]} is published {count} times" for name, count in sorted(names.items()) if count > 1]
     lacking = [(device, sorted(missing)) for device in item.devices if (missing := peers.lacking(device))]
-    needed = [
-        f"{device.id[2]} lacks {listed(keys)}"
-        for device, missing in lacking
-        if (keys := [key for key in missing if plain_name(key) in _NEEDED])
-    ]
+    keys = [(device, [key for key in missing if plain_name(key) in _NEEDED]) for device, missing in lacking]
+    needed = [f"{device.id[2]} lacks {listed(names)}" for device, names in keys if names]
     about = About(place, SLICES, expected, observed)
     if doubled:
         message = f"{listed(doubled, 3)}: one device is given to several pods"
@@ -229,7 +226,7 @@ def _twice(scope: Scope) -> dict[str, str]:
     }
 
 
-def _identities(device: InventoryDevice, node: str = "") -> Iterator[str]:
+def _identities(device: InventoryDevice, node: str) -> Iterator[str]:
     """What only this device may have: its UUID in the cluster, PCI address and render node on its node.
 
     Parts and shapes share their device's PCI address.
@@ -238,11 +235,11 @@ def _identities(device: InventoryDevice, node: str = "") -> Iterator[str]:
     if body.counters or body.shareable:
         return
     if render := body.attribute("renderIndex"):
-        yield f"render-node {driver} {node or device.id[1]}/{render}"
+        yield f"render-node {driver} {node}/{render}"
     if (uuid := body.attribute("uuid")) and body.type != SHAPE_FOR_MACHINES:  # its UUID is made of its address, the same on other nodes
         yield f"UUID {driver} {body.type} {uuid}"
     if body.pci_address and not device.is_part:
-        yield f"PCI-address {driver} {body.type} {node or device.id[1]}/{body.pci_address}"
+        yield f"PCI-address {driver} {body.type} {node}/{body.pci_address}"
 
 
 def _beside_parts(item: DriverInventory) -> Iterator[str]:

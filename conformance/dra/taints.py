@@ -57,12 +57,9 @@ def check_taints(scope: Scope, now: float) -> Iterator[Finding]:
 
 
 def _without_selector(name: str) -> Finding:
-    message = (
-        "it has no deviceSelector: by its documentation it taints nothing, and schedulers of Kubernetes 1.37.0 keep every device of the "
-        "cluster from new claims"
-    )
     about = About(Subject("DeviceTaintRule", name), TAINT_RULES, "a deviceSelector", "no deviceSelector")
-    return about.advised(message, cause="TaintRuleTooWide")
+    effect = "it taints nothing by its documentation, and schedulers of Kubernetes 1.37.0 keep every device of the cluster from new claims"
+    return about.advised(f"it has no deviceSelector: {effect}", cause="TaintRuleTooWide")
 
 
 def _for_all(rule: TaintRule) -> Finding:
@@ -85,9 +82,8 @@ def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, n
     wrong += [text for one in held for text in _not_evicted(scope, one, given.get(one.device.id, ()), now)]
     about = About(place, _SOURCE, expected, observed)
     if wrong or stale:
-        whats = [*wrong, *stale]
-        tail = "" if not stale else "; it was not removed, so no claim gets the device, and nothing says that it is being repaired"
-        return about.bad(f"{listed(whats, 4)}{tail}", cause="DeviceTaintStale")
+        tail = "; it was not removed, so no claim gets the device, and nothing says that it is being repaired" if stale else ""
+        return about.bad(f"{listed([*wrong, *stale], 4)}{tail}", cause="DeviceTaintStale")
     if ageless:
         return about.undecided(f"{listed(ageless, 4)}, and nothing says since when", cause="AgeUnknown")
     return about.ok()
@@ -102,14 +98,9 @@ def _taints_of(device: InventoryDevice, rules: list[TaintRule]) -> Iterator[Held
     for rule in rules:
         if rule.covers(device.id):
             by = f", written by {said(rule.manager, 80)}" if rule.manager else ""
-            as_node = Taint(key=rule.taint.key, value=rule.taint.value, effect=rule.taint.effect)
-            yield HeldTaint(
-                device=device,
-                taint=rule.taint,
-                since=rule.since,
-                owner=f"DeviceTaintRule {said(rule.name, 80)}{by}",
-                meant=not is_temporary(as_node) and not is_temporary(Taint(key=rule.name)),
-            )
+            meant = not is_temporary(rule.taint.as_node) and not is_temporary(Taint(key=rule.name))
+            owner = f"DeviceTaintRule {said(rule.name, 80)}{by}"
+            yield HeldTaint(device=device, taint=rule.taint, since=rule.since, owner=owner, meant=meant)
 
 
 def _aged(one: HeldTaint, now: float) -> str:
@@ -150,5 +141,4 @@ def _goes_on(pod: Pod, consumer: Consumer, before: float) -> bool:
 
 
 def _tolerates(given: GivenDevice, taint: DeviceTaint) -> bool:
-    as_node = Taint(key=taint.key, value=taint.value, effect=taint.effect)
-    return any(toleration.tolerates(as_node) for toleration in given.tolerated)
+    return any(toleration.tolerates(taint.as_node) for toleration in given.tolerated)

@@ -44,6 +44,12 @@ def test_a_device_is_published_once(second: Json, outcome: Outcome) -> None:
     assert judged(device("gpu-0", pci="0000:1b:00.0"), second)[NODE] is outcome
 
 
+@pytest.mark.parametrize("twice", [{"pci": "0000:1b:00.0"}, {"renderIndex": "128"}])
+def test_an_address_is_a_node_s_own_whatever_its_pool_is_called(twice: dict[str, str]) -> None:
+    pool = a_slice("gpu-0", devices=[device("a", **twice), device("b", **twice)], pool="rack-7")
+    assert by_name(check_devices(a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[pool])))[NODE] is Outcome.BAD
+
+
 COUNTERS = {"consumesCounters": [{"counterSet": "gpu-0"}]}
 
 

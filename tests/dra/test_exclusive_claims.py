@@ -67,8 +67,17 @@ def test_shares_of_one_device_are_no_fault() -> None:
         ({}, "", Outcome.UNDECIDED),
         ({"gone": True}, "", Outcome.UNDECIDED),
         ({"node": "gpu-0"}, "no pod ran", Outcome.BAD),
+        ({"node": "gpu-0"}, "", Outcome.BAD),
+        ({"phase": "Failed"}, "", Outcome.BAD),
     ],
 )
 def test_an_impossible_claim_waits_because_of_its_claim(waited: dict[str, str], control: str, outcome: Outcome) -> None:
     pod = PendingPod(subject=Subject("Pod", "p", "ns"), seconds=1.0, **waited)  # type: ignore[arg-type]
     assert judge_pending(pod, "a device", "none fits", control, words="cannot allocate all claims").outcome is outcome
+
+
+@pytest.mark.parametrize(("resource", "outcome"), [("nvidia.com/mig-7g.80gb", Outcome.OK), ("nvidia.com/gpu.shared", Outcome.UNDECIDED)])
+def test_a_resource_that_nobody_offers_is_what_a_pod_waits_for(resource: str, outcome: Outcome) -> None:
+    message = "0/3 nodes are available: 1 Insufficient nvidia.com/mig-7g.80gb."
+    pod = PendingPod(subject=Subject("Pod", "p", "ns"), seconds=30, reason="Unschedulable", message=message)
+    assert judge_pending(pod, resource, "nobody offers it", "").outcome is outcome

@@ -3,7 +3,7 @@ from typing import cast
 import pytest
 
 from conformance.mig.probes import _pod, absent_profile, chosen, judge_slices
-from conformance.probes.running import PendingPod, ProbeResult, judge_pending
+from conformance.probes.running import ProbeResult
 from fixtures.model.devices.mig_geometry import resource_name
 from fixtures.model.devices.mig_nodes import mig_nodes
 from fixtures.model.devices.node_labels import advertisement
@@ -79,20 +79,3 @@ def test_the_absent_profile_is_asked_for_by_its_own_resource_where_one_name_stan
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     assert slot.resource not in limits
     assert any(name.startswith("nvidia.com/mig-") for name in limits)
-
-
-def test_pending_is_believed_only_for_the_right_reason_and_with_a_control() -> None:
-    subject = Subject("Pod", "extra", "ns")
-    message = "0/3 nodes are available: 1 Insufficient nvidia.com/mig-7g.80gb."
-    pending = PendingPod(subject=subject, seconds=30, reason="Unschedulable", message=message)
-    resource = "nvidia.com/mig-7g.80gb"
-    assert judge_pending(pending, resource, "nobody offers it", "").outcome is Outcome.OK
-    assert judge_pending(pending, resource, "nobody offers it", "no pod ran").outcome is Outcome.UNDECIDED
-    assert judge_pending(pending, "nvidia.com/gpu.shared", "nobody offers it", "").outcome is Outcome.UNDECIDED
-    assert judge_pending(PendingPod(subject=subject, seconds=30), resource, "", "").outcome is Outcome.UNDECIDED
-    assert judge_pending(PendingPod(subject=subject, seconds=1, gone=True), resource, "", "").outcome is Outcome.UNDECIDED
-    bound = PendingPod(subject=subject, seconds=1, node="gpu-0")
-    assert judge_pending(bound, resource, "nobody offers it", "").outcome is Outcome.BAD
-    assert judge_pending(bound, resource, "nobody offers it", "no pod ran").outcome is Outcome.BAD
-    refused = PendingPod(subject=subject, seconds=1, phase="Failed")
-    assert judge_pending(refused, resource, "nobody offers it", "").outcome is Outcome.BAD
