@@ -211,9 +211,8 @@ def _compared(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId,
     if not isinstance(sight, VisibleDevices):
         return about.undecided(sight, cause="ProbeDidNotRun")
     if missing := [name for name in names if name not in devices or not devices[name].attribute("uuid")]:
-        return about.undecided(
-            f"the slices that were read have no UUID of {'/'.join(missing[0])}, so nothing can be compared with {sight.text}"
-        )
+        lack = f"the slices that were read have no UUID of {'/'.join(missing[0])}"
+        return about.undecided(f"{lack}, so nothing can be compared with {sight.text}")
     if not sight.uuids and (sight.failures or sight.exit_code):
         return about.undecided(f"nvidia-smi does not work in the pod: {sight.text}", cause="ProbeDidNotRun")
     wanted = {devices[name].attribute("uuid") for name in names}

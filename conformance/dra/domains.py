@@ -69,11 +69,9 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
         uid, at = pod.metadata.label[OF_DOMAIN], moment(pod.metadata.deletion_timestamp)
         if uid not in known and at is not None and now - at > limit:
             age = duration(now - at)
-            message = (
-                f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago: its claims cannot be given back"
-            )
             about = About(Subject("Pod", pod.name, pod.namespace), _SOURCE, "gone with its domain", f"Terminating for {age}")
-            yield about.bad(message, cause="DomainLeftBehind")
+            stays = f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago"
+            yield about.bad(f"{stays}: its claims cannot be given back", cause="DomainLeftBehind")
 
 
 def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str, Node], now: float) -> Finding:

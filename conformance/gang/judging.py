@@ -42,6 +42,14 @@ class Competition(msgspec.Struct, frozen=True, kw_only=True):
     trace: str
 
 
+def _no_control(about: About, why: str) -> Finding:
+    return about.undecided(f"PositiveControlFailed: {why}", cause="PositiveControlFailed")
+
+
+def _more_room(about: About, why: str, plan: Plan) -> Finding:
+    return about.undecided(f"{why}, so there was more room than was counted ({plan})", cause="ProbeDisturbed")
+
+
 def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt | None) -> Finding:
     """GANG-02. ``control``: the same pods without a gang, run when the gang did not start."""
     expected = f"all {attempt.size} bound ({plan})"
@@ -55,10 +63,7 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
     if attempt.whole:
         return about.ok()
     if control is not None and not control.whole:
-        message = (
-            f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit anyway"
-        )
-        return about.undecided(message, cause="PositiveControlFailed")
+        return _no_control(about, f"without a gang {control.bound} of {control.size} pods were bound either, so they did not fit anyway")
     part = f"is short of {attempt.size - attempt.bound}" if attempt.bound else "does not start at all"
     return about.bad(f"a gang that fits {part}, while the same pods without a gang are all bound", cause="GangNotWhole")
 
@@ -72,23 +77,17 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, control: Callabl
     observed = f"at most {misfit.most} of {misfit.size} bound; {misfit.trace}"
     about = About(subject, SOURCE, expected)
     if misfit.most >= misfit.size:
-        return about.undecided(
-            f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})", cause="ProbeDisturbed"
-        )
+        return _more_room(about, f"all {misfit.size} pods were bound", plan)
     if misfit.most:
-        message = (
-            f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices, and their job cannot start"
-        )
+        part = f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound"
+        message = f"{part}: they hold devices, and their job cannot start"
         return about.bad(message, cause="GangPlacedInPart", observed=observed)
     if misfit.missing:
         message = f"{misfit.missing} of {misfit.size} pods were removed by somebody while they were watched, and may have been bound before"
         return about.undecided(message, cause="ProbeDisturbed")
     lowered = control()
     if not lowered.whole:
-        message = (
-            f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"
-        )
-        return about.undecided(message, cause="PositiveControlFailed")
+        return _no_control(about, f"the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing")
     return about.ok(f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s")
 
 
@@ -101,20 +100,14 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
     observed = f"{seen.first[0]}+{seen.first[1]} of {seen.size}+{seen.size} bound; {seen.trace}"
     about = About(subject, SOURCE, expected, observed)
     if control is not None and not control.whole:
-        message = (
-            f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound: there was less room than counted"
-        )
-        return about.undecided(message, cause="PositiveControlFailed")
+        return _no_control(about, f"without a gang {control.bound} of {control.size} pods were bound: there was less room than counted")
+    if not seen.started and any(seen.first):
+        held = f"two gangs of {seen.size} hold {seen.first[0]} and {seen.first[1]} pods"
+        return about.bad(f"{held} and neither can start: a deadlock over devices", cause="GangsBlockEachOther")
     if not seen.started:
-        if any(seen.first):
-            message = (
-                f"two gangs of {seen.size} hold {seen.first[0]} and {seen.first[1]} pods and neither can start: a deadlock over devices"
-            )
-        else:
-            message = f"two gangs of {seen.size} pods compete, each of them fits alone, and none starts"
-        return about.bad(message, cause="GangsBlockEachOther")
+        return about.bad(f"two gangs of {seen.size} pods compete, each of them fits alone, and none starts", cause="GangsBlockEachOther")
     if seen.first == (seen.size, seen.size):
-        return about.undecided(f"both gangs were bound at once, so there was more room than was counted ({plan})", cause="ProbeDisturbed")
+        return _more_room(about, "both gangs were bound at once", plan)
     if min(seen.first) > 0:
         message = f"while one gang runs, the other holds {min(seen.first)} of its {seen.size} pods and waits for the rest"
         return about.bad(message, cause="GangsBlockEachOther")

@@ -96,10 +96,9 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
         elif has.changing:
             yield about.undecided(f"{observed}, {has} on its nodes; {has.changing}", cause="ChangeUnderWay")
         else:
-            message = (
-                f"{observed}, and its {has.nodes} nodes can allocate {has.most}: it may admit a gang of which only some pods find devices"
-            )
-            message += f"; topology-aware scheduling counts no claims (Topology {topology})" if topology else ""
+            tail = f"; topology-aware scheduling counts no claims (Topology {topology})" if topology else ""
+            more = f"{observed}, and its {has.nodes} nodes can allocate {has.most}"
+            message = f"{more}: it may admit a gang of which only some pods find devices{tail}"
             yield about.bad(message, cause="QuotaAboveNodes", expected=expected)
 
 

@@ -17,7 +17,7 @@ from conformance.probes.running import absence_seconds
 from fixtures.model.cluster import Scope
 from fixtures.probes.pods import decode_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Finding, not_judged, undecided
+from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 Probe = Callable[[Scope, Workspace, Adapter, Plan], Iterator[Finding]]
@@ -54,9 +54,8 @@ def _plan(scope: Scope, workspace: Workspace) -> Plan:
 
 
 def _gave_up(adapter: Adapter, error: Inconclusive) -> Finding:
-    return undecided(
-        Subject("GangScheduler", adapter.name), message=f"{error.code}: {error.message}"[:600], source="probe", cause=cause_of(error.code)
-    )
+    about = About(Subject("GangScheduler", adapter.name), "probe")
+    return about.undecided(f"{error.code}: {error.message}"[:600], cause=cause_of(error.code))
 
 
 # -- GANG-02 -------------------------------------------------------------------------------------------

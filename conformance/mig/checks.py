@@ -32,10 +32,8 @@ def _applied(item: MigNode, request: Request) -> Finding:
         return about.not_judged(f"the state is {state}: labels show the last applied geometry (MIG-01)", source=f"label {CONFIG}.state")
     if request.wanted is None:
         if request.missing:
-            message = f"{request.problem}: nothing says which slices the devices must have"
-            return about.bad(
-                message, cause="LayoutConfigMissing", observed=f"{name!r}: {observed}", expected="a configuration of that name"
-            )
+            message, found = f"{request.problem}: nothing says which slices the devices must have", f"{name!r}: {observed}"
+            return about.bad(message, cause="LayoutConfigMissing", observed=found, expected="a configuration of that name")
         return about.undecided(request.problem)
     if item.view.gpu.product.mig_invalid:
         return about.not_judged("MIG-INVALID: its labels hold no layout (MIG-02)", source="label nvidia.com/gpu.product")
@@ -205,9 +203,8 @@ def _geometry(item: MigNode) -> Finding:
     if not known:
         return about.not_judged(f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)")
     if item.devices is None:
-        return about.not_judged(
-            "strategy single labels instances and not devices; advertisement.devicesPerNode of the policy can state them"
-        )
+        known_by = "advertisement.devicesPerNode of the policy can state them"
+        return about.not_judged(f"strategy single labels instances and not devices; {known_by}")
     possible, reason = mig_geometry.fits_devices(item.model, item.devices.devices, known)
     observed = f"{words(item.layout)} on {item.devices.devices} devices ({item.devices.source})"
     if possible:

@@ -231,27 +231,24 @@ def _idle_agents(scope: Scope) -> str:
 
 
 def _check_node(scope: Scope, entry: FabricNode, promises: Promises, nodes: list[FabricNode]) -> Finding:
-    node, subject_ = entry.node, subject(entry.node)
+    node, reason = entry.node, entry.reasons[0]
     if entry.left_out:
-        return not_judged(subject_, message=f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})", source="node.status")
+        return not_judged(subject(node), message=f"{entry.left_out} (it counts as an RDMA node by {reason})", source="node.status")
     wanted = _wanted(scope, node, promises, nodes)
-    observed = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted)
+    observed, expected = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted), ", ".join(f"{name} > 0" for name in wanted)
+    about = About(subject(node), "node.status.allocatable", expected, observed)
     if not wanted:
-        return not_judged(
-            subject_, message="it has fabric devices, and nothing says under which resource they are offered", source=entry.reasons[0]
-        )
+        return about.not_judged("it has fabric devices, and nothing says under which resource they are offered", source=reason)
     missing = [name for name in wanted if allocatable(node, name) < 1]
     advertises_nothing = missing == wanted and not any(whole(node.capacity.get(name)) for name in missing)
     if advertises_nothing and node.name not in scope.sources:
-        return not_judged(subject_, message="it has no accelerator and advertises no fabric resource", source=entry.reasons[0])
-    expected = ", ".join(f"{name} > 0" for name in wanted)
-    about = About(subject_, "node.status.allocatable", expected, observed)
+        return about.not_judged("it has no accelerator and advertises no fabric resource", source=reason)
     if missing:
-        message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
+        message = f"it is an RDMA node by {reason} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
         return about.bad(message, cause="FabricResourceMissing")
     if not promises.names:
         message = f"{observed}, like machines of its kind: no NicClusterPolicy says what it must advertise"
-        return about.not_judged(message, source=entry.reasons[0])
+        return about.not_judged(message, source=reason)
     return about.ok()
 
 

@@ -97,10 +97,8 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
         about = About(subject(pod), source, expected, observed)
         if on_shared:
             item = on_shared[0]
-            message = (
-                f"the policy isolates {pod.namespace}, and the pod holds {item.resource} on {item.node.name}, "
-                f"where {item.factor or 'several'} pods get each device: they share memory and faults with strangers"
-            )
+            where = f"{item.resource} on {item.node.name}, where {item.factor or 'several'} pods get each device"
+            message = f"the policy isolates {pod.namespace}, and the pod holds {where}: they share memory and faults with strangers"
             yield about.bad(message, cause="IsolatedTenantShares")
         elif share := held_share(scope, pod):
             message = f"the policy isolates {pod.namespace}, and a claim of the pod has a share of {share}, and strangers may have others"

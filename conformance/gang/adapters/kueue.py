@@ -132,10 +132,8 @@ class Kueue:
                 if all(any(is_of(item, gang) for item in objects.values()) for gang in gangs):
                     break
             else:
-                message = (
-                    f"Kueue made no Workload for the pod group within {ANSWER_SECONDS:g} s: it does not manage plain pods here, or is down"
-                )
-                raise Inconclusive("PodsNotManaged", message)
+                late = f"Kueue made no Workload for the pod group within {ANSWER_SECONDS:g} s"
+                raise Inconclusive("PodsNotManaged", f"{late}: it does not manage plain pods here, or is down")
         answer = workspace.cluster.get(CLUSTER_QUEUES, self._queue)
         if not answer.ok:
             raise ApiTrouble(answer.reason, f"ClusterQueue {self._queue} of this run: {answer.status} {answer.message}")
