@@ -14,8 +14,9 @@ import pytest
 
 from fixtures.simulator.config.scenario import ScenarioError
 from fixtures.simulator.process import forked
-from fixtures.simulator.process.child import ROOT, EmbeddedCluster, EmbeddedError
+from fixtures.simulator.process.child import ROOT, EmbeddedCluster
 from fixtures.simulator.process.forked import ForkedSimulator
+from fixtures.simulator.running_cluster import StartError
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -86,7 +87,7 @@ def test_it_is_forked_where_that_was_prepared_only(started: type, tmp_path: Path
 
 @pytest.mark.usefixtures("started")
 def test_a_process_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedError, match="was not ready after 0 s"):
+    with pytest.raises(StartError, match="was not ready after 0 s"):
         EmbeddedCluster.start("healthy", tmp_path, ready_seconds=0.01)
 
 
