@@ -14,6 +14,7 @@ from conformance.requirement import Requirement
 from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.model.platform.namespaces import READS
 from fixtures.text import yaml_text
+from fixtures.text.sentences import listed
 
 FOLDER = Path(__file__).parent
 _GROUPS = yaml_text.packaged(FOLDER / "catalogue_groups.yaml", dict[str, dict[str, list[str]]])
@@ -55,28 +56,29 @@ class Catalogue:
         """The requirement of an id. Raises :class:`CatalogueError` naming the nearest known id."""
         found = self.by_id.get(id_)
         if found is None:
-            near = difflib.get_close_matches(id_.upper(), self.by_id, n=1, cutoff=0.5)
-            raise CatalogueError(f"unknown requirement {id_!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            near = _nearest(id_, self.by_id, 0.5)
+            raise CatalogueError(f"unknown requirement {id_!r}" + (f"; {near}" if near else ""))
         return found
 
     def check_area(self, name: str) -> None:
         """Raise :class:`CatalogueError`, naming the nearest area, if a name is no area's. Areas are in upper case."""
         areas = [area.area for area in self.areas]
         if name not in areas:
-            near = difflib.get_close_matches(name.upper(), areas, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}?" if near else f"areas: {', '.join(areas)}"
-            raise CatalogueError(f"unknown area {name!r}; {hint}")
+            raise CatalogueError(f"unknown area {name!r}; {_nearest(name, areas, 0.4) or f'areas: {listed(areas, 99)}'}")
 
     def choose(self, name: str) -> list[str]:
         """The ids that an id or an area names, in either case. Raises :class:`CatalogueError` naming the nearest known name."""
-        wanted = name.upper()
+        wanted, areas = name.upper(), [area.area for area in self.areas]
         found = [id_ for id_, one in self.by_id.items() if wanted in (id_, one.area)]
         if not found:
-            names = [*(() if "-" in wanted else (area.area for area in self.areas)), *self.by_id]
-            near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"areas: {', '.join(area.area for area in self.areas)}"
-            raise CatalogueError(f"unknown requirement or area {name!r}; {hint}")
+            near = _nearest(name, [*(() if "-" in wanted else areas), *self.by_id], 0.5)
+            raise CatalogueError(f"unknown requirement or area {name!r}; {near or f'areas: {listed(areas, 99)}'}")
         return found
+
+
+def _nearest(name: str, names: Iterable[str], cutoff: float) -> str:
+    near = difflib.get_close_matches(name.upper(), list(names), n=1, cutoff=cutoff)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 ORDER = ("INV", "FENCE", "REQ", "PSA", "ISO", "OPS", "ADV", "MIG", "SHARE", "GANG", "DRA", "NET", "OBS", "HW", "UPG", "SCALE", "PLAT")

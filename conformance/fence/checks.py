@@ -24,7 +24,7 @@ from fixtures.model.placement.affinity import Choice, aim, fence_taints, selects
 from fixtures.model.platform.agents import agents, is_agent, missing_agents, roll_out_under_way
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 
@@ -39,34 +39,28 @@ class Daemon(msgspec.Struct, frozen=True):
     word: str = ""
 
 
-_NO_DAEMON = Daemon()
+def _daemon_of(scope: Scope, pod: Pod) -> Daemon:
+    """What is known of the DaemonSet that made a pod, by the UID of its owner. Anybody may write an owner of that kind."""
+    owner, listing = pod.controller, scope.snapshot.listing("apps/daemonsets")
+    if owner is None or owner.kind != "DaemonSet" or scope.is_infrastructure(pod.namespace):
+        return Daemon()
+    if listing.trouble or not listing.collected:
+        return Daemon(unclear=f"whether DaemonSet {owner.name} is an agent is not known, because apps/daemonsets were not read")
+    found = scope.cached(_daemonsets).get((pod.namespace, owner.uid))
+    if found is None:
+        return Daemon()
+    if is_agent(scope, found):
+        return Daemon(agent=f"agent {found.name}")
+    if access := pod.host_access:
+        advice = "if the platform runs it, name the namespace in the policy's tenants.moreInfrastructure or fence.allowedNamespaces"
+        where = f"nothing proves its namespace {pod.namespace} to be the platform's"
+        return Daemon(unclear=f"DaemonSet {found.name} has {access} as agents of nodes have, and {where}; {advice}")
+    return Daemon(word=f"DaemonSet {found.name} puts a pod on every node that it tolerates, ")
 
 
-class Daemons:
+def _daemonsets(scope: Scope) -> dict[tuple[str, str], DaemonSet]:
     """DaemonSets by namespace and UID."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._listing = scope.snapshot.listing("apps/daemonsets")
-        self._known: dict[tuple[str, str], DaemonSet] = {(item.namespace, item.metadata.uid): item for item in self._listing.items}
-
-    def of(self, pod: Pod) -> Daemon:
-        """What is known of the DaemonSet that made a pod, by the UID of its owner. Anybody may write an owner of that kind."""
-        owner = pod.controller
-        if owner is None or owner.kind != "DaemonSet" or self._scope.is_infrastructure(pod.namespace):
-            return _NO_DAEMON
-        if self._listing.trouble or not self._listing.collected:
-            return Daemon(unclear=f"whether DaemonSet {owner.name} is an agent is not known, because apps/daemonsets were not read")
-        found = self._known.get((pod.namespace, owner.uid))
-        if found is None:
-            return _NO_DAEMON
-        if is_agent(self._scope, found):
-            return Daemon(agent=f"agent {found.name}")
-        if access := pod.host_access:
-            advice = "if the platform runs it, name the namespace in the policy's tenants.moreInfrastructure or fence.allowedNamespaces"
-            where = f"nothing proves its namespace {pod.namespace} to be the platform's"
-            return Daemon(unclear=f"DaemonSet {found.name} has {access} as agents of nodes have, and {where}; {advice}")
-        return Daemon(word=f"DaemonSet {found.name} puts a pod on every node that it tolerates, ")
+    return {(item.namespace, item.metadata.uid): item for item in scope.snapshot.listing("apps/daemonsets").items}
 
 
 HARD = ("NoSchedule", "NoExecute")
@@ -106,14 +100,14 @@ def check_fenced(scope: Scope) -> Iterator[Finding]:
 
 
 def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter[str]) -> Finding:
-    if virtual := scope.virtual(node):
-        return not_judged(subject(node), message=f"{virtual}: pods without devices take nothing from machines here", source="node labels")
     hard = hard_taints(scope, node)
     expected = f"a taint {' or '.join([shared] if shared else scope.policy.fence.taint_keys)} with NoSchedule or NoExecute"
     observed = ", ".join(str(taint) for taint in node.taints) or "no taints"
     about = About(subject(node), "node.spec.taints", expected, observed)
-    if not hard and unfenced_box(scope):
-        return about.not_judged(unfenced_box(scope))
+    if virtual := scope.virtual(node):
+        return about.not_judged(f"{virtual}: pods without devices take nothing from machines here", source="node labels")
+    if not hard and (box := unfenced_box(scope)):
+        return about.not_judged(box)
     unknown = [taint for taint in node.taints if taint.effect in HARD and not taint.key.startswith(_OF_KUBERNETES)]
     if not hard and unknown and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether its taints ({observed}) are their fence is not known"
@@ -141,37 +135,34 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
 
 def check_intruders(scope: Scope) -> Iterator[Finding]:
     """One finding per pod that is bound to an accelerator node and not finished."""
-    daemons = Daemons(scope)
     for node in scope.accelerator_nodes:
         for pod in () if scope.virtual(node) else scope.snapshot.pods_by_node.get(node.name, ()):
-            yield _intruding(scope, daemons, pod, node)
+            yield _intruding(scope, pod, node)
 
 
-def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
-    demand, source = scope.held_demand_of(pod), "pod spec and owner"
+def _intruding(scope: Scope, pod: Pod, node: Node) -> Finding:
+    demand = scope.held_demand_of(pod)
     asked = _asked(scope, pod)
     absent, unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
     only_shares = asked and not demand.devices and not any(looks_like_device(scope, name) for name in asked)
     ungiven = doubt_of_shares(scope, pod, node, asked) if only_shares else ""
     watches = scope.device_demand_of(pod).devices and not demand.devices
     asks = "asks for a device" if demand.devices else f"asks for {listed(asked)}" if asked else ""
-    about = About(subject(pod), source, "a device or an exception")
+    about = About(subject(pod), "pod spec and owner", "a device or an exception")
     if reason := ("" if absent or ungiven else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
         return about.ok(f"on {node.name}: {reason}")
-    daemon = daemons.of(pod)
+    daemon = _daemon_of(scope, pod)
     if daemon.agent:
         return about.ok(f"on {node.name}: {daemon.agent}")
-    if unfenced_box(scope):
-        return about.not_judged(unfenced_box(scope))
+    if box := unfenced_box(scope):
+        return about.not_judged(box)
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
         return about.undecided(message, source="pod spec and claims")
     if absent and absent.never:
+        about = About(subject(pod), "pod spec, node.status.capacity", "a device that the node has", f"on {node.name}")
         message = f"{absent.why}: no scheduler sends it there, so spec.nodeName was written by hand, and it holds no device"
-        expected = "a device that the node has"
-        return about.bad(
-            message, cause="BoundByHand", observed=f"on {node.name}", expected=expected, source="pod spec, node.status.capacity"
-        )
+        return about.bad(message, cause="BoundByHand")
     if absent:
         return about.undecided(absent.why, source="pod spec, node.status.capacity")
     if ungiven:
@@ -283,21 +274,14 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
 
 def check_agents_reach(scope: Scope) -> Iterator[Finding]:
     """The matrix node × agent: one finding per pair where the agent must run, by the pods that are there."""
-    source = "pods by owner, node.spec.taints, template tolerations"
     for glob in missing_agents(scope):
-        yield bad(
-            Subject("DaemonSet", glob),
-            cause="AgentNotInstalled",
-            observed="none",
-            expected="installed",
-            source="policy operators.expectedAgents",
-            message=f"no DaemonSet matches {glob}",
-        )
+        about = About(Subject("DaemonSet", glob), "policy operators.expectedAgents", "installed", "none")
+        yield about.bad(f"no DaemonSet matches {glob}", cause="AgentNotInstalled")
     for agent in agents(scope):
         name = agent.daemonset.name
         for node in agent.accelerator_nodes:
             pair = Subject("Agent", f"{name} on {node.name}", agent.daemonset.namespace)
-            about = About(pair, source, "a pod of the agent")
+            about = About(pair, "pods by owner, node.spec.taints, template tolerations", "a pod of the agent", "no pod")
             if node.name in agent.pods:
                 yield about.ok(agent.pods[node.name].name)
                 continue
@@ -313,7 +297,7 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
                 continue
             else:
                 message, cause = f"{name} tolerates every taint of {node.name} and has no pod there", "AgentPodMissing"
-            yield about.bad(message, cause=cause, observed="no pod")
+            yield about.bad(message, cause=cause)
 
 
 # -- FENCE-08 ------------------------------------------------------------------------------------------
@@ -331,9 +315,8 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
     accelerators = {node.name for node in scope.accelerator_nodes}
     verdicts: dict[str, tuple[int, list[str]]] = {}
     for pod in pods:
-        place, source = subject(pod), "spec.nodeSelector, spec.affinity.nodeAffinity"
         expected = "a selector or required affinity that admits accelerator nodes only"
-        about = About(place, source, expected)
+        about = About(subject(pod), "spec.nodeSelector, spec.affinity.nodeAffinity", expected)
         if not selects(pod.spec):
             message = "it has neither selector nor required node affinity: only the device request keeps it off other nodes"
             yield about.bad(message, cause="SelectorMissing", observed="no selector, no required node affinity")

@@ -83,7 +83,7 @@ def _copies(product: str) -> float:
 
 def probe_figures(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """A pod with all free devices of each chosen node computes on one after the other, for the seconds of the policy."""
-    unchecked, places = why_unchecked(scope), usable_places(scope)
+    unchecked, places = functools.partial(why_unchecked, scope), usable_places(scope)
     if places and all(map(unchecked, places)):
         raise NotApplicable("NoSuiteImage", "; ".join(dict.fromkeys(map(unchecked, places))))
     whole = [place for place in listable_places(scope, unchecked) if not _unfit(place)]

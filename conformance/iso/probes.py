@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from conformance.probes.computing import (
     COMPUTES,
@@ -64,7 +65,7 @@ def probe_holders(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 def probe_computing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """ISO-05: a pod with all free devices of a place computes on each of them; without an image of the suite, a sample on one."""
-    probes, reason = scope.policy.probes, why_uncomputed(scope)
+    probes, reason = scope.policy.probes, partial(why_uncomputed, scope)
     places = [place for place in usable_places(scope) if not reason(place)]
     if not places:
         listable_places(scope)  # says that there are none, or none of a vendor that this can ask

@@ -6,7 +6,7 @@ A driver lists devices with which no program can start, so listing them proves l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -245,24 +245,19 @@ def image_of(scope: Scope, place: Place) -> str:
     return "" if named == probes.image else named
 
 
-def why_unchecked(scope: Scope) -> Callable[[Place], str]:
-    """Says why the suite's check cannot compute on the devices of a place, or nothing."""
-
-    def reason(place: Place) -> str:
-        if brings_library(place):
-            words = f"the library comes with an image, and probes.images names none for it with {_LIBRARIES[place.vendor]} and this suite"
-            return "" if image_of(scope, place) else words
-        unnamed = "the policy names no image of the suite (probes.suiteImage), in which devices compute"
-        return why_unlistable(place) or ("" if image_of(scope, place) else unnamed)
-
-    return reason
+def why_unchecked(scope: Scope, place: Place) -> str:
+    """Why the suite's check cannot compute on the devices of a place, or empty."""
+    if brings_library(place):
+        words = f"the library comes with an image, and probes.images names none for it with {_LIBRARIES[place.vendor]} and this suite"
+        return "" if image_of(scope, place) else words
+    unnamed = "the policy names no image of the suite (probes.suiteImage), in which devices compute"
+    return why_unlistable(place) or ("" if image_of(scope, place) else unnamed)
 
 
-def why_uncomputed(scope: Scope) -> Callable[[Place], str]:
+def why_uncomputed(scope: Scope, place: Place) -> str:
     """The same where CUDA's sample may stand for the check."""
-    unchecked = why_unchecked(scope)
-    sample = scope.policy.probes.sample_image
-    return lambda place: why_unlistable(place) if sample and not brings_library(place) else unchecked(place)
+    by_sample = scope.policy.probes.sample_image and not brings_library(place)
+    return why_unlistable(place) if by_sample else why_unchecked(scope, place)
 
 
 def computing(finding: Finding, sight: VisibleDevices, *, shared: bool = False) -> Finding:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+
+import msgspec
 
 from conformance.common_findings import overdue, unread
 from conformance.req.claims import check_claims_can_be_met
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.demand.amounts import held_by, is_extended, looks_like_device, mapped_to_dra, problem, requested_amounts, whole
+from fixtures.model.demand.amounts import Amount, held_by, is_extended, looks_like_device, mapped_to_dra, problem, requested_amounts, whole
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.template import Template
 from fixtures.model.devices.scheduler_amounts import counted, doubted
@@ -22,7 +24,7 @@ from fixtures.model.placement.claimable import units_of
 from fixtures.model.platform.kubelet_plugins import why_none_allocatable
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed, natural
-from fixtures.verdict.findings import About, Finding, Outcome, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import About, Finding, Outcome, undecided
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
@@ -37,48 +39,38 @@ def check_whole_devices(scope: Scope) -> Iterator[Finding]:
         if template.trouble:
             yield unread(template)
             continue
-        devices = [(place, container) for place, container in containers(template.spec) if requested_amounts(container, scope.names_device)]
-        if devices:
-            yield _whole_devices(scope, template, devices)
+        amounts = [
+            (place, name, request, limit)
+            for place, container in _containers(template.spec)
+            for name, (request, limit) in requested_amounts(container, scope.names_device).items()
+        ]
+        if amounts:
+            yield _whole_devices(scope, template, amounts)
 
 
-def containers(spec: PodSpec) -> Iterator[tuple[str, Container]]:
+def _containers(spec: PodSpec) -> Iterator[tuple[str, Container]]:
     """Every container with its field path: init and sidecar, ordinary, ephemeral."""
-    for field, group in (
-        ("initContainers", spec.init_containers),
-        ("containers", spec.containers),
-        ("ephemeralContainers", spec.ephemeral_containers),
-    ):
-        for index, container in enumerate(group or ()):
-            yield f"{field}[{index}]", container
+    every = {"initContainers": spec.init_containers, "containers": spec.containers, "ephemeralContainers": spec.ephemeral_containers}
+    return ((f"{field}[{index}]", container) for field, group in every.items() for index, container in enumerate(group or ()))
 
 
-def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Container]]) -> Finding:
-    expected = "whole devices, request equal to limit"
-    source = f"{template.path}.*.resources"
-    problems = [
-        f"{place} {text}"
-        for place, container in devices
-        for name, (request, limit) in requested_amounts(container, scope.names_device).items()
-        if (text := problem(name, request, limit))
-    ]
+def _whole_devices(scope: Scope, template: Template, amounts: list[tuple[str, str, Amount | None, Amount | None]]) -> Finding:
+    """``amounts``: field path of a container, name of a resource, its request and its limit."""
+    about = About(template.place, f"{template.path}.*.resources", "whole devices, request equal to limit")
+    wrong = [(f"{place} {text}", limit) for place, name, request, limit in amounts if (text := problem(name, request, limit))]
+    problems = listed((text for text, _ in wrong), 3)
     loose = template.partial and template.key != _REPLACES_AMOUNTS
-    unlimited = all(
-        limit is None
-        for _, container in devices
-        for name, (request, limit) in requested_amounts(container, scope.names_device).items()
-        if problem(name, request, limit)
-    )
-    about = About(template.place, source, expected)
-    if problems and loose and (unlimited or not template.certain):
-        message = f"{listed(problems, 3)}: the API server refuses that in a pod; what pod its controller makes is not known"
+    if wrong and loose and (not template.certain or all(limit is None for _, limit in wrong)):
+        message = f"{problems}: the API server refuses that in a pod; what pod its controller makes is not known"
         return about.undecided(message, cause="NotUnderstood")
-    if problems:
+    if wrong:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
-        return about.bad(f"{listed(problems, 3)}, so {consequence}", cause="AmountsMalformed", observed=listed(problems, 3))
-    amounts = held_by(template.spec, scope.names_device)
-    observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
-    return about.ok(observed)
+        return about.bad(f"{problems}, so {consequence}", cause="AmountsMalformed", observed=problems)
+    return about.ok(_shown(held_by(template.spec, scope.names_device)))
+
+
+def _shown(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
 
 
 # -- REQ-03 --------------------------------------------------------------------------------------------
@@ -93,47 +85,41 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
         names |= {name for name, value in node.allocatable.items() if is_extended(name) and whole(value)}
         for name in sorted(names):
             holders = [(pod, amounts[name]) for pod, amounts in pods if amounts.get(name)]
-            place = Subject("Node", f"{node.name} {name}")
+            about = About(Subject("Node", f"{node.name} {name}"), "requests of bound pods, status.allocatable")
             if counted(scope, name):
-                yield not_judged(place, message=f"only a scheduler counts {name}: no node offers it", source="status.capacity")
+                yield about.not_judged(f"only a scheduler counts {name}: no node offers it", source="status.capacity")
             elif name not in by_claim and (unclear := doubted(scope, name)):
-                yield undecided(
-                    place, message=unclear, source="requests of bound pods, annotations and status.capacity of nodes", cause="NotUnderstood"
-                )
+                source = "requests of bound pods, annotations and status.capacity of nodes"
+                yield about.undecided(unclear, cause="NotUnderstood", source=source)
+            elif name in by_claim and not whole(node.allocatable.get(name)):  # the kubelet keeps a 0 of the plugin that was there before
+                yield _of_slices(scope, about.subject, node, name, sum(count for _, count in holders))
             else:
-                yield _committed(scope, node, name, holders, name in by_claim)
+                yield _committed(scope, about, node, name, holders)
 
 
-def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: bool) -> Finding:
-    place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, status.allocatable"
-    total = sum(count for _, count in holders)
-    offered = whole(node.allocatable.get(name))
-    if not offered and by_claim:  # the kubelet keeps a 0 of the plugin that was there before
-        return _of_slices(scope, node, name, total)
+def _committed(scope: Scope, about: About, node: Node, name: str, holders: list[tuple[Pod, int]]) -> Finding:
+    total, offered, had = sum(count for _, count in holders), whole(node.allocatable.get(name)), whole(node.capacity.get(name))
+    about = msgspec.structs.replace(about, expected=f"at most {offered}", observed=f"{total} held")
     if total <= offered:
-        return ok(place, observed=f"{total} of {offered} held", expected=f"at most {offered}", source=source)
+        return about.ok(f"{total} of {offered} held")
     ordered = sorted(holders, key=lambda item: (-item[1], item[0].name))
     holding = listed([f"{pod.namespace}/{pod.name} ({_held(pod, count)})" for pod, count in ordered], 4)
-    had = whole(node.capacity.get(name))
     if not offered and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
         message = f"bound pods hold {total} {name} and the node can allocate none just now: {doing}"
-        return undecided(place, message=message, source=source, cause="ChangeUnderWay")
+        return about.undecided(message, cause="ChangeUnderWay")
     if not offered and total <= had:
         why = why_none_allocatable(scope, node, name)
         message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; no pod took too many ({holding})"
-        return bad(
-            place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesNotRegistered"
-        )
+        return about.bad(message, cause="DevicesNotRegistered")
     message = f"bound pods hold {total} {name} and the node can allocate {offered}: {holding}; some of them fail when the kubelet restarts"
-    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message, cause="DevicesOvercommitted")
+    return about.bad(message, cause="DevicesOvercommitted")
 
 
-def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
+def _of_slices(scope: Scope, place: Subject, node: Node, name: str, total: int) -> Finding:
     """A resource that the node has none of and that a DeviceClass serves: pods hold no more than the node's slices have of the class."""
-    place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, resourceslice.spec.devices"
     served = f"DeviceClass {scope.claims.class_behind(name)} serves {name}"
     offered = units_of(scope, node, name)
-    about = About(place, source, f"at most {offered}")
+    about = About(place, "requests of bound pods, resourceslice.spec.devices", f"at most {offered}")
     if not offered:
         return about.not_judged(f"{served}: its {total} units are allocated by DRA, and it selects no device of the node now")
     if total <= offered:
@@ -196,45 +182,38 @@ def _unread(scope: Scope, name: str) -> str:
 
 
 def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[str, int]]) -> Finding:
-    place, source = subject(pod), "requests of the pending pod, status.capacity of every node"
-    observed = ", ".join(f"{name} {count}" for name, count in sorted(wanted.items()))
-    expected = "a node with enough capacity"
-    scaled = [name for name in wanted if matches(name, scope.policy.requests.autoscaled)]
-    about = About(place, expected=expected, observed=observed)
-    if scaled:
-        return about.not_judged(
-            f"{listed(scaled)} would come with new nodes (policy requests.autoscaled)", source="policy requests.autoscaled"
-        )
+    observed = _shown(wanted)
+    about = About(subject(pod), "requests of the pending pod, status.capacity of every node", "a node with enough capacity", observed)
+    if scaled := [name for name in wanted if matches(name, scope.policy.requests.autoscaled)]:
+        source = "policy requests.autoscaled"
+        return about.not_judged(f"{listed(scaled)} would come with new nodes ({source})", source=source)
     known = sorted({name for offer in offers for name, count in offer.items() if count})
     for name, count in sorted(wanted.items()):
         largest = max((offer.get(name, 0) for offer in offers), default=0)
         if not largest:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f" (did it mean {near[0]}?)" if near else f" (nodes offer {listed(known)})" if known else ""
-            return about.bad(
-                f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever",
-                cause="AskedForNothingOffered",
-                source=source,
-            )
+            message = f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever"
+            return about.bad(message, cause="AskedForNothingOffered")
         if count > largest:
             message = f"it asks for {count} {name} and the largest node has {largest}: it will stay Pending for ever"
-            return about.bad(message, cause="AskedForNothingOffered", source=source)
+            return about.bad(message, cause="AskedForNothingOffered")
     if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for offer in offers):
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
-        return about.bad(message, cause="AskedForNothingOffered", source=source)
+        return about.bad(message, cause="AskedForNothingOffered")
     if long := too_long(pod.spec):
         return about.undecided(long, cause="NotUnderstood", source="required node affinity of the pending pod")
     if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
         source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
         message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
         created, minutes = unix(pod.metadata.creation_timestamp) or 0.0, scope.policy.requests.pending_minutes
-        about = About(place, source, "a node that it admits", observed)
+        about = About(about.subject, source, "a node that it admits", observed)
         young = f"{message}; a node may still come (policy requests.pendingMinutes: {minutes:g}), and it has waited"
         age = overdue(about, created, scope.snapshot.taken_at, minutes * 60, young, cause="SelectorExcludesDevices")
         if isinstance(age, Finding):
             return age
         return about.bad(f"{message}: it will stay Pending", cause="SelectorExcludesDevices")
-    return about.ok(source=source)
+    return about.ok()
 
 
 def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:
@@ -262,7 +241,7 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         if template.trouble:
             yield unread(template)
             continue
-        asked = {name for _, container in containers(template.spec) for name in requested_amounts(container, wanted)}
+        asked = {name for container in template.containers for name in requested_amounts(container, wanted)}
         for name in filter(looks, asked):
             users.setdefault(name, []).append(template)
         entries = template.entries
@@ -296,9 +275,8 @@ def _names_class(resource: str) -> bool:
 
 def _approved(place: Subject, using: list[Template], good: bool, approved: Sequence[str], source: str) -> Finding:
     who = listed(dict.fromkeys(str(template.subject) for template in using), 3)
+    about = About(place, source, f"one of {listed(approved, 8)}", f"asked by {who}")
     if good:
-        return ok(place, observed=f"asked by {len(using)} templates and pods", expected="an approved name", source=source)
+        return about.ok(f"asked by {len(using)} templates and pods", expected="an approved name")
     message = f"{place.name} is not approved and is asked by {who}: quotas, fences and dashboards for approved names do not cover it"
-    return bad(
-        place, observed=f"asked by {who}", expected=f"one of {listed(approved, 8)}", source=source, message=message, cause="NameNotApproved"
-    )
+    return about.bad(message, cause="NameNotApproved")

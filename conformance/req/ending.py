@@ -21,6 +21,7 @@ from fixtures.verdict.findings import About, Finding, Outcome, ok, undecided
 from fixtures.verdict.subjects import Inconclusive, Subject
 
 _SOURCE = "pod.metadata.deletionTimestamp, container statuses, events about the pod"
+_NO_LOOP = "no crash loop while it holds devices"
 _ENDS = "gone when its grace period is over"
 
 
@@ -39,18 +40,13 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
             observed = "holds devices and runs" if held.devices else "runs"
             finding = ok(subject(pod), observed=observed, expected="no crash loop, no deletion that hangs", source=_SOURCE)
         if not held.devices and finding.outcome not in (Outcome.OK, Outcome.NOT_JUDGED):
-            finding = undecided(
-                subject(pod),
-                message=f"whether it holds a device is not known: {held.unknown}",
-                source="pod spec and claims",
-                cause="NotUnderstood",
-            )
+            message = f"whether it holds a device is not known: {held.unknown}"
+            finding = undecided(subject(pod), message=message, source="pod spec and claims")
         yield finding
 
 
 def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
-    place, due = subject(pod), unix(pod.metadata.deletion_timestamp)
-    about = About(place, _SOURCE, _ENDS)
+    about, due = About(subject(pod), _SOURCE, _ENDS), unix(pod.metadata.deletion_timestamp)
     if due is not None and due >= now:
         return about.ok(f"being deleted, {duration(due - now)} of its grace period left")
     why, limit, state = _why_it_stays(scope, pod, events), scope.policy.requests.end_minutes * 60, "it should have been gone"
@@ -58,7 +54,7 @@ def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
     over = overdue(about, due, now, limit, state, cause="PodHangsInDeletion", rest=f": {why}", unknown=unknown)
     if isinstance(over, Finding):
         return over
-    holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
+    holds, cost = devices_held(scope, pod), _lost(device_count(scope, pod), over)
     message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.node_name} ({cost}): {why}"
     return about.bad(message, cause="PodHangsInDeletion", observed=f"Terminating {duration(over)} beyond its grace period")
 
@@ -78,19 +74,19 @@ def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:
 
 
 def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
-    place, limit = subject(pod), scope.policy.requests.end_minutes * 60
+    limit = scope.policy.requests.end_minutes * 60
     name = f"its container {loop.container} has restarted {loop.restarts} times{f' ({quoted(loop.reason, 100)})' if loop.reason else ''}"
-    about = About(place, _SOURCE)
+    about = About(subject(pod), _SOURCE, _NO_LOOP)
     unknown = f"{name}, and nothing says since when it crashes"
     if loop.since is None and not loop.at_most:
         return about.not_judged(unknown)
     age = overdue(about, loop.since, now, limit, name, cause="CrashLoopHoldsDevices", unknown=unknown, quiet=True)
     if isinstance(age, Finding):
         return age
-    holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
+    holds, cost = devices_held(scope, pod), _lost(device_count(scope, pod), age)
     message = f"{name} within {duration(age)} and holds {holds} on {pod.node_name} all the while ({cost})"
     observed = f"{loop.restarts} restarts within {duration(age)}"
-    return about.advised(message, cause="CrashLoopHoldsDevices", observed=observed, expected="no crash loop while it holds devices")
+    return about.advised(message, cause="CrashLoopHoldsDevices", observed=observed)
 
 
 def devices_held(scope: Scope, pod: Pod) -> str:
@@ -110,13 +106,9 @@ def device_count(scope: Scope, pod: Pod) -> int:
     return sum(any((one.namespace, one.name) in own for one in holders) for holders in scope.claims.holders.values())
 
 
-def _cost(scope: Scope, pod: Pod, seconds: float) -> str:
-    return device_hours(device_count(scope, pod) or 1, seconds)
-
-
-def device_hours(devices: int, seconds: float) -> str:
-    """``"576 device-hours lost"``."""
-    hours = devices * seconds / 3600
+def _lost(devices: int, seconds: float) -> str:
+    """``"576 device-hours lost"``; one device where it is not known how many."""
+    hours = (devices or 1) * seconds / 3600
     return f"{hours:.0f} device-hours lost" if hours >= 10 else f"{hours:.1f} device-hours lost"
 
 
@@ -153,18 +145,16 @@ def _holding(scope: Scope, labels: Iterable[str]) -> dict[tuple[str, str], list[
 
 def _restarting(scope: Scope, job: Job, kind: str, pods: list[Pod], now: float) -> Finding:
     (field, restarts), begun = job.restarts, job.begun
-    place = Subject(kind, job.name, job.namespace)
     youngest = newest(pod.metadata.creation_timestamp for pod in pods)
-    source, expected = f"status.{field}", "no crash loop while it holds devices"
     observed = f"{restarts} restarts" + (f" within {duration(now - begun)}" if begun is not None else "")
     limit = scope.policy.requests.end_minutes * 60
-    about = About(place, source, expected, observed)
+    about = About(Subject(kind, job.name, job.namespace), f"status.{field}", _NO_LOOP, observed)
     if begun is None or now - begun < limit or restarts < RESTARTS or (now - begun) / restarts > LONGEST_TURN:
         return about.ok()
     if youngest is not None and now - youngest > LONGEST_TURN:
         return about.ok(f"{observed}, its pods have run for {duration(now - youngest)} now")
     devices = sum(device_count(scope, pod) for pod in pods)
-    lost = device_hours(devices or 1, now - begun)
+    lost = _lost(devices, now - begun)
     message = (
         f"it has started all its pods anew {restarts} times within {duration(now - begun)} and holds {devices} devices each time ({lost})"
     )

@@ -199,8 +199,6 @@ def _amounts(scope: Scope, group: Group, claimed: Sequence[ClaimedDevices]) -> s
 
 _OF_GATES = "pod.spec.schedulingGates, objects of the gate's owner"
 _UNGATED = "no scheduling gate, or one whose owner waits for something"
-_VOLCANO = "scheduling.volcano.sh/"
-_GROVE = "grove.io/"
 _BASE_GANG = "grove.io/base-podgang"
 _GANG = "grove.io/podgang"
 
@@ -218,12 +216,12 @@ class _Gate(msgspec.Struct, frozen=True):
 
 def judge_gates(scope: Scope, group: Group, now: float) -> Finding | None:
     """The finding about a group of which some pods are gated; None where none is."""
-    gated = [(pod, gates) for pod in group.pods if (gates := _gates(scope, pod))]
+    gated = [(pod, {quoted(name, 80): _judged(scope, pod, name) for name in pod.gates}) for pod in group.pods if pod.gates]
     if not gated:
         return None
-    place, names = group.subject, listed(dict.fromkeys(name for _, gates in gated for name in gates), 3)
+    names = listed(dict.fromkeys(name for _, gates in gated for name in gates), 3)
     unexcused = [(pod, gates) for pod, gates in gated if not any(gate.excused for gate in gates.values())]
-    about = About(place, _OF_GATES)
+    about = About(group.subject, _OF_GATES, _UNGATED)
     if not unexcused:
         why = next(gate.why for _, gates in gated for gate in gates.values() if gate.excused)
         return about.not_judged(f"its scheduling gate {names} is there on purpose: {why}")
@@ -241,7 +239,7 @@ def judge_gates(scope: Scope, group: Group, now: float) -> Finding | None:
     count = f"{len(unexcused)} of its pods are" if len(unexcused) > 1 else "it is"
     message = f"{count} behind the scheduling gate {names} for {duration(age)}, so no scheduler places them: {why}"
     observed = f"gated by {names} for {duration(age)}"
-    return about.bad(message, cause="GateNeverLifted", observed=observed, expected=_UNGATED)
+    return about.bad(message, cause="GateNeverLifted", observed=observed)
 
 
 def _since(pod: Pod, gates: Mapping[str, _Gate]) -> float | None:
@@ -250,19 +248,10 @@ def _since(pod: Pod, gates: Mapping[str, _Gate]) -> float | None:
     return max((at for at in times if at is not None), default=None) if times[0] is not None else None
 
 
-def _gates(scope: Scope, pod: Pod) -> dict[str, _Gate]:
-    names = dict.fromkeys(pod.gates)
-    return {quoted(name, 80): _judged(scope, pod, name) for name in names}
-
-
 def _judged(scope: Scope, pod: Pod, name: str) -> _Gate:
-    if name.startswith(KUEUE_GATES):
-        return _of_kueue(scope, pod)
-    if name.startswith(_VOLCANO):
-        return _of_volcano(scope, pod)
-    if name.startswith(_GROVE):
-        return _of_grove(scope, pod)
-    return _Gate("no object that the suite knows says what it waits for")
+    known = {KUEUE_GATES: _of_kueue, "scheduling.volcano.sh/": _of_volcano, "grove.io/": _of_grove}
+    judge = next((judge for prefix, judge in known.items() if name.startswith(prefix)), None)
+    return judge(scope, pod) if judge is not None else _Gate("no object that the suite knows says what it waits for")
 
 
 def _of_kueue(scope: Scope, pod: Pod) -> _Gate:
@@ -294,8 +283,7 @@ def _of_volcano(scope: Scope, pod: Pod) -> _Gate:
     queued = scope.cached(QueuedJobs).named(pod.namespace, volcano_group(pod))
     if queued is None:
         return _Gate("Volcano has no PodGroup of it")
-    held = next((text for text in queued.texts if names_quota(text)), "")
-    if held:
+    if held := next((text for text in queued.texts if names_quota(text)), ""):
         return _Gate(f"its PodGroup {queued.name} waits for queue {queued.queue}: {quoted(held)}", excused=True)
     if queued.waits:
         return _Gate(f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.texts[0])}", excused=None)
@@ -307,8 +295,7 @@ def _of_grove(scope: Scope, pod: Pod) -> _Gate:
     base = pod.metadata.label.get(_BASE_GANG, "")
     if not base:
         return _Gate("Grove did not take it away: it goes once all pods of its PodGang are made")
-    waiting = [one for one in scope.cached(_members).get((pod.namespace, base), ()) if not is_ready(one)]
-    if waiting:
+    if waiting := [one for one in scope.cached(_members).get((pod.namespace, base), ()) if not is_ready(one)]:
         return _Gate(f"{len(waiting)} pods of its base PodGang {quoted(base, 80)} are not ready", excused=True)
     return _Gate(f"all pods of its base PodGang {quoted(base, 80)} are ready, and Grove did not take it away")
 
