@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -15,39 +16,28 @@ from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.failing_pods import failed_creation, has_started, running_init_containers, statuses
-from fixtures.model.demand.pod_events import PodEvents, quoted
+from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.text.sentences import duration
+from fixtures.text.yaml_text import packaged
 from fixtures.verdict.findings import About, Finding
 
 _SOURCE = "pod.status, events about the pod"
 _EXPECTED = "started"
 _PREPARING = ("", "ContainerCreating", "PodInitializing")
 
-_LOST_FILE = re.compile(r"""failed to stat CDI host device \\{0,3}"?([^\s"\\:]{1,253})""")
-"""What a runtime says of a CDI device whose file on the host is gone."""
 
-_CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (
-        re.compile(r"""no runtime for \\?"?([\w.-]{1,63})|(?:find |unknown )runtime handler \\?"?([\w.-]{1,63})"""),
-        "the node has no runtime {}",
-        "NodeLacksRuntime",
-    ),
-    (_LOST_FILE, "the CDI device is known, and the host's file {} that it brings in is gone, which no waiting heals", "HostDeviceGone"),
-    (re.compile(r"""unresolvable CDI devices? ([\w./=:-]{1,253})"""), "no CDI specification of the node names {}", "CdiDeviceUnknown"),
-    (
-        re.compile(r"DRA driver ([\w.-]{1,253}) is not registered"),
-        "its claim is not prepared, because the driver {} is not registered",
-        "ClaimNotPrepared",
-    ),
-    (re.compile(r"FailedPrepareDynamicResources|prepare dynamic resources"), "its claim is not prepared", "ClaimNotPrepared"),
-    (re.compile(r"ErrImage|ImagePullBackOff|InvalidImageName"), "its image cannot be pulled", "PodRefersToWhatIsMissing"),
-    (re.compile(r"FailedMount|FailedAttachVolume|MountVolume"), "a volume of it cannot be mounted", "PodRefersToWhatIsMissing"),
-    (re.compile(r"CreateContainerConfigError"), "what its containers refer to is not there", "PodRefersToWhatIsMissing"),
-    (re.compile(r"nvidia-container-cli|nvml|NVML"), "the device does not come into the container", "DeviceNotBroughtIn"),
-)
-"""A pattern in the words about a pod that does not start, what it means, and the cause."""
+class _Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A pattern in the words about a pod that does not start, what it means, and the cause. ``lasting``: no waiting heals it."""
+
+    pattern: str
+    meaning: str
+    cause: str
+    lasting: bool = False
+
+
+_SIGNS = [(re.compile(sign.pattern), sign) for sign in packaged(Path(__file__).with_suffix(".yaml"), tuple[_Sign, ...])]
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,19 +54,16 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_starting(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per bound device pod that has not ended and is not being deleted: it has started."""
-    events = scope.pod_events
-    runtimes = _runtimes(scope)
     for pod in scope.device_pods:
         if pod.node_name and not pod.metadata.deletion_timestamp:
-            yield _judge(scope, pod, now, events, runtimes)
+            yield _judge(scope, pod, now)
 
 
-def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Finding:
-    place = subject(pod)
-    about = About(place, _SOURCE, _EXPECTED)
+def _judge(scope: Scope, pod: Pod, now: float) -> Finding:
+    about = About(subject(pod), _SOURCE, _EXPECTED)
     if has_started(pod):
         return about.ok(f"started on {pod.node_name}")
-    trouble = _trouble(scope, pod, now, events, runtimes)
+    trouble = _trouble(scope, pod, now)
     limit, rest = 0.0 if trouble.lasting else scope.policy.requests.start_minutes * 60, f": {trouble.words}"
     unknown = f"it has not started ({trouble.words}), and nothing says since when it is bound"
     state, quiet = "it has been starting", not trouble.complaint
@@ -91,23 +78,23 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     return about.bad(message, cause=trouble.cause, observed=f"not started for {duration(age)}")
 
 
-def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Trouble:
+def _trouble(scope: Scope, pod: Pod, now: float) -> Trouble:
     """The most telling of what node, containers and events say."""
     trouble = _of_containers(pod, now)
-    if not trouble.complaint and (newest := events.of_bound(pod)[:1]):
+    if not trouble.complaint and (newest := scope.pod_events.of_bound(pod)[:1]):
         trouble = Trouble(words=f"{newest[0].reason}: {newest[0].text}", complaint=True)
     node = scope.snapshot.node_by_name.get(pod.node_name)
     if node is None:
         return Trouble(words=f"the cluster has no node {pod.node_name}", complaint=True)
     if not node.ready:
         return Trouble(words=f"its node is NotReady; {quoted(trouble.words)}", complaint=True, cause="NodeNotReady")
-    if not trouble.complaint and (peers := _peers(pod, runtimes)):
+    if not trouble.complaint and (peers := _peers(scope, pod)):
         return Trouble(words=f"{peers}; {quoted(trouble.words)}", complaint=True, cause="NodeLacksRuntime")
-    for pattern, words, cause in _CAUSES:
+    for pattern, sign in _SIGNS:
         if found := pattern.search(trouble.words):
-            meaning = words.format(next((group for group in found.groups() if group), ""))
-            lasting = cause == "HostDeviceGone"
-            return Trouble(words=f"{meaning} ({quoted(trouble.words)})", complaint=trouble.complaint, lasting=lasting, cause=cause)
+            meaning = sign.meaning.format(next((group for group in found.groups() if group), ""))
+            words = f"{meaning} ({quoted(trouble.words)})"
+            return Trouble(words=words, complaint=trouble.complaint, lasting=sign.lasting, cause=sign.cause)
     return Trouble(words=quoted(trouble.words), complaint=trouble.complaint)
 
 
@@ -125,20 +112,19 @@ def _of_containers(pod: Pod, now: float) -> Trouble:
     return Trouble(words="its containers are being created, and nothing says what that waits for", complaint=False)
 
 
-def _runtimes(scope: Scope) -> dict[tuple[str, str], int]:
-    """How many pods with a RuntimeClass run on each node: by class and node."""
-    found: dict[tuple[str, str], int] = {}
-    for pod in scope.snapshot.pods:
-        if pod.runtime_class and pod.phase == "Running":
-            key = (pod.runtime_class, pod.node_name)
-            found[key] = found.get(key, 0) + 1
-    return found
-
-
-def _peers(pod: Pod, runtimes: dict[tuple[str, str], int]) -> str:
+def _peers(scope: Scope, pod: Pod) -> str:
     """That pods of its RuntimeClass run on other nodes and none on its own, as a clause, or empty."""
     name = pod.runtime_class
-    others = {node for (known, node), count in runtimes.items() if known == name and count}
-    if not name or not others or pod.node_name in others:
+    others = scope.cached(_runtimes).get(name, set()) if name else set()
+    if not others or pod.node_name in others:
         return ""
     return f"pods with runtimeClassName {name} run on {len(others)} other nodes and none on {pod.node_name}: has it that runtime?"
+
+
+def _runtimes(scope: Scope) -> dict[str, set[str]]:
+    """Nodes on which pods with a RuntimeClass run, by the class."""
+    found: dict[str, set[str]] = {}
+    for pod in scope.snapshot.pods:
+        if pod.phase == "Running":
+            found.setdefault(pod.runtime_class, set()).add(pod.node_name)
+    return found
