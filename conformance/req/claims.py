@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import held_by
-from fixtures.model.dra.claims import MAX_REQUESTS, TOO_MANY, Request, Signature
+from fixtures.model.dra.claims import MAX_REQUESTS, TOO_MANY, Request
 from fixtures.model.dra.slices import CLAIMS, CLASSES, SLICES, DriverKind
 from fixtures.model.placement.claimable import choosable, could_choose
 from fixtures.text.sentences import in_order, listed
@@ -31,63 +31,46 @@ def check_claims_can_be_met(scope: Scope) -> Iterator[Finding]:
 
 
 def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
-    place, expected = subject(pod), "a DeviceClass that exists and a node with as many of its devices"
-    wanted = [[way] for way in _by_name(scope, pod)]
-    about = About(place, CLAIMS, expected)
+    about = About(subject(pod), CLAIMS, "a DeviceClass that exists and a node with as many of its devices")
+    wanted, lead = [[way] for way in _by_name(scope, pod)], "whether its claims can be met is not known"
     for entry in pod.claims:
         found = scope.claims.requests_of(entry, pod.namespace, pod.claim_statuses)
         if found is None and (gone := _gone_for_good(scope, pod)):
             message = f"its {gone}, and all DeviceClasses of the cluster are for accelerators: it will stay Pending until somebody makes it"
             return about.bad(message, cause="AskedForNothingOffered", observed=gone)
         if found is None:
-            return about.undecided(
-                f"what it claims is not known: {unknown or 'a claim or template of it does not exist'}", cause="NotUnderstood"
-            )
+            return about.undecided(f"what it claims is not known: {unknown or 'a claim or template of it does not exist'}")
         wanted += found
         if len(wanted) > MAX_REQUESTS:
-            return about.undecided(f"whether its claims can be met is not known: {TOO_MANY}", cause="NotUnderstood")
+            return about.undecided(f"{lead}: {TOO_MANY}")
     if why := scope.claims.unread(CLASSES):
-        return about.undecided(f"whether its claims can be met is not known: {why}", cause="NotUnderstood", source=CLASSES)
+        return about.undecided(f"{lead}: {why}", source=CLASSES)
     observed = ", ".join(_words(ways) for ways in wanted) or "no request"
-    if problem := scope.cached(_refusals)(wanted):
+    if problem := _refusal(scope, wanted):
         message = f"{problem}: it will stay Pending for ever"
         return about.bad(message, cause="AskedForNothingOffered", observed=observed, source=f"{CLASSES}, {SLICES}")
     return about.ok(observed, source=f"{CLASSES}, {SLICES}")
 
 
-def _refusals(scope: Scope) -> Callable[[Wanted], str]:
+def _refusal(scope: Scope, wanted: Wanted) -> str:
     """Why no node can ever satisfy some requests, or empty. Pods that ask for the same are answered once."""
-    known: dict[tuple[tuple[Signature, ...], ...], str] = {}
-
-    def why(wanted: Wanted) -> str:
-        key = tuple(tuple(way.signature for way in ways) for ways in wanted)
-        if key not in known:
-            known[key] = _each(scope, wanted) or _together(scope, wanted)
-        return known[key]
-
-    return why
+    signatures = tuple(tuple(way.signature for way in ways) for ways in wanted)
+    return scope.cached_by(("never satisfied", signatures), lambda: _each(scope, wanted) or _together(scope, wanted))
 
 
 def _each(scope: Scope, wanted: Wanted) -> str:
     """Why some request alone can never be satisfied in any of its ways, or empty."""
-    largest = scope.cached(_largest)
     for ways in wanted:
-        problems = [_problem(scope, way, largest) for way in ways]
+        problems = [_problem(scope, way) for way in ways]
         if problems and all(problems):
             return listed(list(dict.fromkeys(problems)), 3)
     return ""
 
 
-def _largest(scope: Scope) -> Callable[[Request], int]:
-    """How many devices a request could get at most on one node. Requests that ask for the same are answered once."""
-    known: dict[Signature, int] = {}
-
-    def largest(way: Request) -> int:
-        if way.signature not in known:
-            known[way.signature] = max((could_choose(scope, drivers, way) for drivers in scope.dra_inventory.values()), default=0)
-        return known[way.signature]
-
-    return largest
+def _most(scope: Scope, way: Request) -> int:
+    """How many devices a request could get at most on one node."""
+    inventory = scope.dra_inventory.values()
+    return scope.cached_by(("most", way.signature), lambda: max((could_choose(scope, drivers, way) for drivers in inventory), default=0))
 
 
 def _gone_for_good(scope: Scope, pod: Pod) -> str:
@@ -143,14 +126,14 @@ def _words(ways: Sequence[Request]) -> str:
     return " or ".join(f"{way.device_class} {way.count or 'all'}" for way in ways)
 
 
-def _problem(scope: Scope, way: Request, most: Callable[[Request], int]) -> str:
+def _problem(scope: Scope, way: Request) -> str:
     """Why no node can ever satisfy one way of a request, or empty."""
     known = scope.claims.classes.get(way.device_class)
     if known is None:
         return f"it claims a device of DeviceClass {way.device_class}, which does not exist"
     if not _for_accelerators(scope, way):
         return ""  # devices of other things are not judged
-    largest, needed = most(way), way.count or 1
+    largest, needed = _most(scope, way), way.count or 1
     if largest < needed:
         sized = f" with {listed([f'{amount} {name}' for name, amount in sorted(way.capacity.items())])} each" if way.capacity else ""
         return f"it claims {needed} of {way.device_class}{sized} and the largest node has {largest or 'none'}"

@@ -94,14 +94,8 @@ def _asks_too_much(scope: Scope, pod: Pod, node: Node | None, message: str) -> s
 
 def _offered(scope: Scope, node: Node, resource: str) -> int:
     """How many units a node has of its own, free or not, or of the DeviceClass that serves the resource."""
-    known = scope.cached(_offers)
-    if (node.name, resource) not in known:
-        known[node.name, resource] = max(whole(node.capacity.get(resource)), units_of(scope, node, resource))
-    return known[node.name, resource]
-
-
-def _offers(_: Scope) -> dict[tuple[str, str], int]:
-    return {}
+    own = whole(node.capacity.get(resource))
+    return scope.cached_by(("units", node.name, resource), lambda: max(own, units_of(scope, node, resource)))
 
 
 def _no_scheduler_would(scope: Scope, pod: Pod, node: Node) -> str:
@@ -219,30 +213,24 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
     if any(one.fault is not Fault.UNPROVEN for one in refusals):
         return [*refusals], []
     authors: dict[tuple[str, str], str] = {}
-    unrecorded = False
-    proven = unread = False
-    asked = 0
+    met, asked = set[By](), 0
     for one, pod in _samples(refusals):
         if _maker(one) in authors:
             continue
-        if asked == MOST_SAMPLES:
+        if asked == MOST_SAMPLES or By.SCHEDULER in met:
             break
         asked += 1
         found = records.of(pod)
-        proven = proven or found.by is By.SCHEDULER
-        unread = unread or found.by is By.UNREAD
         if found.by is By.AUTHOR:
             authors[_maker(one)] = found.manager
-        elif found.by is By.UNRECORDED and not one.alone:
-            unrecorded = True
-        if proven:
-            break
+        if found.by is not By.UNRECORDED or not one.alone:
+            met.add(found.by)
     others = [one for one in refusals if _maker(one) not in authors]
-    if proven:
+    if By.SCHEDULER in met:
         return others, []
-    if unrecorded:
+    if By.UNRECORDED in met:
         return [one for one in others if not one.alone], []
-    return [], [_doubted(one, authors.get(_maker(one)), unread) for one in refusals]
+    return [], [_doubted(one, authors.get(_maker(one)), By.UNREAD in met) for one in refusals]
 
 
 def _samples(refusals: Sequence[Refusal]) -> Iterator[tuple[Refusal, Pod]]:
