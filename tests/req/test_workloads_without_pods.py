@@ -74,7 +74,8 @@ def test_pods_of_a_daemonset_that_are_refused_are_missed() -> None:
     ("workload", "more", "expected"),
     [
         (wants(conditions=[failing()]), {}, Outcome.BAD),
-        (wants(replicas=2, generation=5, conditions=[failing()], updatedReplicas=1, replicas_=1), {}, Outcome.BAD),
+        (made(2, wants(generation=5, conditions=[failing()], updatedReplicas=1)), {}, Outcome.BAD),  # its new version lacks pods
+        (made(2, wants("StatefulSet", conditions=[failing()], updatedReplicas=1)), {}, Outcome.OK),
         (wants(conditions=[failing(QUOTA)]), {}, Outcome.NOT_JUDGED),
         (wants(conditions=[{**failing(), "status": "False"}]), {}, Outcome.BAD),  # no controller makes its pods
         (wants(), {}, Outcome.BAD),
