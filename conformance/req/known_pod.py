@@ -43,16 +43,10 @@ def known_pod(scope: Scope, pod: Pod) -> Known:
     """Everything that is known of a pod."""
     waits = not pod.node_name and not pod.finished
     found, trouble = _findings(scope, pod) if waits else ({}, ())
-    parts = [
-        partial(_itself, pod),
-        partial(_asked, scope, pod),
-        partial(_claims, scope, pod),
-        partial(_quotas, scope, pod),
-        partial(_held, scope, pod),
-    ]
+    parts = [partial(part, scope, pod) for part in (_asked, _claims, _quotas, _held)]
     if waits:
         parts += [partial(_by_scheduler, scope, pod), partial(_found, found), partial(_by_nodes, scope, pod)]
-    facts, unread = gathered(*parts)
+    facts, unread = gathered(partial(_itself, pod), *parts)
     state, answer = _answer(scope, pod, facts, found)
     events = unread_events(scope.snapshot) if waits else ""
     every = tuple(dict.fromkeys(filter(None, (*unread, *trouble, events))))
@@ -85,21 +79,18 @@ def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Find
 
 
 def _itself(pod: Pod) -> Iterator[Fact]:
-    yield Fact(about="pod", name="phase", value=pod.phase or "not known", source="status.phase")
-    created = pod.metadata.creation_timestamp or "not known"
-    yield Fact(about="pod", name="created", value=created, source="metadata.creationTimestamp", since=Since(latest=moment(created)))
-    if owner := pod.controller:
-        yield Fact(about="pod", name="owner", value=f"{owner.kind} {owner.name}", source="metadata.ownerReferences")
-    if pod.node_name:
-        yield Fact(about="pod", name="node", value=pod.node_name, source="spec.nodeName", since=placed_since(pod))
-    if pod.nominated:
-        yield Fact(about="pod", name="nominated node", value=pod.nominated, source="status.nominatedNodeName")
-    scheduler = pod.scheduler_name or "default-scheduler"
-    yield Fact(about="pod", name="scheduler", value=scheduler, source="spec.schedulerName")
-    if pod.priority:
-        yield Fact(about="pod", name="priority", value=str(pod.priority), source="spec.priority")
-    for gate in pod.gates:
-        yield Fact(about="pod", name="scheduling gate", value=said(gate, 120), source="spec.schedulingGates")
+    created, owner = pod.metadata.creation_timestamp or "not known", pod.controller
+    rows = (
+        ("phase", pod.phase or "not known", "status.phase", UNKNOWN),
+        ("created", created, "metadata.creationTimestamp", Since(latest=moment(created))),
+        ("owner", f"{owner.kind} {owner.name}" if owner else "", "metadata.ownerReferences", UNKNOWN),
+        ("node", pod.node_name, "spec.nodeName", placed_since(pod)),
+        ("nominated node", pod.nominated, "status.nominatedNodeName", UNKNOWN),
+        ("scheduler", pod.scheduler_name or "default-scheduler", "spec.schedulerName", UNKNOWN),
+        ("priority", str(pod.priority or ""), "spec.priority", UNKNOWN),
+        *(("scheduling gate", said(gate, 120), "spec.schedulingGates", UNKNOWN) for gate in pod.gates),
+    )
+    return (Fact(about="pod", name=name, value=value, source=source, since=since) for name, value, source, since in rows if value)
 
 
 def _asked(scope: Scope, pod: Pod) -> Iterator[Fact]:
@@ -168,14 +159,8 @@ def _by_scheduler(scope: Scope, pod: Pod) -> Iterator[Fact]:
         yield Fact(about=_WAITS, name=who, value=quoted(condition.message), source="condition PodScheduled", since=since)
     for event in scope.pod_events.of(pod)[:1]:
         if event.text not in texts:
-            reporter = f"{said(event.reporter, 60) or 'an event'} says"
-            yield Fact(
-                about=_WAITS, name=reporter, value=quoted(event.text), source=f"event {said(event.reason, 60)}", since=_last(event.last)
-            )
-
-
-def _last(text: str) -> Since:
-    return Since(latest=moment(text), source="lastTimestamp")
+            reporter, since = f"{said(event.reporter, 60) or 'an event'} says", Since(latest=moment(event.last), source="lastTimestamp")
+            yield Fact(about=_WAITS, name=reporter, value=quoted(event.text), source=f"event {said(event.reason, 60)}", since=since)
 
 
 def _findings(scope: Scope, pod: Pod) -> tuple[dict[str, Finding], tuple[str, ...]]:

@@ -9,6 +9,7 @@ docs/facts/pod-lifecycle.md#events.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from conformance.req.refusal_faults import Records, Refusal, asks_for_shared_units, attributed, fault_of_refusal
@@ -37,20 +38,18 @@ def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Findin
     One more for each node of which only events tell that it refused pods.
     """
     refusals: dict[tuple[str, str], list[Refusal]] = {}
-    bound: dict[str, int] = {}
+    bound = Counter[str]()
     for pod in scope.snapshot.pods:
         if not pod.node_name:
             continue
         found = refusal(scope, pod)
-        if not _has_devices(scope, pod, found):
-            if found and (why := scope.device_demand_of(pod).unknown):
-                yield undecided(
-                    subject(pod),
-                    message=f"its kubelet refused it, and whether it asks for devices is not known: {why}",
-                    cause="NotUnderstood",
-                )
+        demand = scope.device_demand_of(pod)
+        if not demand.devices and not (found and _names_device(scope, f"{found.reason} {found.message}")):
+            if found and demand.unknown:
+                message = f"its kubelet refused it, and whether it asks for devices is not known: {demand.unknown}"
+                yield undecided(subject(pod), message=message)
             continue
-        bound[pod.node_name] = bound.get(pod.node_name, 0) + 1
+        bound[pod.node_name] += 1
         if found is None:
             continue
         if asks_for_shared_units(found.message):
@@ -114,10 +113,6 @@ def _is_refusal(pod: Pod) -> bool:
     return reason not in _ENDED_BY_OTHERS and not statuses(pod)
 
 
-def _has_devices(scope: Scope, pod: Pod, found: Refusal | None) -> bool:
-    return scope.device_demand_of(pod).devices or (found is not None and _names_device(scope, f"{found.reason} {found.message}"))
-
-
 def _names_device(scope: Scope, text: str) -> bool:
     parts = (part.strip("\"',.;:()[]{}").removeprefix("OutOf") for part in text[:4096].split())
     return any("/" in part and scope.is_device(part) for part in parts)
@@ -150,12 +145,12 @@ def _of_event(scope: Scope, event: Event) -> Refusal | None:
 def _judge(scope: Scope, node: str, reason: str, group: list[Refusal], now: float, records: Records) -> Iterator[Finding]:
     window = scope.policy.requests.refused_hours * 3600
     place = Subject("Node", f"{node} {reason}")
-    own, rest = _own_faults(group)
-    if own:
+    several = len({one.namespace for one in group if one.fault is Fault.UNCLEAR}) > 1  # what nobody can attribute is the node's then
+    the_nodes = {Fault.NODE, Fault.UNPROVEN, *([Fault.UNCLEAR] if several else [])}
+    if own := [one for one in group if one.fault not in (*the_nodes, Fault.DOUBTED)]:
         message = f"{own[0].who} did not start on {node}: {own[0].why}; {quoted(own[0].message)}"
         yield not_judged(place, message=message, source=_SOURCE)
-    doubted = [one for one in rest if one.fault is Fault.DOUBTED]
-    rest = [one for one in rest if one.fault is not Fault.DOUBTED]
+    doubted, rest = [one for one in group if one.fault is Fault.DOUBTED], [one for one in group if one.fault in the_nodes]
     recent = [one for one in rest if _recent(one, now, window)]
     lost = [one for one in rest if one.alone and not _recent(one, now, window)]
     piled = len(rest) >= PILE
@@ -193,13 +188,6 @@ def _recent(one: Refusal, now: float, window: float) -> bool:
     return one.at is None or now - one.at <= window
 
 
-def _own_faults(group: list[Refusal]) -> tuple[list[Refusal], list[Refusal]]:
-    """Failures that are the pods' own, and the others. What nobody can attribute is the node's where several namespaces suffer."""
-    several = len({one.namespace for one in group if one.fault is Fault.UNCLEAR}) > 1
-    the_nodes = {Fault.NODE, Fault.UNPROVEN, Fault.DOUBTED, *([Fault.UNCLEAR] if several else [])}
-    return [one for one in group if one.fault not in the_nodes], [one for one in group if one.fault in the_nodes]
-
-
 def _bad(scope: Scope, place: Subject, counted: list[Refusal], recent: list[Refusal], now: float) -> Finding:
     node, reason = counted[0].node, counted[0].reason
     times = [one.at for one in counted if one.at is not None]
@@ -232,7 +220,4 @@ def _consequence(counted: list[Refusal], recent: list[Refusal]) -> str:
 
 
 def _commonest(counted: Iterable[Refusal]) -> str:
-    texts: dict[str, int] = {}
-    for one in counted:
-        texts[one.message] = texts.get(one.message, 0) + 1
-    return max(texts, key=lambda text: texts[text])
+    return Counter(one.message for one in counted).most_common(1)[0][0]
