@@ -90,19 +90,6 @@ def test_a_node_that_would_take_a_pod_refuses_it_for_no_reason() -> None:
     assert [why for _, why in rooms.refusals(found.snapshot.nodes, asks.spec)] == ["too little is free of nvidia.com/gpu"]
 
 
-def test_of_a_queue_only_as_many_are_named_as_could_run() -> None:
-    queue = [a_waiting_pod(f"train-{index}", age=(9 - index) * HOUR, said=FULL) for index in range(5)]
-    found = by_name(judged(*queue, holders(6)))
-    assert [found[f"train-{index}"] for index in range(5)] == [Outcome.BAD, Outcome.BAD, Outcome.OK, Outcome.OK, Outcome.OK]
-
-
-def test_higher_priority_is_served_first_and_nominated_pods_have_their_room() -> None:
-    urgent = a_waiting_pod("urgent", priority=1000, devices=2, said=FULL)
-    assert by_name(judged(a_waiting_pod(said=FULL), urgent, holders(6))) == {"urgent": Outcome.BAD, "train-0": Outcome.OK}
-    urgent.status.nominated_node_name = "gpu-0"
-    assert by_name(judged(a_waiting_pod(said=FULL), urgent, holders(6)))["train-0"] is Outcome.OK
-
-
 # what the scheduler says: opendatahub-io/odh-manifests#259 (volume), loft-sh/devpod-provider-kubernetes#63 (another pod's place)
 @each_row
 def test_what_the_scheduler_says_beyond_the_arithmetic_is_believed(said: str, expected: Outcome) -> None:
@@ -180,61 +167,43 @@ def test_slices_that_were_written_a_moment_ago_leave_time_to_the_scheduler() -> 
     assert by_name(by_dra(claiming(said=CANNOT), resourceslices=[item])) == {"train-0": Outcome.UNDECIDED}
 
 
-def test_a_young_pod_is_just_being_placed_unless_somebody_complains() -> None:
-    findings = judged(a_waiting_pod(age=MINUTE))
-    assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED}
-    assert "for 60 s; ask again in 14 min" in messages(findings)
-    assert outcome(a_waiting_pod(age=MINUTE, said=FULL)) is Outcome.UNDECIDED
-    assert outcome(a_pod(devices=1, tolerations=[TOLERATES])) is Outcome.UNDECIDED
+def the_pod(row: dict[str, Any]) -> Pod:
+    """The pod of a row: one that ``waits``, or ``holds`` devices, or ``ended`` so long ago; else as it is written."""
+    if "waits" in row:
+        nominated, pod = row.pop("nominated", ""), a_waiting_pod(row.pop("waits"), **{"said": FULL, **row})
+        pod.status.nominated_node_name = nominated
+        return pod
+    if "holds" in row:
+        return created(holders(row["holds"]), DAY, deleted=row.get("deleted"))
+    if "ended" in row:
+        state = {"name": "m", "state": {"terminated": {"exitCode": 0, "finishedAt": ago(row["ended"])}}}
+        return a_pod("over", devices=8, node="gpu-0", phase="Succeeded", status={"containerStatuses": [state]})
+    return a_pod(**row)
 
 
-def test_the_policy_says_how_long() -> None:
-    found = check_waiting(scope(a_waiting_pod(age=HOUR, said=FULL), policy=a_policy(requests={"pendingMinutes": 120})), NOW)
-    assert by_name(found) == {"train-0": Outcome.UNDECIDED}
-
-
-def test_devices_that_became_free_a_minute_ago_are_no_fault() -> None:
-    ended = {"containerStatuses": [{"name": "m", "state": {"terminated": {"exitCode": 0, "finishedAt": ago(MINUTE)}}}]}
-    over = a_pod("over", devices=8, node="gpu-0", phase="Succeeded", status=ended)
-    findings = judged(a_waiting_pod(said=FULL), over)
-    assert by_name(findings) == {"train-0": Outcome.UNDECIDED}
-    assert "has had room for it for 60 s" in messages(findings)
-    over.status.container_statuses[0].state = {"terminated": {"finishedAt": ago(DAY)}}  # type: ignore[index]
-    assert outcome(a_waiting_pod(said=FULL), over) is Outcome.BAD
-
-
-def test_a_node_that_joined_or_is_being_changed_is_not_counted_on() -> None:
-    assert outcome(a_waiting_pod(said=FULL), nodes=[aged(a_node(), MINUTE)]) is Outcome.OK
-    changing = aged(a_node(labels={"nvidia.com/mig.config.state": "pending"}))
-    assert outcome(a_waiting_pod(said=FULL), nodes=[changing]) is Outcome.OK
+@each_row
+def test_which_pods_wait_rightly(
+    pods: list[dict[str, Any]], node: dict[str, Any], policy: dict[str, Any], expected: dict[str, Outcome], says: str
+) -> None:
+    nodes = [aged(a_node(labels=node.get("labels")), node.get("age", 30 * DAY))]
+    found = list(check_waiting(scope(*(the_pod(dict(row)) for row in pods), nodes=nodes, policy=a_policy(requests=policy)), NOW))
+    assert by_name(found) == expected
+    assert says in messages(found)
 
 
 # -- gangs
 
 
-def a_gang(count: int, *, devices: int, minimum: int, bound: int = 0) -> tuple[list[Pod], Json]:
-    annotations = {"scheduling.k8s.io/group-name": "llm"}
-    more: dict[str, Any] = {"annotations": annotations, "schedulerName": "volcano", "devices": devices}
-    pods = [a_waiting_pod(f"llm-{index}", said="pod group is not ready", **more) for index in range(bound, count)]
-    pods += [a_pod(f"llm-{index}", node="gpu-1", **more) for index in range(bound)]
+@pytest.mark.parametrize(
+    ("count", "devices", "minimum", "outcome"),
+    [(3, 8, 3, Outcome.OK), (2, 8, 2, Outcome.BAD), (4, 8, 2, Outcome.BAD), (2, 1, 4, Outcome.NOT_JUDGED)],
+)
+def test_a_gang_waits_rightly_until_all_of_it_is_there_and_fits(count: int, devices: int, minimum: int, outcome: Outcome) -> None:
+    more: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "llm"}, "schedulerName": "volcano", "devices": devices}
+    pods = [a_waiting_pod(f"llm-{index}", said="pod group is not ready", **more) for index in range(count)]
     group = {"metadata": {"name": "llm", "namespace": "team-a"}, "spec": {"minMember": minimum}, "status": {"phase": "Pending"}}
-    return pods, group
-
-
-def gang_outcome(count: int, *, devices: int, minimum: int, bound: int = 0) -> dict[str, Outcome]:
-    pods, group = a_gang(count, devices=devices, minimum=minimum, bound=bound)
     nodes = [aged(a_node()), aged(a_node("gpu-1"))]
-    return by_name(judged(*pods, nodes=nodes, scheduling_volcano_sh__podgroups=[group]))
-
-
-def test_a_gang_waits_rightly_until_all_of_it_fits() -> None:
-    assert gang_outcome(3, devices=8, minimum=3) == {"llm": Outcome.OK}
-    assert gang_outcome(2, devices=8, minimum=2) == {"llm": Outcome.BAD}
-    assert gang_outcome(4, devices=8, minimum=2) == {"llm": Outcome.BAD}
-
-
-def test_a_gang_whose_pods_are_not_all_there_is_not_judged() -> None:
-    assert gang_outcome(2, devices=1, minimum=4) == {"llm": Outcome.NOT_JUDGED}
+    assert by_name(judged(*pods, nodes=nodes, scheduling_volcano_sh__podgroups=[group])) == {"llm": outcome}
 
 
 def test_pods_of_an_unknown_gang_must_fit_together() -> None:
@@ -493,20 +462,6 @@ def test_what_events_may_explain_is_not_blamed_where_they_were_not_read(left_out
 
 
 # -- clusters of others
-
-
-def test_shares_that_only_a_scheduler_extender_counts_are_not_taken_for_free() -> None:
-    """HAMi and Volcano vGPU: memory of a device is asked for as a resource that no node offers."""
-    shares = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}
-    assert outcome(a_waiting_pod(devices=shares, schedulerName="hami-scheduler")) is Outcome.OK
-    said = "0/2 nodes are available: 2 CardInsufficientMemory."
-    assert outcome(a_waiting_pod(said=said, schedulerName="hami-scheduler")) is Outcome.UNDECIDED
-
-
-def test_a_pod_that_waits_for_one_that_is_being_deleted_waits_rightly() -> None:
-    """volcano#2107: the job that is being deleted still holds the node's devices."""
-    leaving = created(holders(8), DAY, deleted=HOUR)
-    assert outcome(a_waiting_pod(said=FULL), leaving) is Outcome.OK
 
 
 @pytest.mark.parametrize(("asked", "slices", "wanted"), [(1, 2, Outcome.NOT_JUDGED), (4, 2, Outcome.OK), (1, 0, Outcome.OK)])
