@@ -45,22 +45,10 @@ def test_an_offline_snapshot_lacks_what_would_tell_the_age() -> None:
 
 
 @each_row
-def test_taints_of_a_pool_may_stay_for_ever(taint: str) -> None:
-    assert only(told(taints=[taint])).outcome is Outcome.OK
-
-
-def test_a_taint_that_only_reads_temporary_is_the_pool_s_own_if_all_its_nodes_have_it() -> None:
-    every = [told(name=f"gpu-{number}", taints=["acme.example/maintenance-window=sunday:NoSchedule"]) for number in range(3)]
-    findings = list(check_temporary(a_scope(nodes=every), {}))
-    assert {finding.outcome for finding in findings} == {Outcome.OK}
-    every[0] = told(name="gpu-0")
-    findings = list(check_temporary(a_scope(nodes=every), {}))
-    assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.UNDECIDED, Outcome.UNDECIDED]
-
-
-def test_a_startup_taint_on_a_whole_pool_is_temporary_all_the_same() -> None:
-    every = [told(name=f"gpu-{number}", taints=["ebs.csi.aws.com/agent-not-ready:NoExecute"], age=3 * DAY) for number in range(3)]
-    assert {finding.outcome for finding in check_temporary(a_scope(nodes=every), {})} == {Outcome.BAD}
+def test_what_may_stay_on_a_whole_pool(taint: str, count: int, outcomes: list[Outcome]) -> None:
+    """``count`` of as many nodes as outcomes have the taint, the last ones."""
+    every = [told(name=f"gpu-{at}", taints=[taint] if at >= len(outcomes) - count else [], age=3 * DAY) for at in range(len(outcomes))]
+    assert [finding.outcome for finding in check_temporary(a_scope(nodes=every), {})] == outcomes
 
 
 def test_a_taint_that_only_asks_is_not_judged() -> None:
@@ -72,10 +60,3 @@ def test_a_taint_that_only_asks_is_not_judged() -> None:
 def test_the_notes_of_a_cordon_name_its_owner() -> None:
     labels = {"k8saas.nvidia.com/cordon-by": "NVSentinel", "k8saas.nvidia.com/cordon-timestamp": ago(2 * DAY + MINUTE).replace(":", "-")}
     assert "owner NVSentinel" in only(told(cordoned=2 * DAY, labels=labels)).message
-
-
-def test_a_taint_that_only_reads_like_a_start_may_be_the_pool_s_own() -> None:
-    every = [told(name=f"gpu-{number}", taints=["acme.example/startup-program=true:NoSchedule"]) for number in range(2)]
-    assert {finding.outcome for finding in check_temporary(a_scope(nodes=every), {})} == {Outcome.OK}
-    every[0] = told(name="gpu-0")
-    assert [finding.outcome for finding in check_temporary(a_scope(nodes=every), {})] == [Outcome.OK, Outcome.BAD]

@@ -3,11 +3,12 @@ from typing import Any
 import pytest
 
 from conformance.psa.namespaces import VIOLATING, LetThrough, check_enforcement, let_through
-from fixtures.kubernetes.models import Namespace
+from fixtures.kubernetes.models import Json, Namespace
 from fixtures.kubernetes.podsecurity import LATEST, NEWEST_MINOR, Level, LevelVersion, evaluate
 from fixtures.kubernetes.podsecurity.registry import BASELINE, RESTRICTED, Check
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_namespace, a_pod, a_policy, a_scope
+from tests.findings import by_name
 from tests.tables import each_row
 
 PREFIX = "pod-security.kubernetes.io/"
@@ -28,11 +29,14 @@ def test_a_namespace_below_the_level_does_not(modes: dict[str, str], words: str)
     assert words in finding.message
 
 
-def test_an_exception_of_the_policy_lowers_the_level_of_its_tenant_only() -> None:
-    policy = a_policy(tenants={"podSecurityExceptions": {"team-rdma": "baseline"}})
-    namespaces = [labelled("team-rdma", enforce="baseline"), labelled("team-a", enforce="baseline")]
-    outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
-    assert outcomes == {"team-rdma": Outcome.OK, "team-a": Outcome.BAD}
+@each_row
+def test_what_the_policy_asks_of_a_tenant(
+    tenants: Json, namespaces: dict[str, dict[str, str]], pods: list[str], expected: dict[str, Outcome]
+) -> None:
+    """``pods``: their namespaces. Before v1.19 only annotations choose a seccomp profile."""
+    made = [labelled(name, **modes) for name, modes in namespaces.items()]
+    scope = a_scope(a_policy(tenants=tenants), namespaces=made, pods=[a_pod(namespace=name) for name in pods])
+    assert by_name(check_enforcement(scope)) == expected
 
 
 @each_row
@@ -48,39 +52,6 @@ def test_a_version_that_is_as_strict_as_the_stable_level_conforms(version: str) 
     [finding] = judged(labelled(enforce="restricted", enforce_version=version, warn="restricted", audit="restricted"))
     assert finding.outcome is Outcome.OK
     assert ("probe or lifecycle host" in finding.message) is (version in ("v1.25", "v1.30"))
-
-
-def test_an_old_version_is_held_to_the_controls_of_the_level_that_the_policy_asks_for() -> None:
-    policy = a_policy(tenants={"podSecurity": "baseline"})
-    namespaces = [
-        labelled("old", enforce="restricted", enforce_version="v1.18"),
-        labelled("new", enforce="baseline", enforce_version="v1.19"),
-    ]
-    outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
-    assert outcomes == {"old": Outcome.BAD, "new": Outcome.OK}  # before 1.19 only annotations choose a seccomp profile
-
-
-@pytest.mark.parametrize("modes", [{}, {"enforce": "privileged"}, {"enforce": "baseline", "enforce_version": "v1.0"}])
-def test_the_level_privileged_asks_for_nothing(modes: dict[str, str]) -> None:
-    policy = a_policy(tenants={"podSecurityExceptions": {"team-a": "privileged"}})
-    [finding] = check_enforcement(a_scope(policy, namespaces=[labelled(**modes)]))
-    assert finding.outcome is Outcome.OK
-    assert finding.expected.startswith("nothing")
-
-
-@each_row
-def test_a_tenant_that_may_lock_memory_is_waived_where_its_pods_can_exist(modes: dict[str, str], outcome: Outcome) -> None:
-    policy = a_policy(tenants={"ipcLock": ["team-rdma"]})
-    namespaces = [labelled("team-rdma", **modes), labelled("team-a", enforce="privileged")]
-    outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
-    assert outcomes == {"team-rdma": outcome, "team-a": Outcome.BAD}
-
-
-def test_the_empty_default_namespace_is_not_judged_and_a_used_one_is() -> None:
-    assert [f.outcome for f in judged(a_namespace("default"))] == [Outcome.NOT_JUDGED]
-    assert [f.outcome for f in judged(a_namespace("default"), pods=[a_pod(namespace="default")])] == [Outcome.BAD]
-    policy = a_policy(tenants={"namespaces": ["default"]})
-    assert [f.outcome for f in check_enforcement(a_scope(policy, namespaces=[a_namespace("default")]))] == [Outcome.BAD]
 
 
 def test_a_namespace_that_goes_away_is_not_judged() -> None:
