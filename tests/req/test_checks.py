@@ -1,6 +1,5 @@
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.placement.fitting import requests_of
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
-from tests.findings import by_name
+from tests.findings import by_name, messages
 from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
@@ -52,60 +51,30 @@ def test_templates_without_devices_are_no_subject_and_live_pods_are() -> None:
 # -- REQ-03
 
 
-def test_finished_pods_hold_nothing_and_withdrawn_resources_are_overcommitted() -> None:
-    pods = [a_pod("done", devices=8, node="gpu-0", phase="Succeeded"), a_pod("on", devices={"nvidia.com/mig-1g.10gb": 1}, node="gpu-0")]
-    found = by_name(check_not_overcommitted(a_scope(nodes=[a_node()], pods=pods)))
-    assert found == {f"gpu-0 {GPU}": Outcome.OK, "gpu-0 nvidia.com/mig-1g.10gb": Outcome.BAD}
-
-
-def test_names_that_dra_serves_are_not_judged_by_allocatable() -> None:
-    node = a_cpu_node("gpu-0", labels={"nvidia.com/gpu.present": "true"})
+@each_row
+def test_how_much_pods_may_hold(nodes: list[dict[str, Any]], pods: list[dict[str, Any]], expected: dict[str, Outcome]) -> None:
+    """DeviceClasses serve the name of GPUs: DRA allocates those that no node has."""
+    made = [a_node(**{"taints": [], **node}) for node in nodes]
     classes = [{"spec": {"extendedResourceName": GPU}}, {"spec": None}]
-    found = by_name(check_not_overcommitted(a_scope(nodes=[node], pods=[a_pod(devices=1, node="gpu-0")], deviceclasses=classes)))
-    assert found == {f"gpu-0 {GPU}": Outcome.NOT_JUDGED}
-    stale = a_node(allocatable={GPU: "0"}, capacity={GPU: "0"})
-    found = by_name(check_not_overcommitted(a_scope(nodes=[stale], pods=[a_pod(devices=1, node="gpu-0")], deviceclasses=classes)))
-    assert found == {f"gpu-0 {GPU}": Outcome.NOT_JUDGED}
+    found = check_not_overcommitted(a_scope(nodes=made, pods=[a_pod(node="gpu-0", **pod) for pod in pods], deviceclasses=classes))
+    assert by_name(found) == expected
 
 
 # -- REQ-04
 
 
 @each_row
-def test_what_no_node_could_ever_offer_is_named(devices: Json, word: str) -> None:
-    nodes = [a_node("gpu-0"), a_node("gpu-1", gpus=4, capacity={"rdma/ib": "8"})]
-    (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[a_pod(devices=devices)]))
-    assert finding.outcome is Outcome.BAD
-    assert word in finding.message
-
-
-def test_a_selector_that_excludes_every_node_with_the_devices_is_named_once_no_node_came() -> None:
-    nodes = [a_node("gpu-0"), a_cpu_node()]
-    waiting = a_pod(devices=1, nodeSelector={"nvidia.com/gpu.product": "NVIDIA-B200"})
-    (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[waiting]))
-    assert finding.outcome is Outcome.BAD
-    assert "its own selector or affinity excludes every node that has nvidia.com/gpu 1 (gpu-0)" in finding.message
-    fitting = a_pod(devices=1, nodeSelector={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
-    young = msgspec.structs.replace(waiting, metadata=msgspec.structs.replace(waiting.metadata, creation_timestamp="2100-01-01T00:00:00Z"))
-    for pod, outcome in ((fitting, Outcome.OK), (young, Outcome.UNDECIDED)):
-        (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[pod]))
-        assert finding.outcome is outcome
-
-
-def test_waiting_for_capacity_is_no_fault() -> None:
-    pods = [
-        a_pod("waits", devices=8),
-        a_pod("full", devices=8, node="gpu-0"),
-        a_pod("cpu"),
-        a_pod("gated", devices=1, schedulingGates=[{"name": "k"}]),
-    ]
-    assert by_name(check_can_be_offered(a_scope(nodes=[a_node()], pods=pods))) == {"waits": Outcome.OK, "gated": Outcome.OK}
-
-
-def test_resources_that_come_with_new_nodes_are_left_to_the_autoscaler() -> None:
-    policy = a_policy(requests={"autoscaled": ["nvidia.com/mig-*"]})
-    (finding,) = check_can_be_offered(a_scope(policy, nodes=[a_node()], pods=[a_pod(devices={"nvidia.com/mig-3g.40gb": 1})]))
-    assert finding.outcome is Outcome.NOT_JUDGED
+def test_what_some_node_could_offer(pods: list[dict[str, Any]], policy: Json, expected: dict[str, Outcome], says: str) -> None:
+    """``made``: when a pod was."""
+    made = []
+    for row in pods:
+        created = row.pop("made", None)
+        made.append(a_pod(**row))
+        made[-1].metadata.creation_timestamp = created
+    nodes = [a_node("gpu-0"), a_node("gpu-1", gpus=4, product="NVIDIA-L4", capacity={"rdma/ib": "8"}), a_cpu_node()]
+    findings = list(check_can_be_offered(a_scope(a_policy(requests=policy), nodes=nodes, pods=made)))
+    assert by_name(findings) == expected
+    assert says in messages(findings)
 
 
 # -- REQ-05
