@@ -5,46 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fixtures.kubernetes.models import Container
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.snapshot.state import Snapshot
+from fixtures.text.yaml_text import packaged
 
-DEVICES = {
-    "NVIDIA_VISIBLE_DEVICES": "nvidia.com",
-    "NVIDIA_IMEX_CHANNELS": "nvidia.com",
-    "AMD_VISIBLE_DEVICES": "amd.com",
-    "HABANA_VISIBLE_DEVICES": "habana.ai",
-    "ASCEND_VISIBLE_DEVICES": "huawei.com",
-    "AWS_NEURON_VISIBLE_DEVICES": "aws.amazon.com",
-    "CAMBRICON_VISIBLE_DEVICES": "cambricon.com",
-    "ENFLAME_VISIBLE_DEVICES": "enflame.com",
-    "ILUVATAR_COREX_VISIBLE_DEVICES": "iluvatar.ai",
-    "METAX_VISIBLE_DEVICES": "metax-tech.com",
-    "MTHREADS_VISIBLE_DEVICES": "mthreads.com",
-}
-"""Variables that name devices which a runtime then adds, with the domain of the vendor's resources
-(docs/facts/container-runtimes.md#device-variables)."""
 
-FEATURES = ("NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_NVSWITCH")
-"""NVIDIA's runtime adds host devices of storage, RDMA or fabric where one of these is ``enabled``."""
+class _Variables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names of variables; ``devices`` with the domain of the vendor's resources, ``narrow`` before ``_VISIBLE_DEVICES``."""
+
+    devices: dict[str, str]
+    features: tuple[str, ...]
+    in_secrets: tuple[str, ...]
+    narrow: frozenset[str]
+
+
+_KNOWN = packaged(Path(__file__).with_suffix(".yaml"), _Variables)
+DEVICES, FEATURES = _KNOWN.devices, _KNOWN.features
+VARIABLES = (*DEVICES, *FEATURES)
 
 _MAY_ADD = "NVIDIA_GDRCOPY"
-_CHOOSES = re.compile(r"(?!RAY_)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)?_VISIBLE_DEVICES")
-_NARROW = re.compile(
-    r"(?:CUDA|HIP|ROCR|ASCEND_RT|MUSA|MACA|MLU|XPU|TPU|NPU|GCU|TOPS|DCU|HL|QAIC|IXRT|ILUVATAR|TXDA|TANG|NEURON|NEURON_RT|KUNLUN|SUPA)_VISIBLE_DEVICES"
-)
-"""Read by libraries inside a container: they show fewer of the devices that it has, and never more."""
+_CHOOSES = re.compile(r"(?!RAY_)([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)?)_VISIBLE_DEVICES")
 
-VARIABLES = (*DEVICES, *FEATURES)
 HARMLESS = frozenset({"", "void", "none"})
 """Values that give no device: they close the door instead of opening it (docs/facts/container-runtimes.md#device-variables)."""
 
 NO_VALUE = "(not known)"
 """What stands for the value of a key that no ConfigMap has."""
-
-_SECRETS = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
 
 
 def opens(name: object, value: str) -> bool:
@@ -57,14 +49,15 @@ def may_open(entry: Mapping[str, Any]) -> str:
     name, value = text_of(entry.get("name")), text_of(entry.get("value")).strip()
     if name == _MAY_ADD or name in FEATURES:
         return name if "valueFrom" in entry or "$(" in value or (name == _MAY_ADD and value == "enabled") else ""
-    unknown = name not in DEVICES and _CHOOSES.fullmatch(name) and not _NARROW.fullmatch(name)
+    chooses = _CHOOSES.fullmatch(name) if name not in DEVICES else None
+    unknown = chooses is not None and chooses[1] not in _KNOWN.narrow
     return name if unknown and ("valueFrom" in entry or value not in HARMLESS) else ""
 
 
 def in_secrets(offered: Iterable[str]) -> tuple[str, ...]:
     """Variables that a Secret may set: those of the usual vendors, and of the vendors whose resources nodes offer."""
     domains = {name.partition("/")[0] for name in offered}
-    return tuple(name for name, domain in DEVICES.items() if name in _SECRETS or (domain in domains and domain != "nvidia.com"))
+    return tuple(name for name, domain in DEVICES.items() if name in _KNOWN.in_secrets or (domain in domains and domain != "nvidia.com"))
 
 
 class Environments:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fixtures.kubernetes.models import Namespace
+from fixtures.kubernetes.models import Json, Namespace
 from fixtures.kubernetes.podsecurity import LATEST, Level, LevelVersion, evaluate, policy_of
 from fixtures.kubernetes.podsecurity.registry import BASELINE, RESTRICTED
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.platform.kubernetes_version import server_minor
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
+from fixtures.text.yaml_text import packaged
 from fixtures.verdict.findings import About, Finding, allowed, not_judged
 
 PREFIX = "pod-security.kubernetes.io/"
@@ -107,37 +109,15 @@ _COMPLIANT: Mapping[str, Any] = {"allowPrivilegeEscalation": False, "capabilitie
 _POD: Mapping[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def _pod(container: Mapping[str, Any] | None = None, security: Mapping[str, Any] | None = None, **spec: Any) -> Mapping[str, Any]:
+def _violating(fields: Mapping[str, Json]) -> Json:
     """A pod that the level restricted admits, but for what is given."""
-    body = {"name": "c", "securityContext": _COMPLIANT, **(container or {})}
-    return {"containers": [body], "securityContext": {**_POD, **(security or {})}, **spec}
+    security = {**_COMPLIANT, **fields.get("secured", {})}
+    container = {"name": "c", "securityContext": security, **fields.get("container", {})}
+    return {"containers": [container], "securityContext": {**_POD, **fields.get("security", {})}, **fields.get("spec", {})}
 
 
-def _secured(**security: Any) -> Mapping[str, Any]:
-    return _pod({"securityContext": {**_COMPLIANT, **security}})
-
-
-VIOLATING: Mapping[str, Mapping[str, Any]] = {
-    "appArmorProfile": _secured(appArmorProfile={"type": "Unconfined"}),
-    "capabilities_baseline": _secured(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]}),
-    "hostNamespaces": _pod(hostPID=True),
-    "hostPathVolumes": _pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
-    "hostPorts": _pod({"ports": [{"containerPort": 80, "hostPort": 80}]}),
-    "hostProbesAndHostLifecycle": _pod({"livenessProbe": {"httpGet": {"host": "10.0.0.1", "port": 80}}}),
-    "privileged": _secured(privileged=True),
-    "procMount": _secured(procMount="Unmasked"),
-    "seLinuxOptions": _secured(seLinuxOptions={"type": "spc_t"}),
-    "seccompProfile_baseline": _secured(seccompProfile={"type": "Unconfined"}),
-    "sysctls": _pod(security={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
-    "windowsHostProcess": _secured(windowsOptions={"hostProcess": True}),
-    "allowPrivilegeEscalation": _secured(allowPrivilegeEscalation=True),
-    "capabilities_restricted": _secured(capabilities={}),
-    "procMount_restricted": _pod({"securityContext": {**_COMPLIANT, "procMount": "Unmasked"}}, hostUsers=False),
-    "restrictedVolumes": _pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
-    "runAsNonRoot": _pod(security={"runAsNonRoot": None}),
-    "runAsUser": _pod(security={"runAsUser": 0}),
-    "seccompProfile_restricted": _pod(security={"seccompProfile": None}),
-}
+_FIELDS = packaged(Path(__file__).with_suffix(".yaml"), dict[str, dict[str, dict[str, Any]]])
+VIOLATING: Mapping[str, Json] = {control: _violating(fields) for control, fields in _FIELDS.items()}
 """A pod for each control, by the control's id, that violates it at the newest version and is within the level otherwise."""
 
 
