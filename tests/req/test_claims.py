@@ -12,7 +12,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.slices import BY_CLASS
-from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
@@ -37,32 +37,29 @@ def test_a_pending_claim_can_be_met(template: Json, outcome: str, word: str) -> 
     assert word in found[1]
 
 
-def mixed(count: int, **items: Any) -> list[Finding]:
-    """Findings about a pod that asks for ``nvidia.com/gpu``: a plugin offers 8 of it on a node, a DeviceClass 2 on another one."""
+@pytest.mark.parametrize(
+    ("count", "node", "unread", "outcome"),
+    [
+        (2, "", False, Outcome.OK),
+        (8, "", False, Outcome.OK),
+        (9, "", False, Outcome.BAD),
+        (2, "gpu-0", False, Outcome.OK),
+        (3, "gpu-0", False, Outcome.BAD),
+        (3, "plugin-0", False, Outcome.OK),
+        (8, "", True, Outcome.OK),
+        (9, "", True, Outcome.UNDECIDED),  # slices that were not read may have more
+    ],
+)
+def test_a_name_of_a_plugin_and_a_class_can_be_met_by_either(count: int, node: str, unread: bool, outcome: Outcome) -> None:
+    """Both may serve one name in a cluster, each node by one of them: a plugin offers 8 on a node, a DeviceClass 2 on another one."""
     nodes = [a_node("plugin-0", gpus=8), a_cpu_node("gpu-0")]
-    pods = [a_pod("waits", devices=count, **items.pop("pod", {}))]
-    more = {"resourceslices": [a_slice("gpu-0", devices=2)], "deviceclasses": [a_class(extended="nvidia.com/gpu")]}
-    return list(check_can_be_offered(a_scope(nodes=nodes, pods=pods, **{**more, **items})))
-
-
-@pytest.mark.parametrize(("count", "outcome"), [(2, "ok"), (8, "ok"), (9, "bad")])
-def test_a_name_of_a_plugin_and_a_class_can_be_met_by_either(count: int, outcome: str) -> None:
-    """Both may serve one name in a cluster: each node by one of them."""
-    assert [str(finding.outcome) for finding in mixed(count)] == [outcome]
-
-
-@pytest.mark.parametrize(("count", "node", "outcome"), [(2, "gpu-0", "ok"), (3, "gpu-0", "bad"), (3, "plugin-0", "ok")])
-def test_the_nodes_that_a_pod_admits_must_have_what_it_asks_for(count: int, node: str, outcome: str) -> None:
-    [finding] = mixed(count, pod={"nodeSelector": {"kubernetes.io/hostname": node}})
-    assert finding.outcome == outcome
-
-
-def test_slices_that_were_not_read_may_have_more() -> None:
-    unread: dict[str, Any] = {"trouble": {"resource.k8s.io/resourceslices": "forbidden"}, "resourceslices": []}
-    [finding] = mixed(9, **unread)
-    assert finding.outcome is Outcome.UNDECIDED
-    assert "resourceslices could not be listed" in finding.message
-    assert [finding.outcome for finding in mixed(8, **unread)] == [Outcome.OK]
+    pods = [a_pod("waits", devices=count, nodeSelector={"kubernetes.io/hostname": node} if node else {})]
+    slices: dict[str, Any] = {"resourceslices": [] if unread else [a_slice("gpu-0", devices=2)]}
+    more: dict[str, Any] = {"trouble": {"resource.k8s.io/resourceslices": "forbidden"}} if unread else {}
+    known = {**slices, **more, "deviceclasses": [a_class(extended="nvidia.com/gpu")]}
+    [finding] = check_can_be_offered(a_scope(nodes=nodes, pods=pods, **known))
+    assert finding.outcome is outcome
+    assert ("resourceslices could not be listed" in finding.message) is (outcome is Outcome.UNDECIDED)
 
 
 @each_row
