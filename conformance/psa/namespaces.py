@@ -113,7 +113,7 @@ def _violating(fields: Mapping[str, Json]) -> Json:
     """A pod that the level restricted admits, but for what is given."""
     security = {**_COMPLIANT, **fields.get("secured", {})}
     container = {"name": "c", "securityContext": security, **fields.get("container", {})}
-    return {"containers": [container], "securityContext": {**_POD, **fields.get("security", {})}, **fields.get("spec", {})}
+    return {"containers": [container], "securityContext": {**_POD, **fields.get("security", {})}, **fields.get("pod", {})}
 
 
 _FIELDS = packaged(Path(__file__).with_suffix(".yaml"), dict[str, dict[str, dict[str, Any]]])
