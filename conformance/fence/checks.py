@@ -143,7 +143,7 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
 def _intruding(scope: Scope, pod: Pod, node: Node) -> Finding:
     demand = scope.held_demand_of(pod)
     asked = _asked(scope, pod)
-    absent, unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
+    (absent, never), unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
     only_shares = asked and not demand.devices and not any(looks_like_device(scope, name) for name in asked)
     ungiven = doubt_of_shares(scope, pod, node, asked) if only_shares else ""
     watches = scope.device_demand_of(pod).devices and not demand.devices
@@ -159,12 +159,12 @@ def _intruding(scope: Scope, pod: Pod, node: Node) -> Finding:
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
         return about.undecided(message, source="pod spec and claims")
-    if absent and absent.never:
+    if absent and never:
         about = About(subject(pod), "pod spec, node.status.capacity", "a device that the node has", f"on {node.name}")
-        message = f"{absent.why}: no scheduler sends it there, so spec.nodeName was written by hand, and it holds no device"
+        message = f"{absent}: no scheduler sends it there, so spec.nodeName was written by hand, and it holds no device"
         return about.bad(message, cause="BoundByHand")
     if absent:
-        return about.undecided(absent.why, source="pod spec, node.status.capacity")
+        return about.undecided(absent, source="pod spec, node.status.capacity")
     if ungiven:
         message = f"it asks for {listed(asked)}, and whether its scheduler gave it a device is not known: {ungiven}"
         return about.undecided(message, source="pod spec, annotations of pods, node.status.allocatable")
@@ -186,32 +186,27 @@ def _asked(scope: Scope, pod: Pod) -> list[str]:
     return sorted(name for name, count in amounts if count and (looks_like_device(scope, name) or is_share(scope, name)))
 
 
-class _Absent(msgspec.Struct, frozen=True):
-    """A node has none of what a pod asks for. ``never``: nor had it while the pod was there, so no scheduler sent the pod."""
+def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> tuple[str, bool]:
+    """That a node has none of what a pod asks for, as a clause; empty where it has, or where claims or a scheduler give it.
 
-    why: str
-    never: bool
-
-
-def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> _Absent | None:
-    """That a node has none of what a pod asks for; None where it has, or where claims or a scheduler give it.
+    Second, whether it had none while the pod was there either, so that no scheduler sent the pod.
 
     No scheduler binds such a pod, and a kubelet lets it in all the same. A kubelet that loses a device plugin keeps the name with 0, so a
     node without the name lost it before it joined anew (docs/facts/admission.md#resources-that-a-node-lacks).
     """
     if not asked or any(name in node.capacity or of_owner(scope, name) or scope.claims.by_resource(name).devices for name in asked):
-        return None
+        return "", False
     if scope.claims.demand(pod.claims, pod.namespace, pod.claim_statuses).devices:
-        return None
+        return "", False
     if all(matches(name, USUAL) for name in asked):
         why = f"it asks for {listed(asked)}, which schedulers count beside a device, and for no device that {node.name} has"
-        return _Absent(why, never=not any(may_give_alone(scope, node, name) for name in asked))
+        return why, not any(may_give_alone(scope, node, name) for name in asked)
     why = f"it asks for {listed(asked)}, of which {node.name} has none"
     joined, made = unix(node.metadata.creation_timestamp), unix(pod.metadata.creation_timestamp)
     plugins = all(looks_like_device(scope, name) for name in asked)  # shares are others' amounts: nothing keeps their names
     if plugins and joined is not None and made is not None and joined < made:
-        return _Absent(why, never=True)
-    return _Absent(f"{why}: the node has lost it, or spec.nodeName was written by hand", never=False)
+        return why, True
+    return f"{why}: the node has lost it, or spec.nodeName was written by hand", False
 
 
 def _belongs(scope: Scope, pod: Pod) -> str:

@@ -20,7 +20,7 @@ from conformance.psa.environments import (
 )
 from conformance.psa.given_devices import GivenDevices, takes_field
 from conformance.psa.host_paths import by_host, exposed_by, injected, takes_whole_nodes, unknown_device
-from fixtures.kubernetes.models import Container, Node, PodSpec
+from fixtures.kubernetes.models import Container, PodSpec
 from fixtures.kubernetes.untyped import mapping
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.host_volumes import HostVolumes, claims_volume
@@ -35,34 +35,25 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, allowed
 
 
-class Reach:
-    """Answers by node, selector and tolerations. Where no accelerator node is known, every pod may be on one.
+def _may_meet_devices(scope: Scope, spec: PodSpec, *, asks_device: bool) -> bool:
+    """Whether a pod is on an accelerator node, or could get to one, by its node, selector and tolerations.
 
-    So may one whose affinity is too long to be held against all nodes.
+    Admission may give pods that ask for a device its toleration. Where no accelerator node is known, every pod may be on one. So may one
+    whose affinity is too long to be held against all nodes.
     """
+    listing = scope.snapshot.listing("nodes")
+    nodes = scope.accelerator_nodes if listing.collected and not listing.trouble else []
+    if not nodes or asks_device:
+        return True
+    if spec.node_name:
+        names = scope.cached_by(("names of accelerator nodes",), lambda: {node.name for node in nodes})
+        return spec.node_name in names or spec.node_name not in scope.snapshot.node_by_name
 
-    def __init__(self, scope: Scope) -> None:
-        listing = scope.snapshot.listing("nodes")
-        known = listing.collected and not listing.trouble
-        self._nodes: list[Node] = scope.accelerator_nodes if known else []
-        accelerators = {node.name for node in self._nodes}
-        self._others = {node.name for node in scope.snapshot.nodes if node.name not in accelerators} if known else set[str]()
-        self._answers: dict[str, bool] = {}
-
-    def accelerators(self, spec: PodSpec, *, asks_device: bool) -> bool:
-        """Whether a pod is on an accelerator node, or could get to one. Admission may give pods that ask for a device its toleration."""
-        if not self._nodes or asks_device:
-            return True
-        if spec.node_name:
-            return spec.node_name not in self._others
-        form = repr((spec.node_selector, spec.affinity, spec.tolerations))
-        if form not in self._answers:
-            self._answers[form] = bool(too_long(spec)) or self._one_lets_in(spec)
-        return self._answers[form]
-
-    def _one_lets_in(self, spec: PodSpec) -> bool:
+    def one_lets_in() -> bool:
         choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
-        return any(choice.admits(node) and tolerated.lets_onto(node) for node in self._nodes)
+        return bool(too_long(spec)) or any(choice.admits(node) and tolerated.lets_onto(node) for node in nodes)
+
+    return scope.cached_by(("let in", repr((spec.node_selector, spec.affinity, spec.tolerations))), one_lets_in)
 
 
 SOURCE = "pod.spec"
@@ -93,7 +84,6 @@ class _Ways:
         self.environments = Environments(scope.snapshot, VARIABLES)
         self.in_secrets = in_secrets(scope.capacity_names if knows_nodes(scope) else ())
         self.volumes = HostVolumes(scope.snapshot)
-        self.reach = Reach(scope)
         self.scope = scope
 
 
@@ -226,7 +216,7 @@ def _secrets(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[
     """Secrets of which containers take every key where they may meet devices, each in a clause."""
     for container in template.containers:
         taken = secrets_taken(container, ways.in_secrets, ways.environments, template.namespace)
-        if taken and ways.reach.accelerators(template.spec, asks_device=asks_device):
+        if taken and _may_meet_devices(ways.scope, template.spec, asks_device=asks_device):
             what = f"takes every key of Secret {taken[0][:253]} (envFrom), which is never read: one may be {ways.in_secrets[0]}"
             yield f"container {container.name} {what}; let it name single keys (valueFrom.secretKeyRef)"
 

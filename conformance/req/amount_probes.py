@@ -6,6 +6,7 @@ All by server-side dry-run in namespaces of the run. REQ-07 creates its quota th
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -47,22 +48,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 def counted_resource(scope: Scope) -> str:
     """The name by which most devices are asked for: of nodes, else of DeviceClasses. Raises :class:`NotApplicable` when there is none."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for node in scope.accelerator_nodes:
-        for name, count in {**scope.device_capacity(node), **scope.device_allocatable(node)}.items():
-            counts[name] = counts.get(name, 0) + count
-    offered = {name: count for name, count in counts.items() if count} or _of_classes(scope)
+        counts.update({**scope.device_capacity(node), **scope.device_allocatable(node)})
+    if not any(counts.values()):
+        for item in (item for node in scope.accelerator_nodes for item in claimable(scope, node)):
+            counts[asked_by(scope, item.device_class)] += item.capacity
+    offered = [name for name, count in counts.items() if count]
     if not offered:
         raise NotApplicable("NoDeviceResource", "no node advertises a device resource")
-    return min(offered, key=lambda name: (-offered[name], name))
-
-
-def _of_classes(scope: Scope) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for item in (item for node in scope.accelerator_nodes for item in claimable(scope, node)):
-        name = asked_by(scope, item.device_class)
-        counts[name] = counts.get(name, 0) + item.capacity
-    return counts
+    return min(offered, key=lambda name: (-counts[name], name))
 
 
 def pod_cases(scope: Scope, resource: str) -> list[Case]:
