@@ -114,19 +114,17 @@ class DocumentsOnce:
     """Reads the documents when the first requirement asks for them; what was in the way is in the way of all."""
 
     def __init__(self) -> None:
-        self._found: NodeDocuments | None = None
-        self._error: Exception | None = None
+        self._found: NodeDocuments | Exception | None = None
 
     def get(self, scope: Scope, workspace: Workspace) -> NodeDocuments:
         """The documents. Raises what :func:`collect` raises."""
-        if self._error is not None:
-            raise self._error
         if self._found is None:
             try:
                 self._found = collect(scope, workspace)
             except Exception as error:
-                self._error = error
-                raise
+                self._found = error
+        if isinstance(self._found, Exception):
+            raise self._found
         return self._found
 
 
@@ -182,15 +180,12 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
         trouble = error
     for node, places in chosen.items():
         if node not in by_node and node not in unread:
-            unread[node] = Unread(places=places, finding=_not_come_to(scope, places[0].node, trouble))
+            finding = not_reached(scope, places[0].node)
+            if trouble is not None:
+                message, cause = f"its probe pod could not be run: {trouble.message}", cause_of(trouble.code)
+                finding = undecided(finding.subject, message=message, source="API server", cause=cause)
+            unread[node] = Unread(places=places, finding=finding)
     return NodeDocuments(by_node=by_node, unread=unread)
-
-
-def _not_come_to(scope: Scope, node: Node, trouble: Inconclusive | None) -> Finding:
-    if trouble is None:
-        return not_reached(scope, node)
-    message = f"its probe pod could not be run: {trouble.message}"
-    return undecided(subject(node), message=message, source="API server", cause=cause_of(trouble.code))
 
 
 def judged(

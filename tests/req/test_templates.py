@@ -10,7 +10,7 @@ from conformance.req.checks import check_whole_devices
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_templates import templates, templates_in
-from fixtures.model.demand.template import MAX_DEPTH, MAX_PATH
+from fixtures.model.demand.template import MAX_DEPTH, MAX_PATH, Template
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
@@ -62,19 +62,6 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_found() -> None:
     found = list(templates_in("apps/deployments", a_workload("Deployment", "d", spec)))
     assert [bool(template.trouble) for template in found] == [True, False]
     assert list(templates_in("batch/jobs", {"metadata": None, "spec": "no"}))[0].trouble  # noqa: RUF015
-
-
-def test_depth_is_bounded_and_said() -> None:
-    spec: Json = {"containers": [a_container()]}
-    for _ in range(MAX_DEPTH + 5):
-        spec = {"deeper": spec}
-    (template,) = templates_in("apps/deployments", a_workload("Deployment", "d", spec))
-    assert "too deep" in template.trouble
-
-
-def test_width_is_bounded_and_said() -> None:
-    wide = {"many": [{"x": {}} for _ in range(30_000)], "template": TEMPLATE}
-    assert any(template.trouble for template in templates_in("apps/deployments", a_workload("Deployment", "d", wide)))
 
 
 def test_live_pods_and_daemonsets_come_too_and_finished_pods_do_not() -> None:
@@ -183,12 +170,15 @@ def test_what_a_saved_snapshot_does_not_hold_of_a_custom_kind_is_said() -> None:
     assert (finding.outcome, "the snapshot does not hold them" in finding.message) == (Outcome.NOT_JUDGED, True)
 
 
-def test_depth_and_paths_of_strangers_are_bounded() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_depth_width_and_paths_are_bounded_and_said(known: bool) -> None:
+    def found(spec: Json) -> list[Template]:
+        return list(templates_in("apps/deployments", a_workload("Deployment", "d", spec)) if known else templates(having(spec)))
+
     spec: Json = {"containers": [a_container(devices=1)]}
     for _ in range(MAX_DEPTH + 5):
         spec = {"deeper" * 20: spec}
-    [template] = templates(having(spec))
-    assert "too deep" in template.trouble
-    assert len(template.path) <= MAX_PATH
-    [template] = templates(having({"many": [{"x": {}} for _ in range(30_000)]}))
-    assert template.trouble
+    [deep] = found(spec)
+    assert "too deep" in deep.trouble
+    assert len(deep.path) <= MAX_PATH
+    assert any(template.trouble for template in found({"many": [{"x": {}} for _ in range(30_000)], "template": TEMPLATE}))
