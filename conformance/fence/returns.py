@@ -8,7 +8,6 @@ from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.holds import STATE_LABEL
 from fixtures.model.nodes.returns import Quarantine, last_quarantine, validations
-from fixtures.text.globs import matches
 from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable
@@ -30,8 +29,7 @@ def _validated(scope: Scope, node: Node, quarantine: Quarantine) -> Finding:
     state = node.metadata.label.get(STATE_LABEL, "")
     if away := scope.why_not_judged(node) or (f"label {STATE_LABEL}={state}" if state else ""):
         return about.not_judged(f"it is not back in service: {away}")
-    pods = [pod for pod in scope.snapshot.pods if scope.is_infrastructure(pod.namespace)]
-    last = max(validations(node, pods, lambda name: matches(name, scope.policy.nodes.validations)), key=lambda one: one.at, default=None)
+    last = max(validations(scope, node), key=lambda one: one.at, default=None)
     now, shown = scope.snapshot.taken_at, f"it was in quarantine ({quarantine.words})"
     if last is None:
         return about.bad(f"{shown}, and nothing shows that it was validated", cause="ReturnedWithoutValidation", observed="no validation")

@@ -1,5 +1,6 @@
 """FENCE-12: nodes that came back from a quarantine. Reports: docs/facts/device-health.md#returns."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,3 +81,12 @@ def test_the_policy_names_what_else_validates() -> None:
     labels = {"example.com/quarantined-at": ago(5, label=True), "example.com/burn-in-passed": ago(1, label=True)}
     assert outcomes(labels, [], {}) == {"gpu-0": Outcome.BAD}
     assert outcomes(labels, [], {}, nodes={"validations": ["example.com/burn-in*"]}) == {"gpu-0": Outcome.OK}
+
+
+def test_validators_of_a_large_cluster_are_looked_up_once() -> None:
+    labels = {f"{PREFIX}cordon-timestamp": ago(5, label=True), f"{PREFIX}cordon-by": "NVSentinel"}
+    nodes, pods = [a_node(f"gpu-{at}", labels=labels) for at in range(300)], [validator(1, "kube-system"), *[a_pod()] * 30_000]
+    scope, started = a_scope(nodes=nodes, pods=pods), time.monotonic()
+    found = by_name(check_validated(scope))
+    assert [name for name, outcome in found.items() if outcome is Outcome.OK] == ["gpu-0"]
+    assert time.monotonic() - started < 2
