@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.common_findings import unread
+from fixtures.kubernetes.models import Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.shared_memory import devices_of, shared_memory
@@ -53,6 +54,15 @@ def _judged(scope: Scope, template: Template, devices: int) -> Finding:
 
 def _pods_of(scope: Scope, template: Template) -> int:
     """Live pods that have all labels of the template: made of it, whatever has been added since."""
-    labels = (template.labels or {}).items()
-    pods = (pod for pod in scope.snapshot.pods if pod.namespace == template.namespace and not pod.finished)
-    return sum(1 for pod in pods if labels and labels <= pod.metadata.label.items())
+    labels, known = (template.labels or {}).items(), scope.cached(_labelled)
+    fewest = min((known.get((template.namespace, *label), []) for label in labels), key=len, default=[])
+    return sum(labels <= pod.metadata.label.items() for pod in fewest)
+
+
+def _labelled(scope: Scope) -> dict[tuple[str, str, str], list[Pod]]:
+    """Live pods by namespace and each of their labels."""
+    found: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in scope.snapshot.pods:
+        for label in () if pod.finished else pod.metadata.label.items():
+            found.setdefault((pod.namespace, *label), []).append(pod)
+    return found

@@ -1,5 +1,7 @@
 """REQ-15: which pods need shared memory, and which have enough of it. Reports: docs/facts/container-runtimes.md#shared-memory."""
 
+import time
+
 import msgspec
 import pytest
 
@@ -49,6 +51,16 @@ def test_a_webhook_may_complete_what_a_template_lacks() -> None:
     pod = a_pod("llm-0", devices=4, labels={**labels, "pod-template-hash": "x"}, hostIPC=True)
     assert by_name(check_shared_memory(a_scope(deployments=[deployment], pods=[pod]))) == {"llm": Outcome.NOT_JUDGED, "llm-0": Outcome.OK}
     assert by_name(check_shared_memory(a_scope(deployments=[deployment]))) == {"llm": Outcome.BAD}
+
+
+def test_pods_of_many_templates_are_looked_up_by_their_labels() -> None:
+    many = [
+        a_workload("Deployment", f"llm-{at}", {"template": {"metadata": {"labels": {"app": f"llm-{at}"}}, "spec": a_spec(devices=4)}})
+        for at in range(300)
+    ]
+    scope, started = a_scope(deployments=many, pods=[a_pod(labels={"app": "web"})] * 30_000), time.monotonic()
+    assert set(by_name(check_shared_memory(scope)).values()) == {Outcome.BAD}
+    assert time.monotonic() - started < 3
 
 
 def test_what_a_controller_completes_is_not_judged_for_what_it_lacks() -> None:
