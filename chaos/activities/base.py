@@ -172,9 +172,9 @@ def own_namespace() -> str:
     if found is not None:
         namespaces.require_own(acting.cluster, found, acting.plan.run_id)
     else:
-        security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
-        labels = {**security, "istio-injection": "disabled"}
-        body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        labels, annotations = namespace_limits.marks("restricted")
+        metadata = {"name": name, "labels": labels, "annotations": annotations}
+        body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         create("namespaces", body)
         namespaces.limit(acting.cluster, name, acting.plan.run_id, namespace_limits.quota(namespaces.PODS, _devices()))
     return name

@@ -63,7 +63,6 @@ _ADMINISTRATORS = "administrators-namespaces"
 """Key in the proof of a namespace that an administrator made, and that the policy names by UID: it is used, and never removed."""
 
 _KEPT = ("create configmaps", "patch configmaps", "create coordination.k8s.io/leases", "patch coordination.k8s.io/leases")
-_MESHES_OUT: Json = {"istio-injection": "disabled"}
 
 
 def is_run(text: str) -> bool:
@@ -139,10 +138,10 @@ def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
             text += f"{denied[0].key} in another; where an administrator made it, name it in chaos.namespaceUid"
             anchor.close()
             raise ApiTrouble("Forbidden", text)
-        labels = {owned.MANAGED_BY: owned.SUITE, **_security("restricted")}
+        labels = {owned.MANAGED_BY: owned.SUITE}
         try:
             if turn.has_come(cluster, anchor, wanted):
-                uid = _created(cluster, anchor, wanted, labels)
+                uid = _created(cluster, anchor, wanted, labels, "restricted")
                 if uid and _found(cluster, _anchor(cluster).view) == (wanted, False):
                     return wanted
                 if uid:
@@ -311,9 +310,9 @@ def ensure_run(cluster: Cluster, run_id: str, *, name: str = "", undoing: bool =
     """
     if not (own := find_run(cluster, run_id)):
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
-        labels = {**owned.labels(run_id), **_MESHES_OUT, **_security("privileged")}
+        labels = owned.labels(run_id)
         names = [name or of_run(run_id, new_mark()), *(of_run(run_id, new_mark()) for _ in range(ROUNDS - 1))]
-        own = next((wanted for wanted in names if _created(cluster, proof, wanted, labels)), "")
+        own = next((wanted for wanted in names if _created(cluster, proof, wanted, labels, "privileged")), "")
         if not own:
             text = f"no namespace could be made for run {run_id}: {', '.join(names)} are said to be there already"
             raise ApiTrouble("AlreadyExists", f"{text}; nobody can guess these names, so look for what answers in the API server's place")
@@ -355,9 +354,10 @@ def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) 
 # -- making them -----------------------------------------------------------------------------------------
 
 
-def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> str:
+def _created(cluster: Cluster, proof: Proof, name: str, labels: dict[str, str], level: str) -> str:
     """Create a namespace that the proof knows of first; its UID, empty when somebody else's has the name. Raises ApiTrouble."""
-    metadata = {"name": name, "labels": labels, "annotations": proof.will_create(_KEY, name)}
+    more, annotations = namespace_limits.marks(level)
+    metadata = {"name": name, "labels": {**labels, **more}, "annotations": {**annotations, **proof.will_create(_KEY, name)}}
     answer = cluster.create(_KEY, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     try:
         if uid := proof.confirm(_KEY, name, answer):
@@ -383,7 +383,3 @@ def _take_back(cluster: Cluster, name: str, uid: str, why: str = "") -> None:
 def _await_gone(cluster: Cluster, name: str) -> None:
     if await_object(cluster, _KEY, name, "", time.monotonic() + GONE_SECONDS, lambda found: "it is there" if found else ""):
         raise ApiTrouble("Terminating", f"namespace {name} is still being deleted after {GONE_SECONDS:g} s")
-
-
-def _security(level: str) -> dict[str, str]:
-    return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "audit", "warn")}

@@ -120,10 +120,13 @@ def test_one_that_cannot_be_bounded_is_used_for_putting_back_only(tmp_path: Path
                 namespaces.ensure_run(cluster, RUN)
 
 
-def test_both_namespaces_are_closed_and_bounded(tmp_path: Path, cluster: Cluster) -> None:
+def test_both_namespaces_are_closed_bounded_and_without_a_mesh(tmp_path: Path, cluster: Cluster) -> None:
     with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current():
-        spaces = [own_namespace(), host_namespace()]
-    for space in spaces:
+        spaces = [(own_namespace(), "restricted"), (host_namespace(), "privileged")]
+    for space, level in spaces:
+        meta = fetch(cluster, "namespaces", space)["metadata"]
+        assert (meta["labels"]["pod-security.kubernetes.io/enforce"], meta["labels"]["istio-injection"]) == (level, "disabled")
+        assert meta["annotations"]["linkerd.io/inject"] == "disabled"
         [policy] = cluster.request("GET", cluster.path(NETWORK_POLICIES, space)).json()["items"]
         [quota] = cluster.request("GET", cluster.path(QUOTAS, space)).json()["items"]
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
