@@ -15,6 +15,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.quantity import QuantityError, canonical
 from fixtures.kubernetes.untyped import mapping
 from fixtures.model.objects import (
+    VOLATILE_LABELS,
     amounts_of,
     annotations_of,
     conditions_of,
@@ -27,7 +28,6 @@ from fixtures.model.objects import (
 )
 from fixtures.ownership import owned
 
-VOLATILE_LABELS = ("nvidia.com/gfd.timestamp",)
 VOLATILE_ANNOTATIONS = (
     "node.alpha.kubernetes.io/ttl",
     "volumes.kubernetes.io/",

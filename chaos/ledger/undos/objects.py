@@ -18,7 +18,7 @@ from fixtures.cluster.kinds import kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping
-from fixtures.model.objects import condition, is_going, labels_of, machine_of, owners_of, uid_of
+from fixtures.model.objects import VOLATILE_LABELS, condition, is_going, labels_of, lasting_taints, machine_of, owners_of, uid_of
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import is_run_name
 from fixtures.ownership.read_proofs import read_proofs
@@ -222,13 +222,6 @@ def _lives(cluster: Cluster, ref: Json, namespace: str) -> bool:
     return uid_of(read(cluster, key, str(ref.get("name")), scope)) == ref.get("uid")
 
 
-_CLUSTERS_OWN = "node.kubernetes.io/"
-"""Taints with this prefix are conditions that the cluster itself writes and removes."""
-
-_ALIVE = ("nvidia.com/gfd.timestamp",)
-"""Labels whose values change whenever their writer starts: only their presence is recorded."""
-
-
 class NodeExistsArgs(NodeArgs, frozen=True, kw_only=True):
     """The node as it was: ``saved`` has metadata (labels, annotations) and spec; ``ready`` whether it was Ready.
 
@@ -295,10 +288,6 @@ def _must_be_the_machine(args: NodeExistsArgs, node: Json) -> None:
     raise UndoRefused("replaced", f"node {args.name} is another machine now", prior=args.machine, current=machine)
 
 
-def _people_taints(spec: Json) -> list[Json]:
-    return [taint for taint in spec.get("taints") or () if not str(taint.get("key")).startswith(_CLUSTERS_OWN)]
-
-
 def _place(taint: Json) -> tuple[str, str]:
     return str(taint.get("key")), str(taint.get("effect"))
 
@@ -312,7 +301,7 @@ def _missing_of(args: NodeExistsArgs, node: Json) -> Json:
             patch.setdefault("metadata", {})[name] = absent
     spec = node.get("spec") or {}
     there = {_place(taint) for taint in spec.get("taints") or ()}
-    if taints := [taint for taint in _people_taints(args.saved["spec"]) if _place(taint) not in there]:
+    if taints := [taint for taint in lasting_taints(args.saved["spec"].get("taints")) if _place(taint) not in there]:
         patch.setdefault("spec", {})["taints"] = [*(spec.get("taints") or ()), *taints]
     if args.saved["spec"].get("unschedulable") and not spec.get("unschedulable"):
         patch.setdefault("spec", {})["unschedulable"] = True
@@ -322,7 +311,7 @@ def _missing_of(args: NodeExistsArgs, node: Json) -> Json:
 def _recreated(args: NodeExistsArgs) -> Json:
     """The saved node without what the server and the cluster's controllers write."""
     spec = {key: value for key, value in args.saved["spec"].items() if key != "taints"}
-    if taints := _people_taints(args.saved["spec"]):
+    if taints := lasting_taints(args.saved["spec"].get("taints")):
         spec["taints"] = taints
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": args.name, **args.saved["metadata"]}, "spec": spec}
 
@@ -339,7 +328,7 @@ def _node_differs(args: NodeExistsArgs, node: Json | None) -> str:
     if missing := _missing_of(args, node):
         return f"missing: {', '.join(_names(missing))}"
     present = labels_of(node)
-    wrong = {k: v for k, v in args.saved["metadata"]["labels"].items() if present.get(k) != v and k not in _ALIVE}
+    wrong = {k: v for k, v in args.saved["metadata"]["labels"].items() if present.get(k) != v and k not in VOLATILE_LABELS}
     return "; ".join(f"label {key}: {shown(present.get(key))} instead of {shown(value)}" for key, value in sorted(wrong.items()))
 
 

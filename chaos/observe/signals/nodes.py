@@ -17,17 +17,18 @@ from chaos.model.plan import PlanFacts
 from chaos.observe.sampler import MEMORY, NodeHistory
 from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from fixtures.kubernetes.models import Condition, Json
-from fixtures.kubernetes.untyped import mappings
 from fixtures.model.devices.gpu_names import names_another, names_of, names_this
 from fixtures.model.nodes.holds import STATE_LABEL, Kind
 from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, work_of
 from fixtures.model.nodes.work import Why
 from fixtures.model.objects import (
+    VOLATILE_LABELS,
     amounts_of,
     condition,
     device_amounts,
     is_unschedulable,
     labels_of,
+    lasting_taints,
     name_of,
     number_of,
     taints_of,
@@ -39,9 +40,6 @@ from fixtures.verdict.record import TargetKind
 T = TypeVar("T")
 
 MIG_CONFIG = "nvidia.com/mig.config"
-
-VOLATILE_LABELS = frozenset({"nvidia.com/gfd.timestamp"})
-"""Labels that change without anything having changed: GFD writes the time of its start."""
 
 OWN_LABELS = "gpu-conformance.io/"
 """What keys of this suite's own labels begin with: an owner's consent to experiments, and published verdicts."""
@@ -101,14 +99,10 @@ def registered_anew(reading: Reading) -> JsonValue:
         kept = {key: value for key, value in planned.items() if key not in VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
         if any(labels.get(key) != value for key, value in kept.items()):
             return False
-        if _people_taints(taints_of(node)) != _people_taints(target.facts.get("taints")):
+        had, has = target.facts.get("taints"), taints_of(node)
+        if sorted(map(_taint, lasting_taints(has))) != sorted(map(_taint, lasting_taints(had))):
             return False
     return True
-
-
-def _people_taints(taints: object) -> list[str]:
-    """Taints that the cluster itself does not write."""
-    return sorted(_taint(taint) for taint in mappings(taints) if not text_of(taint.get("key")).startswith("node.kubernetes.io/"))
 
 
 def cordoned_by_another(reading: Reading) -> JsonValue:
