@@ -181,17 +181,8 @@ def recover(
         return [*classes, *lease.release(), *_still_open(cluster, put_back)]
 
     leftovers += until_gone(leave, LEAVE_SECONDS, perhaps)
-    return RecoveryResult(
-        runs=runs,
-        restored=restored,
-        residue=tuple(left),
-        torn=tuple(files.torn),
-        unmade=look.unmade,
-        elsewhere=tuple(files.elsewhere),
-        unreadable=tuple(unreadable),
-        leftovers=tuple(leftovers),
-        forged=look.ledgers.forged,
-    )
+    found = look.result(residue=left, unreadable=unreadable)
+    return msgspec.structs.replace(found, runs=runs, restored=restored, leftovers=tuple(leftovers))
 
 
 def _place(entry: Entry) -> Place:
@@ -235,14 +226,8 @@ def preview(
     lines += _shared_lines(cluster)
     lines += [f"close as it is: {entry_words(entry)}" for entry in look.unproven if _place(entry) in accept]
     lines += [f"close as it is: entry {one.run_id}/{plain(one.change)}" for one in look.missing if one.place in accept]
-    return lines, RecoveryResult(
-        residue=tuple(look.unproven_residue),
-        torn=tuple(files.torn),
-        unmade=look.unmade,
-        elsewhere=tuple(files.elsewhere),
-        unreadable=(*files.unreadable, *look.ledgers.unreadable, *(str(one) for one in look.missing if one.is_open)),
-        forged=look.ledgers.forged,
-    )
+    unreadable = [*files.unreadable, *look.ledgers.unreadable, *(str(one) for one in look.missing if one.is_open)]
+    return lines, look.result(residue=look.unproven_residue, unreadable=unreadable)
 
 
 def end_halt(cluster: Cluster) -> list[str]:
@@ -402,7 +387,18 @@ class _Look:
         self.unproven = [one for one in unproven if (one.run_id, one.experiment) not in files.ledgers]  # else their file decides
         self.unproven_residue = [residue_of(one, Reason.UNPROVEN, _UNPROVEN) for one in self.unproven if _place(one) not in accept]
         self.missing = with_files((one for one in self.ledgers.missing if run_id in ("", one.run_id)), written, accept)
-        self.unmade = tuple(str(one) for one in self.missing if one.fate is Fate.UNMADE)
+        self._files = files
+
+    def result(self, *, residue: Iterable[Residue], unreadable: Iterable[str]) -> RecoveryResult:
+        """What there is to say before anything is put back."""
+        return RecoveryResult(
+            residue=tuple(residue),
+            torn=tuple(self._files.torn),
+            unmade=tuple(str(one) for one in self.missing if one.fate is Fate.UNMADE),
+            elsewhere=tuple(self._files.elsewhere),
+            unreadable=tuple(unreadable),
+            forged=self.ledgers.forged,
+        )
 
 
 def _recover_one(

@@ -96,30 +96,16 @@ def check_invariants(snapshots: Sequence[AllocationSnapshot]) -> list[InvariantR
     after = next(((t, now) for t, phase, now in reversed(with_data) if phase == AFTER), None)
     stayed = len(before.pods.keys() & after[1].pods.keys()) if before and after else 0
     offered, how = _offered(before) if before and after else (0, "")
-    return [
-        InvariantResult(
-            invariant="exclusive",
-            subjects=len(together),
-            of="pods that held devices of one node at the same time",
-            breaches=_once((t, _twice(now)) for t, now in known),
-        ),
-        InvariantResult(invariant="complete", subjects=len(pods), of="pods", breaches=_once((t, _incomplete(now)) for t, now in known)),
-        InvariantResult(
-            invariant="seen", subjects=len(looked), of="pods looked into", breaches=_once((t, _inside(now)) for t, now in known)
-        ),
-        InvariantResult(
-            invariant="kept",
-            subjects=stayed,
-            of="pods that stayed until after",
-            breaches=_once((t, _moved(before, now)) for t, now in known) if before else [],
-        ),
-        InvariantResult(
-            invariant="lost",
-            subjects=offered,
-            of=f"devices offered before{how}",
-            breaches=_once([(after[0], _lost(before, after[1]))]) if before and after else [],
-        ),
-    ]
+    moved = _once((t, _moved(before, now)) for t, now in known) if before else []
+    lost = _once([(after[0], _lost(before, after[1]))]) if before and after else []
+    rows = (
+        ("exclusive", len(together), "pods that held devices of one node at the same time", _once((t, _twice(now)) for t, now in known)),
+        ("complete", len(pods), "pods", _once((t, _incomplete(now)) for t, now in known)),
+        ("seen", len(looked), "pods looked into", _once((t, _inside(now)) for t, now in known)),
+        ("kept", stayed, "pods that stayed until after", moved),
+        ("lost", offered, f"devices offered before{how}", lost),
+    )
+    return [InvariantResult(invariant=name, subjects=count, of=of, breaches=breaches) for name, count, of, breaches in rows]
 
 
 def _once(found: Iterable[tuple[float, Iterator[str]]]) -> list[Breach]:
