@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.simulator.builder import hardware_of, manifests
-from fixtures.simulator.builder.cluster import Cluster
 from fixtures.simulator.builder.objects import Stamp
+from fixtures.simulator.builder.pods import Cluster
 from fixtures.simulator.config.scenario import load_scenario
 
 
