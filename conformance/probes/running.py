@@ -248,7 +248,7 @@ def follow_log(workspace: Workspace, name: str, marker: str, seconds: float, con
 
 def ended(pod: Pod, containers: Iterable[str]) -> bool:
     """Whether a pod is finished, or the named containers of it are."""
-    over = {status.name for status in pod.status.container_statuses or () if (status.state or {}).get("terminated")}
+    over = {status.name for status in pod.status.container_statuses or () if status.ended}
     return pod.finished or over >= set(containers)
 
 

@@ -22,7 +22,7 @@ from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import whole
-from fixtures.model.demand.failing_pods import Fault, statuses
+from fixtures.model.demand.failing_pods import Fault
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.demand.pod_templates import templates_of
 from fixtures.model.nodes.holds import owns
@@ -56,7 +56,7 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
     node = scope.snapshot.node_by_name.get(pod.node_name)
     if asks_for_shared_units(message) or reason in _OWN_REASONS:
         return Fault.POD, "its own request is the reason"
-    if statuses(pod):
+    if pod.statuses:
         return Fault.NODE, ""  # it was admitted before, and the kubelet has started anew
     lacking = _lacks(scope, pod, node) if node is not None else ""
     if _SICK.search(message):

@@ -16,7 +16,7 @@ from conformance.req.refusal_faults import Records, Refusal, asks_for_shared_uni
 from fixtures.kubernetes.models import Event, Pod
 from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.demand.failing_pods import Fault, failed_at, failed_creation, fault, had_succeeded, statuses
+from fixtures.model.demand.failing_pods import Fault, failed_at, failed_creation, fault, had_succeeded
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.pod_endings import is_refusal
 from fixtures.text.sentences import duration, listed
@@ -110,7 +110,7 @@ def _is_refusal(pod: Pod) -> bool:
         return True
     if message.startswith(f"{_REJECTED}:"):
         return reason not in _ENDED_BY_OTHERS - {"Evicted"}  # a node short of disk refuses with that reason
-    return reason not in _ENDED_BY_OTHERS and not statuses(pod)
+    return reason not in _ENDED_BY_OTHERS and not pod.statuses
 
 
 def _names_device(scope: Scope, text: str) -> bool:

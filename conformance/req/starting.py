@@ -13,9 +13,9 @@ import msgspec
 
 from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Pod
-from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.demand.failing_pods import failed_creation, has_started, running_init_containers, statuses
+from fixtures.model.demand.failing_pods import failed_creation, has_started, running_init_containers
 from fixtures.model.demand.pod_events import quoted
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
@@ -99,8 +99,8 @@ def _trouble(scope: Scope, pod: Pod, now: float) -> Trouble:
 
 
 def _of_containers(pod: Pod, now: float) -> Trouble:
-    for status in statuses(pod):
-        waiting = mapping(mapping(status.state).get("waiting"))
+    for status in pod.statuses:
+        waiting = status.waiting
         if (reason := text_of(waiting.get("reason"))) not in _PREPARING:
             last = failed_creation(pod)
             message = last[1] if last and last[1] else text_of(waiting.get("message"))
