@@ -170,7 +170,7 @@ def _why_none(scope: Scope, node: Node) -> str:
     slices = scope.snapshot.listing(SLICES)
     if not slices.served:
         return plugin
-    read = slices.collected and not slices.trouble
+    read = slices.known
     return f"{plugin}, and {'no DRA driver publishes one for it' if read else 'ResourceSlices were not read'}"
 
 

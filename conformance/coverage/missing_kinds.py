@@ -250,5 +250,5 @@ def unsaved_namespaces(snapshot: Snapshot) -> Iterator[str]:
     """A sentence when saved pods are in namespaces that were not saved: what is asked of each namespace, nobody asked of these."""
     namespaces = snapshot.listing("namespaces")
     unknown = sorted({pod.namespace for pod in snapshot.listing("pods").items} - {item.name for item in namespaces.items})
-    if snapshot.offline and namespaces.collected and not namespaces.trouble and unknown:
+    if snapshot.offline and namespaces.known and unknown:
         yield f"pods are in {listed(unknown)}, which the snapshot does not hold: these namespaces were not judged"

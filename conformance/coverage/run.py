@@ -144,7 +144,7 @@ def platform_by_name_alone(scope: Scope, judged: Iterable[Requirement]) -> Itera
 
 def _skipped(scope: Scope) -> set[str]:
     nodes, pods, platform = scope.snapshot.listing("nodes"), scope.snapshot.listing("pods"), scope.platform
-    if nodes.trouble or pods.trouble or not (nodes.collected and pods.collected):
+    if not (nodes.known and pods.known):
         names = [item.name for item in scope.snapshot.listing("namespaces").items]
         return {name for name in names if platform.of(name).unread or (platform.of(name).free and not scope.is_tenant(name))}
     accelerators = {node.name for node in scope.accelerator_nodes}

@@ -51,7 +51,7 @@ def is_whole(coverage: Coverage) -> bool:
 def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
     """Sentences about accelerators that no requirement judged, or one that the cluster has none."""
     nodes = scope.snapshot.listing("nodes")
-    if nodes.trouble or not nodes.collected:
+    if not nodes.known:
         return
     unlisted = _by_unlisted_resource(scope)
     if not scope.accelerator_nodes and not unlisted:
@@ -94,7 +94,7 @@ def may_name_others(scope: Scope, resource: str) -> bool:
 def unknown_resources(scope: Scope) -> Iterator[str]:
     """Notes about extended resources and DRA drivers that the policy does not know: accelerators may be among them."""
     nodes = scope.snapshot.listing("nodes")
-    if nodes.trouble or not nodes.collected:
+    if not nodes.known:
         return
     policy = scope.policy.accelerators
     known = (*policy.no_devices, *policy.vm_resources)

@@ -77,7 +77,7 @@ def _tenants_left(scope: Scope) -> bool:
     if names is None:
         return True
     pods = scope.snapshot.listing("pods")
-    read = pods.collected and not pods.trouble
+    read = pods.known
     used = {pod.namespace for pod in pods.items}
     unused = read and _DEFAULT not in used and _DEFAULT not in scope.policy.tenants.namespaces
     return any(scope.is_tenant(name) and not (name == _DEFAULT and unused) for name in names)
@@ -108,7 +108,7 @@ def _swallowed(scope: Scope) -> str:
     if not taken:
         return ""
     pods = scope.snapshot.listing("pods")
-    using = {pod.namespace for pod in scope.device_pods} if pods.collected and not pods.trouble else set()
+    using = {pod.namespace for pod in scope.device_pods} if pods.known else set()
     clauses = []
     for key, patterns in written:
         for pattern in patterns:
@@ -127,7 +127,7 @@ def _passed_over(scope: Scope) -> str:
     """
     names, pods = _names(scope.snapshot.listing("namespaces")), scope.snapshot.listing("pods")
     tenants, default = scope.policy.tenants, Policy().tenants
-    if names is None or pods.trouble or not pods.collected or not _written(tenants.namespaces, default.namespaces):
+    if names is None or not pods.known or not _written(tenants.namespaces, default.namespaces):
         return ""
     if not any(map(scope.is_tenant, names)):
         return ""
@@ -179,7 +179,7 @@ def _nodes(scope: Scope) -> Iterator[Unmatched]:
 
 def _drivers(scope: Scope) -> Iterator[Unmatched]:
     listing = scope.snapshot.listing("resource.k8s.io/resourceslices")
-    if listing.trouble or not listing.collected:
+    if not listing.known:
         return
     drivers = {str((item.get("spec") or {}).get("driver")) for item in listing.objects}
     written = _written(scope.policy.accelerators.drivers, Policy().accelerators.drivers)
@@ -216,6 +216,6 @@ def _written(patterns: Iterable[str], default: Iterable[str]) -> list[str]:
 
 def _names(listing: Listing[Node | Namespace]) -> list[str] | None:
     """Names of all objects of a kind; None where they were not read, so that nothing can be said of them."""
-    if listing.trouble or not listing.collected or not listing.served:
+    if not (listing.known and listing.served):
         return None
     return [item.metadata.name for item in listing.items]

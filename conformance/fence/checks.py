@@ -44,7 +44,7 @@ def _daemon_of(scope: Scope, pod: Pod) -> Daemon:
     owner, listing = pod.controller, scope.snapshot.listing("apps/daemonsets")
     if owner is None or owner.kind != "DaemonSet" or scope.is_infrastructure(pod.namespace):
         return Daemon()
-    if listing.trouble or not listing.collected:
+    if not listing.known:
         return Daemon(unclear=f"whether DaemonSet {owner.name} is an agent is not known, because apps/daemonsets were not read")
     found = scope.cached(_daemonsets).get((pod.namespace, owner.uid))
     if found is None:

@@ -57,8 +57,9 @@ def device_row(scope: Scope, device: InventoryDevice) -> PublishedDevice:
 
 def _pods(scope: Scope) -> dict[_PodId, Pod] | None:
     """Pods of the snapshot; None where claims were not read."""
-    read = scope.snapshot.listing(CLAIMS).collected and not scope.snapshot.listing(CLAIMS).trouble
-    return {(pod.namespace, pod.name, pod.metadata.uid): pod for pod in scope.snapshot.pods} if read else None
+    if not scope.snapshot.listing(CLAIMS).known:
+        return None
+    return {(pod.namespace, pod.name, pod.metadata.uid): pod for pod in scope.snapshot.pods}
 
 
 def _device(scope: Scope, device: InventoryDevice, pods: Mapping[_PodId, Pod] | None) -> PublishedDevice:
@@ -95,8 +96,7 @@ def _short(text: str) -> str:
 
 def inventory(scope: Scope) -> list[InventoryRow]:
     """A row per accelerator node; none where nodes were not read, or where half of what is known of them was not."""
-    nodes = scope.snapshot.listing("nodes")
-    if nodes.trouble or not nodes.collected:
+    if not scope.snapshot.listing("nodes").known:
         return []
     rows: list[InventoryRow] = []
     try:

@@ -71,18 +71,13 @@ def _answer(scope: Scope, work: NodeWork, virtual: str) -> tuple[str, str]:
 def _free(scope: Scope, node: Node) -> str:
     """``; free: 5 of 8 nvidia.com/gpu``, or empty where there are no devices or it is not known who holds them."""
     words = []
-    if not _unread(scope, "pods"):
+    if scope.snapshot.listing("pods").known:
         words += [f"{scope.free(node, name)} of {count} {name}" for name, count in scope.device_capacity(node).items() if count]
     if not scope.claims.unread(CLAIMS):
         words += [
             f"{len(free_devices(scope, item))} of {len(item.devices)} {item.driver}" for item in scope.dra_inventory.get(node.name, ())
         ]
     return f"; free: {listed(words)}" if words else ""
-
-
-def _unread(scope: Scope, key: str) -> bool:
-    listing = scope.snapshot.listing(key)
-    return bool(listing.trouble) or not listing.collected
 
 
 def _clause(one: Obstacle, now: float) -> str:
@@ -117,7 +112,7 @@ def _resources(scope: Scope, node: Node) -> Iterator[Fact]:
     source = "status.capacity, status.allocatable, requests of pods"
     for name, count in scope.device_capacity(node).items():
         held = "held: not known"
-        if not _unread(scope, "pods"):
+        if scope.snapshot.listing("pods").known:
             held = f"{scope.held.get(node.name, {}).get(name, 0)} held, {scope.free(node, name)} free"
         yield Fact(about="devices", name=name, value=f"{count} capacity, {given.get(name, 0)} allocatable, {held}", source=source)
 

@@ -41,8 +41,7 @@ def _may_meet_devices(scope: Scope, spec: PodSpec, *, asks_device: bool) -> bool
     Admission may give pods that ask for a device its toleration. Where no accelerator node is known, every pod may be on one. So may one
     whose affinity is too long to be held against all nodes.
     """
-    listing = scope.snapshot.listing("nodes")
-    nodes = scope.accelerator_nodes if listing.collected and not listing.trouble else []
+    nodes = scope.accelerator_nodes if scope.snapshot.listing("nodes").known else []
     if not nodes or asks_device:
         return True
     if spec.node_name:

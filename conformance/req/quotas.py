@@ -27,7 +27,7 @@ _SOURCE = "resources and claims of pods, resourcequota.spec"
 def check_tenants_have_quotas(scope: Scope) -> Iterator[Finding]:
     """One finding per tenant namespace with device pods: for each pod, a quota that counts it names each device that it asks for."""
     quotas: dict[str, list[ResourceQuota]] = {}
-    for quota in scope.snapshot.items("resourcequotas"):
+    for quota in scope.snapshot.quotas:
         quotas.setdefault(quota.namespace, []).append(quota)
     asking: dict[str, list[tuple[Pod, list[Keys]]]] = {}
     unknown: dict[str, str] = {}

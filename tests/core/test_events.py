@@ -63,7 +63,7 @@ def test_an_event_without_any_time_has_happened_once_and_nobody_knows_when() -> 
 def test_only_warnings_are_read_of_a_cluster(tmp_path: Path) -> None:
     normal = {**CORE, "type": "Normal", "metadata": {**CORE["metadata"], "name": "train-0.2", "uid": "e-2"}}
     with served(tmp_path, [_bare(CORE), _bare(normal)]) as (cluster, _):
-        assert [event.name for event in collect(cluster, ["events"], version="").items("events")] == ["train-0.1"]
+        assert [event.name for event in collect(cluster, ["events"], version="").listing("events").items] == ["train-0.1"]
 
 
 def test_more_events_than_the_bound_are_trouble_and_not_some_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
