@@ -12,7 +12,7 @@ import msgspec
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import Plan, Target
-from fixtures.cluster.answer import Expected, list_problem
+from fixtures.cluster.answer import Expected, problem_of
 from fixtures.cluster.client import ATTEMPTS, Cluster
 from fixtures.cluster.paging import PAGE, Pages
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
@@ -228,7 +228,7 @@ class View:
         objects = {part: self._object(part) for part in parts}
         items = [objects[part] for part in parts]
         whole = {"kind": body.kind, "apiVersion": body.api_version, "metadata": body.metadata, "items": items}
-        if problem := list_problem(whole, expected):
+        if problem := problem_of(whole, expected):
             raise NotJson(problem)
         token, version = text_of(body.metadata.get("continue")), body.metadata.get("resourceVersion")
         return _Page(text=text, token=token, version=version, items=items, objects=objects)

@@ -15,7 +15,8 @@ from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import amd_terms, gke_terms, label_terms, number
-from fixtures.model.devices.node_labels import NodeAdvertisement, sharing_inconsistencies, strategy_inconsistencies, view_of
+from fixtures.model.devices.node_advertisement import NodeAdvertisement
+from fixtures.model.devices.node_labels import sharing_inconsistencies, strategy_inconsistencies, view_of
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.verdict.findings import About, Finding
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from fixtures.kubernetes.models import ConfigMap, Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import physical_counts
-from fixtures.model.devices.node_labels import GPU, NodeAdvertisement, view_of
+from fixtures.model.devices.node_advertisement import GPU, NodeAdvertisement
+from fixtures.model.devices.node_labels import view_of
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.plugin_settings import (

@@ -13,6 +13,7 @@ from fixtures.kubernetes.models import Node
 from fixtures.model.demand.amounts import whole
 from fixtures.model.devices import node_labels
 from fixtures.model.devices.counts import PhysicalCount, physical_counts, terms_of
+from fixtures.model.devices.node_advertisement import NodeAdvertisement, advertisement
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.model.nodes.accelerators import makers_served, marks_of, may_be_of_cpu
 from fixtures.policy.model import Policy
@@ -31,7 +32,7 @@ class _Node(msgspec.Struct, frozen=True, kw_only=True):
 
     text: node_text.NodeView
     node: Node
-    view: node_labels.NodeAdvertisement
+    view: NodeAdvertisement
     sources: list[PhysicalCount]
 
     @property
@@ -47,7 +48,7 @@ class _Node(msgspec.Struct, frozen=True, kw_only=True):
 
 def _read(text: node_text.NodeView) -> _Node:
     node = _node(text)
-    view = node_labels.advertisement(text.labels, text.capacity, text.allocatable)
+    view = advertisement(text.labels, text.capacity, text.allocatable)
     return _Node(text=text, node=node, view=view, sources=physical_counts(node, view, _POLICY, []))
 
 

@@ -17,7 +17,8 @@ from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import physical_counts
-from fixtures.model.devices.node_labels import parse_product, view_of
+from fixtures.model.devices.node_advertisement import parse_product
+from fixtures.model.devices.node_labels import view_of
 from fixtures.model.devices.shares import LABEL as MEMORY
 from fixtures.model.devices.shares import device_memory
 from fixtures.model.dra.inventory import DriverInventory, InventoryDevice

@@ -11,7 +11,8 @@ from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment, unix
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.compute_domains import DOMAINS, OF_DOMAIN, Domain, Member, domains_of, pods_by_template
+from fixtures.model.dra.compute_domains import Domain, Member, domains_of, pods_by_template
+from fixtures.model.dra.nvidia_driver import DOMAIN_LABEL, DOMAINS
 from fixtures.model.jobs.marks import placed_at
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
@@ -39,10 +40,10 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
     for pod in _of_domains(scope):
         owner = pod.controller
         if owner is not None and owner.kind == "DaemonSet":
-            pods.setdefault(pod.metadata.label[OF_DOMAIN], []).append(pod)
+            pods.setdefault(pod.metadata.label[DOMAIN_LABEL], []).append(pod)
     labelled: dict[str, dict[str, Node]] = {}
     for node in scope.snapshot.nodes:
-        if uid := node.metadata.label.get(OF_DOMAIN):
+        if uid := node.metadata.label.get(DOMAIN_LABEL):
             labelled.setdefault(uid, {})[node.name] = node
     for domain in domains:
         yield _judge(scope, domain, pods.get(domain.uid, []), labelled.get(domain.uid, {}), now)
@@ -50,7 +51,7 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
 
 def _of_domains(scope: Scope) -> list[Pod]:
     """Unfinished pods that carry the UID of a domain, where agents are: the driver's namespace. Anybody may copy the label."""
-    pods = [pod for pod in scope.snapshot.pods if pod.metadata.label.get(OF_DOMAIN) and not pod.finished]
+    pods = [pod for pod in scope.snapshot.pods if pod.metadata.label.get(DOMAIN_LABEL) and not pod.finished]
     return [pod for pod in pods if scope.platform.of(pod.namespace).components]
 
 
@@ -59,14 +60,14 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
     if not scope.snapshot.served(DOMAINS):
         return
     for node in scope.snapshot.nodes:
-        uid = node.metadata.label.get(OF_DOMAIN, "")
+        uid = node.metadata.label.get(DOMAIN_LABEL, "")
         if uid and uid not in known:
-            message = f"its label {OF_DOMAIN} names the ComputeDomain {uid}, which does not exist: no other domain can take the node"
-            about = About(Subject("Node", node.name), _SOURCE, "no label of a ComputeDomain that is gone", f"{OF_DOMAIN}={uid}")
+            message = f"its label {DOMAIN_LABEL} names the ComputeDomain {uid}, which does not exist: no other domain can take the node"
+            about = About(Subject("Node", node.name), _SOURCE, "no label of a ComputeDomain that is gone", f"{DOMAIN_LABEL}={uid}")
             yield about.advised(message, cause="DomainLeftBehind")
     limit = scope.policy.requests.end_minutes * 60
     for pod in _of_domains(scope):
-        uid, at = pod.metadata.label[OF_DOMAIN], moment(pod.metadata.deletion_timestamp)
+        uid, at = pod.metadata.label[DOMAIN_LABEL], moment(pod.metadata.deletion_timestamp)
         if uid not in known and at is not None and now - at > limit:
             age = duration(now - at)
             about = About(Subject("Pod", pod.name, pod.namespace), _SOURCE, "gone with its domain", f"Terminating for {age}")
@@ -153,7 +154,7 @@ def _members(scope: Scope, members: Mapping[str, Member], labelled: dict[str, No
         if member.status not in ("Ready", ""):
             yield f"its member {name} is {member.status}", frozenset({name})
         if name not in labelled:
-            yield f"its member {name} has no label {OF_DOMAIN} of it", _LASTING
+            yield f"its member {name} has no label {DOMAIN_LABEL} of it", _LASTING
 
 
 def _daemons(daemons: list[Pod], labelled: dict[str, Node]) -> Iterator[_Problem]:

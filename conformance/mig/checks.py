@@ -10,7 +10,8 @@ from fixtures.model.devices import mig_geometry
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.devices.mig_layouts import Request, Requested, Requests
 from fixtures.model.devices.mig_nodes import CONFIG, MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
-from fixtures.model.devices.node_labels import GPU, capacity_inconsistencies
+from fixtures.model.devices.node_advertisement import GPU
+from fixtures.model.devices.node_labels import capacity_inconsistencies
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
 

@@ -192,7 +192,7 @@ def listing_problems(listing: Listing) -> list[str]:
         counted = Counter([gpu.uuid for gpu in gpus] + [device.uuid for gpu in gpus for device in gpu.mig])
         problems += [f"UUID {uuid} is listed {count} times" for uuid, count in sorted(counted.items()) if count > 1]
     for gpu in listing.gpus:
-        possible, reason = mig_geometry.fits(gpu.model, gpu.layout)
+        possible, reason = mig_geometry.fits_devices(gpu.model, 1, gpu.layout)
         if not possible:
             problems.append(f"GPU {gpu.index}: {reason}")
     return problems

@@ -373,14 +373,13 @@ def test_a_note_lists_every_kind_that_was_not_saved_and_that_somebody_reads() ->
     assert list(notes(CATALOGUE.by_id.values(), a_snapshot(nodes=[a_node()]))) == []
 
 
-# -- What ``listing("…")`` and ``items("…")`` promise to a type checker is how the items of each kind are decoded
+# -- What ``listing("…")`` promises to a type checker is how the items of each kind are decoded
 
 
-@pytest.mark.parametrize("method", [Snapshot.listing, Snapshot.items], ids=["listing", "items"])
-def test_overloads_are_the_shapes_of_the_kinds(method: Callable[..., Any]) -> None:
+def test_overloads_are_the_shapes_of_the_kinds() -> None:
     promised: dict[str, object] = {}
     others: list[object] = []
-    for overload in get_overloads(method):
+    for overload in get_overloads(Snapshot.listing):
         hints = get_type_hints(overload)
         (item,) = get_args(hints["return"])
         if get_origin(hints["key"]) is Literal:

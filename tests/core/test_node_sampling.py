@@ -7,7 +7,7 @@ from conformance.probes.node_sampling import PlaceFinding, choose_places, in_bat
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import device_type
-from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.devices.node_advertisement import advertisement
 from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_unlistable
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence, Finding, Outcome, bad, ok

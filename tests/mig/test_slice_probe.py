@@ -6,7 +6,7 @@ from conformance.mig.probes import _pod, absent_profile, chosen, judge_slices
 from conformance.probes.running import ProbeResult
 from fixtures.model.devices.mig_geometry import resource_name
 from fixtures.model.devices.mig_nodes import mig_nodes
-from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.devices.node_advertisement import advertisement
 from fixtures.model.placement.free_devices import Place
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Outcome

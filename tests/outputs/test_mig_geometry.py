@@ -19,12 +19,12 @@ def test_product_tables(product: str, name: str) -> None:
 def test_products_without_a_table(product: str) -> None:
     assert mig_geometry.geometry_of(product) is None
     assert mig_geometry.max_instances(product, "1g.5gb") is None
-    assert mig_geometry.fits(product, {"1g.5gb": 99})[0], "what no table knows cannot be refused"
+    assert mig_geometry.fits_devices(product, 1, {"1g.5gb": 99})[0], "what no table knows cannot be refused"
 
 
 @each_row
 def test_layouts_of_one_device(layout: dict[str, int], possible: bool) -> None:
-    fits, reason = mig_geometry.fits(H100, layout)
+    fits, reason = mig_geometry.fits_devices(H100, 1, layout)
     assert fits is possible
     assert bool(reason) is not possible
 
@@ -42,13 +42,13 @@ def test_every_maximum_fits_and_one_more_does_not(geometry: mig_geometry.Geometr
     assert mig_geometry.geometry_of(product) is geometry
     for profile, maximum in geometry.maxima.items():
         compute, memory = mig_geometry.slices(geometry, profile)
-        assert mig_geometry.fits(product, {profile: maximum})[0], profile
-        assert not mig_geometry.fits(product, {profile: maximum + 1})[0], profile
+        assert mig_geometry.fits_devices(product, 1, {profile: maximum})[0], profile
+        assert not mig_geometry.fits_devices(product, 1, {profile: maximum + 1})[0], profile
         assert compute * maximum <= geometry.slices
         assert memory * maximum <= geometry.memory_slices
     layout = mig_geometry.config_layout(product, "all-balanced")
     assert layout
-    assert mig_geometry.fits(product, layout)[0]
+    assert mig_geometry.fits_devices(product, 1, layout)[0]
 
 
 def test_greedy_placement_agrees_with_a_search() -> None:
@@ -69,7 +69,7 @@ def test_greedy_placement_agrees_with_a_search() -> None:
         items = [profile for profile in plain for _ in range(layout[profile])]
         if len(items) > 7:
             continue
-        assert mig_geometry.fits(H100, layout)[0] is search(items, frozenset()), layout
+        assert mig_geometry.fits_devices(H100, 1, layout)[0] is search(items, frozenset()), layout
 
 
 def test_config_names() -> None:

@@ -6,7 +6,7 @@ from conformance.cli.inspect import inspect
 from conformance.outputs import node_text
 from conformance.outputs.captured_text import Unreadable
 from fixtures.model.devices import node_labels
-from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.devices.node_advertisement import Inconsistency, advertisement, parse_product
 from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
@@ -35,13 +35,13 @@ def mixed(**parts: str) -> dict[str, str]:
     return labels(**(base | parts))
 
 
-def what(found: list[node_labels.Inconsistency]) -> list[str]:
+def what(found: list[Inconsistency]) -> list[str]:
     return [item.what for item in found]
 
 
 @each_row
 def test_product_grammar(text: str, expected: tuple[str, str, bool, bool]) -> None:
-    product = node_labels.parse_product(text)
+    product = parse_product(text)
     assert (product.model, product.mig_profile, product.mig_invalid, product.shared) == expected
 
 

@@ -12,6 +12,7 @@ from conformance.outputs import events, job_logs, nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable, unwrapped
 from conformance.outputs.inspection import Inspection
 from fixtures.model.devices import node_labels
+from fixtures.model.devices.node_advertisement import advertisement
 from tests.outputs.lookalikes import lookalike
 from tests.tables import table
 
@@ -187,8 +188,8 @@ VALUES = st.one_of(
 @SETTINGS
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_labels(labels: dict[str, str]) -> None:
-    expected = {name: str(units) for name, units in node_labels.expectations(node_labels.advertisement(labels)).items()}
-    found = node_labels.inconsistencies(node_labels.advertisement(labels, expected, expected))
+    expected = {name: str(units) for name, units in node_labels.expectations(advertisement(labels)).items()}
+    found = node_labels.inconsistencies(advertisement(labels, expected, expected))
     bounded = [item for item in found if item.what.startswith(("capacity", "allocatable")) and item.what.partition(" ")[2] in expected]
     assert bounded == [], "what the labels predict is consistent with them"
 

@@ -13,7 +13,7 @@ from conformance.psa.standards import check_standards
 from fixtures.kubernetes.models import Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import physical_counts
-from fixtures.model.devices.node_labels import advertisement
+from fixtures.model.devices.node_advertisement import advertisement
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row
