@@ -224,11 +224,6 @@ def _beside_parts(pool: Pool) -> Iterator[str]:
             yield f"device {device.name} is published beside its own parts ({', '.join(loose[:3])}), and no counters tie them"
 
 
-def informing_taints(pool: Pool) -> list[str]:
-    """Taints that keep no claim away: their effect is None."""
-    return [f"device {device.name}: {taint}" for device in pool.devices for taint in device.taints if taint.effect == "None"]
-
-
 _MEMBERS = re.compile(r"(\d{1,6}) (Pending|Running|Succeeded|Failed|Releasing|Pipelined|Binding|Bound|Allocated|Unknown|minAvailable)\b")
 _RELEASING = frozenset({"Releasing", "Succeeded"})
 

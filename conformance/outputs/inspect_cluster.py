@@ -15,11 +15,13 @@ import msgspec
 from conformance.outputs import captured_objects, events, kubectl_text
 from conformance.outputs.captured_objects import load_objects, none_of
 from conformance.outputs.captured_text import Unreadable, readable_text
-from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
+from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, concluded, worst
 from conformance.outputs.kubectl_text import ClaimRow, SliceRow, claim_rows, slice_rows
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity.standards import parse_rejection
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.dra.claims import results_of
+from fixtures.model.objects import full_name
 from fixtures.text.sentences import listed
 
 _CLAIMS = "resourceclaim"
@@ -36,35 +38,28 @@ def inspect_resource_claims(text: str) -> Inspection:
     claims = [item for item in objects if item.get("kind") == "ResourceClaim"]
     if not claims:
         raise Unreadable(none_of("ResourceClaim", objects))
-    states = [InspectionFinding(_claim_name(claim), Judged.UNDECIDABLE, words) for claim in claims if (words := _unsettled(claim))]
-    twice = [
-        InspectionFinding(device, Judged.BAD, f"it is given to {listed(names)}, which do not share it") for device, names in _twice(claims)
+    devices = sum(len(results_of(claim)) for claim in claims)
+    facts: dict[str, object] = {"claims": len(claims), "allocated": sum(bool(results_of(claim)) for claim in claims), "devices": devices}
+    found = [
+        ("GIVEN_TWICE", InspectionFinding(device, Judged.BAD, f"it is given to {listed(names)}, which do not share it"))
+        for device, names in _twice(claims)
     ]
-    devices = sum(len(_results(claim)) for claim in claims)
-    facts: dict[str, object] = {"claims": len(claims), "allocated": sum(bool(_results(claim)) for claim in claims), "devices": devices}
-    if twice:
-        return Inspection(_CLAIMS, Judged.BAD, "GIVEN_TWICE", f"{twice[0].subject}: {twice[0].message}", facts, [*twice, *states])
-    if broken := [InspectionFinding(_claim_name(claim), Judged.BAD, words) for claim in claims for words in _not_ready(claim)]:
-        return Inspection(_CLAIMS, Judged.BAD, "DEVICE_NOT_READY", f"{broken[0].subject}: {broken[0].message}", facts, [*broken, *states])
-    if states:
-        return Inspection(_CLAIMS, Judged.UNDECIDABLE, "UNSETTLED", f"{states[0].subject}: {states[0].message}", facts, states)
-    return Inspection(
-        _CLAIMS, Judged.GOOD, "ALLOCATED", f"{len(claims)} claims hold {devices} devices, each reserved for somebody", facts, []
-    )
+    found += [
+        ("DEVICE_NOT_READY", InspectionFinding(_claim_name(claim), Judged.BAD, words)) for claim in claims for words in _not_ready(claim)
+    ]
+    found += [
+        ("UNSETTLED", InspectionFinding(_claim_name(claim), Judged.UNDECIDABLE, words)) for claim in claims if (words := _unsettled(claim))
+    ]
+    return concluded(_CLAIMS, found, facts, ("ALLOCATED", f"{len(claims)} claims hold {devices} devices, each reserved for somebody"))
 
 
 def _claim_name(claim: Json) -> str:
-    meta = mapping(claim.get("metadata"))
-    return "/".join(part for part in (text_of(meta.get("namespace")), text_of(meta.get("name"))) if part) or "a claim"
-
-
-def _results(claim: Json) -> list[Json]:
-    return mappings(mapping(claim.get("status"), "allocation", "devices").get("results"))
+    return full_name(claim).strip("/") or "a claim"
 
 
 def _unsettled(claim: Json) -> str:
     deleted = text_of(mapping(claim.get("metadata")).get("deletionTimestamp"))
-    if not _results(claim):
+    if not results_of(claim):
         return "it has no device yet"
     if deleted:
         return f"it was deleted at {deleted[:40]} and still holds devices"
@@ -83,13 +78,8 @@ def _not_ready(claim: Json) -> Iterator[str]:
 
 def _claim_table(rows: list[ClaimRow]) -> Inspection:
     """A table of claims tells their states, and no device."""
-    found = [
-        InspectionFinding(f"{row.namespace}/{row.name}".strip("/"), Judged.UNDECIDABLE, words)
-        for row in rows
-        if (words := _claim_words(row.state))
-    ]
-    count = sum("allocated" in row.state for row in rows)
-    facts: dict[str, object] = {"claims": len(rows), "allocated": count}
+    found = [InspectionFinding(row.subject, Judged.UNDECIDABLE, words) for row in rows if (words := _claim_words(row.state))]
+    facts: dict[str, object] = {"claims": len(rows), "allocated": sum("allocated" in row.state for row in rows)}
     message = "a table of claims names no device: kubectl get resourceclaims -A -o yaml does"
     first = f"{found[0].subject}: {found[0].message}; " if found else ""
     return Inspection(_CLAIMS, Judged.UNDECIDABLE, "UNSETTLED" if found else "TABLE", f"{first}{message}", facts, found)
@@ -106,7 +96,7 @@ def _claim_words(state: tuple[str, ...]) -> str:
 def _twice(claims: list[Json]) -> Iterator[tuple[str, list[str]]]:
     holders: dict[str, list[str]] = {}
     for claim in claims:
-        for result in _results(claim):
+        for result in results_of(claim):
             if result.get("adminAccess") is not True and not result.get("shareID") and not result.get("consumedCapacity"):
                 device = "/".join(text_of(result.get(key)) for key in ("driver", "pool", "device"))
                 holders.setdefault(device, []).append(_claim_name(claim))
@@ -120,22 +110,19 @@ _MANY_RESTARTS = 5
 def inspect_pods(text: str) -> Inspection:
     """``pods``: whether all of ``kubectl get pods`` run or have ended well. Raises ``Unreadable``."""
     rows = kubectl_text.parse_pods(text)
-    findings = []
+    found = []
     for row in rows:
         verdict = Judged.of(row.well)
-        subject = f"{row.namespace}/{row.name}".strip("/")
         if verdict is not Judged.GOOD:
-            findings.append(InspectionFinding(subject, verdict, f"{row.status}, {row.ready} of {row.total} ready", row.status, "Running"))
+            words = f"{row.status}, {row.ready} of {row.total} ready"
+            finding = InspectionFinding(row.subject, verdict, words, row.status, "Running")
+            found.append(("POD_FAILED" if verdict is Judged.BAD else "NOT_YET", finding))
         elif row.restarts >= _MANY_RESTARTS:
-            findings.append(InspectionFinding(subject, Judged.GOOD, f"{row.restarts} restarts"))
-    verdict = worst([Judged.of(row.well) for row in rows])
+            found.append(("ALL_WELL", InspectionFinding(row.subject, Judged.GOOD, f"{row.restarts} restarts")))
     states = Counter(row.status for row in rows)
     facts: dict[str, object] = {"pods": len(rows), "states": dict(sorted(states.items())), "restarts": sum(row.restarts for row in rows)}
-    if verdict is Judged.GOOD:
-        return Inspection("pods", verdict, "ALL_WELL", f"{len(rows)} pods run or have ended well", facts, findings[:_MAX_FINDINGS])
-    first = next(finding for finding in findings if finding.verdict is verdict)
-    code = "POD_FAILED" if verdict is Judged.BAD else "NOT_YET"
-    return Inspection("pods", verdict, code, f"{first.subject}: {first.message}", facts, findings[:_MAX_FINDINGS])
+    whole = concluded("pods", found, facts, ("ALL_WELL", f"{len(rows)} pods run or have ended well"))
+    return msgspec.structs.replace(whole, findings=whole.findings[:_MAX_FINDINGS])
 
 
 def inspect_api_refusal(text: str) -> Inspection:
@@ -273,18 +260,18 @@ def inspect_resource_slices(text: str) -> Inspection:
             return _slice_table(rows)
         raise
     pools = captured_objects.pools(slices)
-    findings: list[InspectionFinding] = []
-    codes: list[str] = []
+    found: list[tuple[str, InspectionFinding]] = []
     notes: list[InspectionFinding] = []
     for pool in pools:
         subject = f"{pool.driver} pool {pool.name}".strip()
         if pool.incomplete:
-            codes.append("INCOMPLETE_TEXT")
-            findings.append(InspectionFinding(subject, Judged.UNDECIDABLE, f"incomplete text: {pool.incomplete}"))
+            words = f"incomplete text: {pool.incomplete}"
+            found.append(("INCOMPLETE_TEXT", InspectionFinding(subject, Judged.UNDECIDABLE, words)))
         for problem in captured_objects.pool_problems(pool):
-            codes.append(problem.code)
-            findings.append(InspectionFinding(subject, Judged.BAD if problem.certain else Judged.UNDECIDABLE, problem.message))
-        notes += [InspectionFinding(subject, Judged.GOOD, taint) for taint in captured_objects.informing_taints(pool)]
+            verdict = Judged.BAD if problem.certain else Judged.UNDECIDABLE
+            found.append((problem.code, InspectionFinding(subject, verdict, problem.message)))
+        informing = ((device, taint) for device in pool.devices for taint in device.taints if taint.effect == "None")
+        notes += [InspectionFinding(subject, Judged.GOOD, f"device {device.name}: {taint}") for device, taint in informing]
     facts: dict[str, object] = {
         "slices": len(slices),
         "pools": [
@@ -293,13 +280,8 @@ def inspect_resource_slices(text: str) -> Inspection:
         ],
         "taintedDevices": sum(bool(device.tainted) for pool in pools for device in pool.devices),
     }
-    verdict = worst([finding.verdict for finding in findings] or [Judged.GOOD])
-    if verdict is Judged.GOOD:
-        devices = sum(len(pool.devices) for pool in pools)
-        message = f"{len(slices)} slice(s), {len(pools)} complete pool(s), {devices} devices"
-        return Inspection("resourceslice", verdict, "COMPLETE", message, facts, notes)
-    first, code = next((finding, code) for finding, code in zip(findings, codes, strict=True) if finding.verdict is verdict)
-    return Inspection("resourceslice", verdict, code, f"{first.subject}: {first.message}", facts, findings + notes)
+    message = f"{len(slices)} slice(s), {len(pools)} complete pool(s), {sum(len(pool.devices) for pool in pools)} devices"
+    return concluded("resourceslice", found, facts, ("COMPLETE", message), notes)
 
 
 def _slice_table(rows: list[SliceRow]) -> Inspection:
@@ -325,8 +307,7 @@ _GANG_VERDICT = {
 def inspect_podgroup(text: str) -> Inspection:
     """``podgroup``: Volcano PodGroups. A held gang with running members is placed in part. Raises ``Unreadable``."""
     groups = captured_objects.parse_pod_groups(text)
-    findings: list[InspectionFinding] = []
-    codes: list[tuple[Judged, str]] = []
+    found = []
     for group in groups:
         verdict, code, message = _GANG_VERDICT[group.state]
         if group.foreign:
@@ -335,19 +316,15 @@ def inspect_podgroup(text: str) -> Inspection:
         elif group.running and group.running < group.min_member:
             verdict, code = Judged.BAD, "PARTIAL_PLACEMENT"
             message = f"{group.running} of {group.min_member} members run in phase {group.phase}"
-        codes.append((verdict, code))
-        findings.append(InspectionFinding(f"{group.namespace}/{group.name}", verdict, message))
-    verdict = worst([each for each, _ in codes])
-    position = next(index for index, (each, _) in enumerate(codes) if each is verdict)
+        found.append((code, InspectionFinding(f"{group.namespace}/{group.name}", verdict, message)))
     facts: dict[str, object] = {
         "podGroups": [
             {"name": f"{g.namespace}/{g.name}", "phase": g.phase, "state": g.state.value, "minMember": g.min_member, "running": g.running}
             for g in groups
         ]
     }
-    return Inspection(
-        "podgroup", verdict, codes[position][1], f"{findings[position].subject}: {findings[position].message}", facts, findings
-    )
+    code, first = found[0]
+    return concluded("podgroup", found, facts, (code, f"{first.subject}: {first.message}"))
 
 
 def inspect_psa_rejection(text: str) -> Inspection:

@@ -16,7 +16,7 @@ from conformance.health.judging import RETIRED_PAGES_LIMIT, Fault, Seen, fabric,
 from conformance.outputs import dcgm, job_logs, nvidia_smi, xid
 from conformance.outputs.captured_text import Unreadable, readable_text
 from conformance.outputs.dcgm import Device
-from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
+from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, concluded, worst
 from fixtures.model.devices.xid_catalogue import XidClass, lookup
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import Driver, Host, Way, decode
@@ -98,36 +98,26 @@ def inspect_dcgm(text: str) -> Inspection:
     """``dcgm-metrics``: one scrape. Idleness over time needs several; it is noted, not judged. Raises ``Unreadable``."""
     devices = dcgm.parse(text)
     parents = {(device.host, device.uuid) for device in devices if device.instance and device.activity is not None}
-    findings: list[InspectionFinding] = []
-    codes: list[tuple[Judged, str]] = []
+    found: list[tuple[str, InspectionFinding]] = []
     for device in devices:
-        found = metric_faults(device)
-        codes += [(fault.verdict, fault.code) for fault in found]
-        findings += [InspectionFinding(str(device), fault.verdict, fault.message) for fault in found]
-        if not found and device.named and device.activity is None and not device.health and (device.host, device.uuid) not in parents:
-            codes.append((Judged.UNDECIDABLE, "NO_ACTIVITY"))
-            findings.append(InspectionFinding(str(device), Judged.UNDECIDABLE, "no utilisation or activity series"))
-        elif not found and device.xids:
+        faults = metric_faults(device)
+        found += [(fault.code, InspectionFinding(str(device), fault.verdict, fault.message)) for fault in faults]
+        if not faults and device.named and device.activity is None and not device.health and (device.host, device.uuid) not in parents:
+            found.append(("NO_ACTIVITY", InspectionFinding(str(device), Judged.UNDECIDABLE, "no utilisation or activity series")))
+        elif not faults and device.xids:
             classes = ", ".join(f"{code} ({lookup(code).klass.value})" for code in device.xids)
-            findings.append(InspectionFinding(str(device), Judged.GOOD, f"Xid {classes}"))
-    verdict = worst([each for each, _ in codes] or [Judged.GOOD])
-    first = next((finding for finding in findings if finding.verdict is verdict), None)
-    findings += [note for device in devices for note in _notes(device)]
+            found.append(("", InspectionFinding(str(device), Judged.GOOD, f"Xid {classes}")))
     facts: dict[str, object] = {
         "devices": [_facts(device) for device in devices],
         "gpus": len({(d.host, d.gpu, d.uuid) for d in devices if d.named}),
     }
-    if verdict is not Judged.GOOD and first is not None:
-        code = next(code for each, code in codes if each is verdict)
-        return Inspection("dcgm-metrics", verdict, code, f"{first.subject}: {first.message}", facts, findings)
     busy = sum(device.state is dcgm.State.BUSY for device in devices)
     allocated = sum(device.allocated for device in devices)
     unknown = sum(device.activity is None for device in devices)
     used = f"{'BUSY' if busy else 'IDLE'}_{'ALLOCATED' if allocated else 'UNALLOCATED'}"
     code = "HEALTHY" if unknown == len(devices) or (busy and not allocated) else used
-    idle = len(devices) - busy - unknown
-    message = f"{len(devices)} device(s): {busy} busy, {idle} idle, {allocated} allocated"
-    return Inspection("dcgm-metrics", verdict, code, message, facts, findings)
+    message = f"{len(devices)} device(s): {busy} busy, {len(devices) - busy - unknown} idle, {allocated} allocated"
+    return concluded("dcgm-metrics", found, facts, (code, message), [note for device in devices for note in _notes(device)])
 
 
 def _notes(device: dcgm.Device) -> list[InspectionFinding]:

@@ -56,14 +56,33 @@ def worst(verdicts: Sequence[Judged]) -> Judged:
     return Judged.UNDECIDABLE
 
 
+def concluded(
+    kind: str,
+    found: Sequence[tuple[str, InspectionFinding]],
+    facts: Mapping[str, object],
+    good: tuple[str, str],
+    notes: Sequence[InspectionFinding] = (),
+) -> Inspection:
+    """The inspection that its findings make: the worst decides, and the first of that kind gives reason code and message.
+
+    Args:
+        kind: The kind of output.
+        found: Findings, each with the reason code that it gives.
+        facts: As they are.
+        good: Reason code and message where nothing is wrong.
+        notes: Findings that decide nothing, behind the others.
+    """
+    verdict = worst([finding.verdict for _, finding in found] or [Judged.GOOD])
+    code, message = good
+    if verdict is not Judged.GOOD:
+        code, first = next((code, finding) for code, finding in found if finding.verdict is verdict)
+        message = f"{first.subject}: {first.message}"
+    return Inspection(kind, verdict, code, message, facts, [*(finding for _, finding in found), *notes])
+
+
 _MAX_LOOKED_AT = 400_000
-
-
-def _patterns(programs: dict[str, str]) -> dict[str, re.Pattern[str]]:
-    return {name: re.compile(pattern, re.MULTILINE) for name, pattern in programs.items()}
-
-
-_JUDGED, _OTHERS = map(_patterns, yaml_text.packaged(Path(__file__).with_name("programs.yaml"), dict[str, dict[str, str]]).values())
+_PROGRAMS = yaml_text.packaged(Path(__file__).with_name("programs.yaml"), dict[str, dict[str, str]])
+_JUDGED, _OTHERS = ({name: re.compile(pattern, re.MULTILINE) for name, pattern in marks.items()} for marks in _PROGRAMS.values())
 """Kinds that ``inspect`` judges, and programs whose output it does not, each by its marks."""
 
 

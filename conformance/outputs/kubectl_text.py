@@ -22,11 +22,21 @@ _WAITING = re.compile(r"(?:Pending|ContainerCreating|PodInitializing|Terminating
 _ENDED = frozenset({"Completed", "Succeeded"})
 
 
-class PodRow(msgspec.Struct, frozen=True):
-    """One row of the table."""
+class NamedRow(msgspec.Struct, frozen=True):
+    """One row of a table; ``namespace`` is empty where the table has no column of namespaces."""
 
     namespace: str
     name: str
+
+    @property
+    def subject(self) -> str:
+        """``namespace/name``, or the name."""
+        return f"{self.namespace}/{self.name}".strip("/")
+
+
+class PodRow(NamedRow, frozen=True):
+    """One pod of a table."""
+
     ready: int
     total: int
     status: str
@@ -72,11 +82,9 @@ _STATE = re.compile(r"(?:pending|deleted|(?:deleted,)?allocated(?:,reserved)?)\Z
 _KIND = re.compile(r"resource(?:claim|slice)s?(?:\.resource\.k8s\.io)?/")
 
 
-class ClaimRow(msgspec.Struct, frozen=True):
+class ClaimRow(NamedRow, frozen=True):
     """One claim of a table. ``state`` are its words: ``deleted``, ``allocated``, ``reserved``, ``pending``."""
 
-    namespace: str
-    name: str
     state: tuple[str, ...]
 
 

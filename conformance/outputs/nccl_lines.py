@@ -42,7 +42,6 @@ _FAILURE = re.compile(
 MAX_WARNING = 1000
 FABRIC_UNSUPPORTED, FABRIC_COMPLETED = 0, 3
 _FABRIC_BITS = ("degraded bandwidth", "route recovery in progress", "route unhealthy", "access timeout recovery")
-_ERROR_PATH = re.compile(r"[\w/.-]{1,128}\.(?:cc|cu|cpp|h):\d{1,6} -> \d{1,3}")
 
 
 class Hca(msgspec.Struct, frozen=True):
@@ -71,7 +70,6 @@ class NcclLog(msgspec.Struct, frozen=True):
     ``sick_fabrics`` are GPUs whose NVLink fabric NCCL found not healthy.
     """
 
-    lines: int
     channels: tuple[Channel, ...]
     nodes: int | None
     ranks: int | None
@@ -84,7 +82,6 @@ class NcclLog(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     versions: tuple[str, ...]
     warnings: tuple[str, ...]
-    error_paths: tuple[str, ...]
     mnnvl: bool
     whole: bool = False
     failures: tuple[str, ...] = ()
@@ -119,7 +116,6 @@ class _Reading:
         self.environment: dict[str, str] = {}
         self.versions: dict[str, None] = {}
         self.warnings: dict[str, None] = {}
-        self.error_paths: list[str] = []
         self.failures: dict[str, None] = {}
         self.fabrics: dict[str, None] = {}
         self.mnnvl = False
@@ -192,8 +188,6 @@ class _Reading:
             self.mnnvl = True
         elif (match := _FABRIC.match(text)) and (problem := _fabric_problem(match)):
             self.fabrics[problem] = None
-        elif _ERROR_PATH.match(text):
-            self.error_paths.append(text)
         if match := _VERSION.search(text):
             self.versions[" ".join(match[1].split())] = None
 
@@ -229,7 +223,6 @@ def parse(text: str) -> NcclLog:
     if not reading.recognised:
         raise Unreadable("no line of an NCCL log found")
     return NcclLog(
-        lines=len(lines),
         channels=tuple(_settled(channel, placement) for channel in reading.channels),
         nodes=max(reading.nodes, default=None),
         ranks=max(reading.ranks, default=None),
@@ -242,7 +235,6 @@ def parse(text: str) -> NcclLog:
         environment=reading.environment,
         versions=tuple(reading.versions),
         warnings=tuple(reading.warnings),
-        error_paths=tuple(reading.error_paths),
         failures=tuple(reading.failures),
         sick_fabrics=tuple(reading.fabrics),
         mnnvl=reading.mnnvl,
