@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from conformance.net.two_nodes import FabricRun, Located
-from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclLog
+from conformance.outputs.nccl_channel import Channel
+from conformance.outputs.nccl_lines import NcclLog
+from conformance.outputs.nccl_log import SOCKET_NETWORKS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Subject

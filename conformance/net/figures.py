@@ -18,7 +18,8 @@ from conformance.net.ports import speeds
 from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.nccl_log import NcclCode, NcclLog
+from conformance.outputs.nccl_lines import NcclLog
+from conformance.outputs.nccl_log import NcclCode
 from fixtures.policy.model import Network
 from fixtures.text import yaml_text
 from fixtures.text.globs import matches

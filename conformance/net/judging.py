@@ -16,7 +16,9 @@ from conformance.net.figures import Figure
 from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
+from conformance.outputs.nccl_channel import Channel
+from conformance.outputs.nccl_lines import NcclLog
+from conformance.outputs.nccl_log import SOCKET_NETWORKS, NcclCode
 from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
 from fixtures.verdict.findings import About, Finding, Outcome, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject

@@ -11,8 +11,8 @@ from functools import cached_property
 import msgspec
 
 from conformance.net.bisecting import Found
-from conformance.outputs import nccl_log, nccl_tests
-from conformance.outputs.nccl_log import NcclLog
+from conformance.outputs import nccl_lines, nccl_tests
+from conformance.outputs.nccl_lines import NcclLog
 from conformance.outputs.nccl_tests import NcclTests
 from conformance.probes.node_sampling import kept_away
 from fixtures.kubernetes.models import Node
@@ -169,7 +169,7 @@ class FabricRun(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def log(self) -> NcclLog:
         """What NCCL printed. Raises ``Unreadable`` where it printed nothing."""
-        return nccl_log.parse(self.text)
+        return nccl_lines.parse(self.text)
 
     @cached_property
     def table(self) -> NcclTests:

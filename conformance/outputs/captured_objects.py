@@ -22,8 +22,10 @@ import msgspec
 
 from conformance.outputs.captured_text import MAX_CHARACTERS, EmptyList, Unreadable, readable_text
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping, sequence, text_of
-from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, Slice, SliceDevice, lack_of, newest, slices_of
+from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, Slice, SliceDevice, lack_of, newest
+from fixtures.model.objects import number_of
+from fixtures.model.queues.kueue_objects import Row, row_of
 from fixtures.text import json_text, yaml_text
 from fixtures.text.json_text import NotJson
 from fixtures.text.yaml_text import NotYaml
@@ -144,19 +146,6 @@ class Pool(msgspec.Struct, frozen=True):
         return dict(Counter(device.type or "?" for device in self.devices))
 
 
-def parse_slices(text: str) -> list[Slice]:
-    """ResourceSlices of a JSON or YAML text (one object, a List, several documents; v1, v1beta2 and v1beta1 with ``basic``).
-
-    Raises:
-        Unreadable: empty, binary or oversized text, malformed JSON or YAML, or no ResourceSlice in it.
-    """
-    objects = load_objects(text)
-    slices = slices_of(objects)
-    if not slices:
-        raise Unreadable(none_of("ResourceSlice", objects))
-    return slices
-
-
 def pools(slices: Iterable[Slice]) -> list[Pool]:
     """Pools by driver and name, sorted; each in its newest generation."""
     every = list(slices)
@@ -224,8 +213,7 @@ def _beside_parts(pool: Pool) -> Iterator[str]:
             yield f"device {device.name} is published beside its own parts ({', '.join(loose[:3])}), and no counters tie them"
 
 
-_MEMBERS = re.compile(r"(\d{1,6}) (Pending|Running|Succeeded|Failed|Releasing|Pipelined|Binding|Bound|Allocated|Unknown|minAvailable)\b")
-_RELEASING = frozenset({"Releasing", "Succeeded"})
+_RELEASING = re.compile(r"\d{1,6} (?:Releasing|Succeeded)\b")
 
 
 class GangState(StrEnum):
@@ -239,28 +227,14 @@ class GangState(StrEnum):
     UNKNOWN = "unknown"  # phase Unknown: part of the gang is gone
 
 
-class GroupCondition(msgspec.Struct, frozen=True):
-    """One condition of ``status.conditions``; ``since`` is ``lastTransitionTime`` in RFC 3339."""
+class PodGroup(Row, frozen=True, kw_only=True):
+    """One PodGroup ``scheduling.volcano.sh/v1beta1``. Counts are those of its status; fields of the wrong type read as absent."""
 
-    type: str
-    status: bool
-    reason: str
-    message: str
-    since: str
-
-
-class PodGroup(msgspec.Struct, frozen=True):
-    """One PodGroup ``scheduling.volcano.sh/v1beta1``. Counts are those of its status."""
-
-    namespace: str
-    name: str
+    api: str
     phase: str
     min_member: int
     running: int
-    succeeded: int
-    failed: int
-    conditions: tuple[GroupCondition, ...]
-    api: str = ""
+    succeeded: bool
 
     @property
     def foreign(self) -> bool:
@@ -268,70 +242,34 @@ class PodGroup(msgspec.Struct, frozen=True):
         return bool(self.api) and not self.api.startswith("scheduling.volcano.sh/")
 
     @property
-    def newest(self) -> GroupCondition | None:
-        """The true condition that changed last; earlier ones are stale."""
-        return max((condition for condition in self.conditions if condition.status), key=lambda condition: condition.since, default=None)
+    def newest(self) -> str:
+        """The message of the true condition that changed last; earlier ones are stale."""
+        true = [one for one in self.conditions.values() if text_of(one.get("status")).lower() == "true"]
+        last = max(true, key=lambda one: text_of(one.get("lastTransitionTime")).replace(" ", "T"), default={})
+        return " ".join(text_of(last.get("message")).split())
 
     @property
-    def members(self) -> dict[str, int]:
-        """Counts by task state out of the newest condition's message (``3 Releasing``), ``minAvailable`` left out."""
-        message = (self.newest.message if self.newest else "").partition(";")[0]
-        return {state: int(count) for count, state in _MEMBERS.findall(message) if state != "minAvailable"}
-
-    @property
-    def state(self) -> GangState:
-        """Phase first, then what the newest condition says."""
+    def doing(self) -> GangState:
+        """Phase first, then what the newest condition says of members (``3 Releasing``), before it says how many are needed."""
         if self.phase == "Running":
             return GangState.RUNNING
         if self.phase == "Completed":
             return GangState.COMPLETED
-        if self.phase == "Unknown" or self.phase not in ("Pending", "Inqueue"):
+        if self.phase not in ("Pending", "Inqueue"):
             return GangState.UNKNOWN
-        if self.succeeded or _RELEASING & self.members.keys():
+        if self.succeeded or _RELEASING.search(self.newest.partition(";")[0]):
             return GangState.TEARING_DOWN
-        if self.newest and re.match(r"\d{1,6}/0 tasks in gang", self.newest.message):
-            return GangState.NOT_CREATED
-        return GangState.HELD
-
-
-def parse_pod_groups(text: str) -> list[PodGroup]:
-    """PodGroups of a JSON or YAML text.
-
-    Raises:
-        Unreadable: empty, binary or oversized text, malformed JSON or YAML, or no PodGroup in it.
-    """
-    groups = [group_of(item) for item in load_objects(text) if item.get("kind") == "PodGroup"]
-    if not groups:
-        raise Unreadable("no PodGroup found")
-    return groups
+        return GangState.NOT_CREATED if re.match(r"\d{1,6}/0 tasks in gang", self.newest) else GangState.HELD
 
 
 def group_of(item: Json) -> PodGroup:
-    """A decoded PodGroup object; fields of the wrong type read as absent."""
-    metadata, spec, status = (mapping(item.get(part)) for part in ("metadata", "spec", "status"))
+    """A decoded PodGroup object."""
+    spec, status = mapping(item, "spec"), mapping(item, "status")
     return PodGroup(
-        namespace=text_of(metadata.get("namespace")),
-        name=text_of(metadata.get("name")),
-        phase=text_of(status.get("phase")),
-        min_member=_whole(spec, "minMember"),
-        running=_whole(status, "running"),
-        succeeded=_whole(status, "succeeded"),
-        failed=_whole(status, "failed"),
+        **row_of(item),
         api=text_of(item.get("apiVersion")),
-        conditions=tuple(_group_condition(condition) for condition in map(mapping, sequence(status.get("conditions")))),
-    )
-
-
-def _whole(values: Mapping[str, object], name: str) -> int:
-    value = values.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
-
-
-def _group_condition(condition: Json) -> GroupCondition:
-    return GroupCondition(
-        type=text_of(condition.get("type")),
-        status=text_of(condition.get("status")).lower() == "true",
-        reason=text_of(condition.get("reason")),
-        message=" ".join(text_of(condition.get("message")).split()),
-        since=text_of(condition.get("lastTransitionTime")).replace(" ", "T"),
+        phase=text_of(status.get("phase")),
+        min_member=max(number_of(spec.get("minMember")), 0),
+        running=max(number_of(status.get("running")), 0),
+        succeeded=number_of(status.get("succeeded")) > 0,
     )

@@ -52,7 +52,8 @@ _START_REASONS = {
     "FailedPrepareDynamicResources": Obstacle.DEVICES,
     "CrashLoopBackOff": Obstacle.CRASH,
 }
-_TRANSIENT = frozenset({Obstacle.VOLUME, Obstacle.IMAGE})
+TRANSIENT = frozenset({Obstacle.VOLUME, Obstacle.IMAGE})
+"""What may pass by itself, where it was seen once."""
 
 
 def obstacle(reason: str, message: str) -> Obstacle | None:
@@ -61,30 +62,17 @@ def obstacle(reason: str, message: str) -> Obstacle | None:
         return Obstacle.IMAGE if "pulling image" in message else Obstacle.CRASH
     known = _START_REASONS.get(reason)
     if known is None and reason in ("Failed", "FailedSync", "Error", ""):
-        known = (
-            Obstacle.SANDBOX
-            if _SANDBOX.search(message)
-            else Obstacle.CONTAINER
-            if _CREATE.search(message)
-            else Obstacle.IMAGE
-            if reason == "Failed" and re.search(r"\b(?:pull|image|Err\w*Image|ImagePull\w*)\b", message)
-            else Obstacle.CONTAINER
-            if reason == "Failed" and message.startswith("Error: ")
-            else None
-        )
+        if _SANDBOX.search(message):
+            known = Obstacle.SANDBOX
+        elif _CREATE.search(message):
+            known = Obstacle.CONTAINER
+        elif reason == "Failed" and re.search(r"\b(?:pull|image|Err\w*Image|ImagePull\w*)\b", message):
+            known = Obstacle.IMAGE
+        elif reason == "Failed" and message.startswith("Error: "):
+            known = Obstacle.CONTAINER
     if known in (Obstacle.CONTAINER, Obstacle.SANDBOX) and _DEVICES.search(message):
         return Obstacle.DEVICES
     return known
-
-
-def fails(reason: str, message: str) -> bool:
-    """Whether an event says that a pod does not start."""
-    return obstacle(reason, message) is not None
-
-
-def may_pass(reason: str, message: str, count: int) -> bool:
-    """Whether it is of the kind that passes by itself, and was seen once: nobody can say yet."""
-    return count < 2 and obstacle(reason, message) in _TRANSIENT
 
 
 _HEAD = re.compile(
@@ -235,11 +223,8 @@ def parse_unschedulable(message: str) -> Unschedulable:
     rest = match["rest"]
     cut = _sentence_end(rest)
     body, postfilter = rest[:cut], rest[cut:].lstrip(". ").strip()
-    reasons = []
-    for count, text in _items(body):
-        kind, detail = classify(text)
-        reasons.append(Reason(count, text, kind, detail))
-    return Unschedulable(int(match["total"]) if match["total"] else None, tuple(reasons), postfilter)
+    reasons = tuple(Reason(count, text, *classify(text)) for count, text in _items(body))
+    return Unschedulable(int(match["total"]) if match["total"] else None, reasons, postfilter)
 
 
 def _sentence_end(text: str) -> int:
@@ -285,7 +270,7 @@ _KIND_OF_REASON = {
 def _event_kind(reason: str, message: str, unschedulable: Unschedulable | None) -> EventKind:
     if reason in ("UnexpectedAdmissionError", "TopologyAffinityError") or reason.startswith("OutOf") or _TOO_LARGE.search(message):
         return EventKind.ADMISSION_FAILED
-    if fails(reason, message):
+    if obstacle(reason, message):
         return EventKind.START_FAILED
     if _GANG.search(message):
         return EventKind.GANG_UNSCHEDULABLE
@@ -343,20 +328,15 @@ def _from_line(line: str, described: str) -> ParsedEvent | None:
     line = line.replace("**", "").rstrip()
     if line.startswith("#"):
         return None
-    if match := _DESCRIBE.match(line):
-        seen, count = _seen(match["age"])
-        return event_of(match["type"], match["reason"], described, match["source"], match["message"], seen=seen, count=count)
-    if match := _GET.match(line):
-        seen, count = _seen(match["age"])
-        return event_of(match["type"], match["reason"], match["object"], "", match["message"], seen=seen, count=count)
-    if match := _CUSTOM.match(line):
-        return event_of(match["type"], match["reason"], match["object"], "", match["message"])
-    if match := _DESCRIBE_BARE.match(line):
-        return event_of(match["type"], match["reason"], described, "", match["message"])
+    for form in (_DESCRIBE, _GET, _CUSTOM, _DESCRIBE_BARE):
+        if match := form.match(line):
+            parts = {"object": described, "source": "", "age": "", **match.groupdict()}
+            seen, count = _seen(parts["age"])
+            return event_of(parts["type"], parts["reason"], parts["object"], parts["source"], parts["message"], seen=seen, count=count)
     if match := _MARKDOWN_ROW.match(line):
         event = event_of("", match["reason"].strip(), match["object"].strip(), "", match["message"])
         return event if event.kind is not EventKind.OTHER or event.reason in ("Schedulable", "Unschedulable") else None
-    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line) or fails("", line):
+    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line) or obstacle("", line):
         return event_of("", "", "", "", line)
     return None
 
@@ -410,7 +390,7 @@ def _from_pod(pod: Json) -> Iterable[ParsedEvent]:
         state = mapping(mapping(container).get("state"))
         held = mapping(state.get("waiting")) or mapping(state.get("terminated"))
         reason, message = text_of(held.get("reason")), text_of(held.get("message"))
-        if fails(reason, message):
+        if obstacle(reason, message):
             restarts = mapping(container).get("restartCount")
             times = 1 + restarts if isinstance(restarts, int) else 1
             yield event_of("Warning", reason, name, "", f"container {text_of(mapping(container).get('name'))}: {message}", count=times)

@@ -15,12 +15,13 @@ import msgspec
 from conformance.outputs import captured_objects, events, kubectl_text
 from conformance.outputs.captured_objects import load_objects, none_of
 from conformance.outputs.captured_text import Unreadable, readable_text
-from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, concluded, worst
+from conformance.outputs.inspection import MAX_FINDINGS, Inspection, InspectionFinding, Judged, concluded, worst
 from conformance.outputs.kubectl_text import ClaimRow, SliceRow, claim_rows, slice_rows
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity.standards import parse_rejection
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.dra.claims import results_of
+from fixtures.model.dra.slices import slices_of
 from fixtures.model.objects import full_name
 from fixtures.text.sentences import listed
 
@@ -103,7 +104,6 @@ def _twice(claims: list[Json]) -> Iterator[tuple[str, list[str]]]:
     yield from ((device, names) for device, names in sorted(holders.items()) if len(names) > 1)
 
 
-_MAX_FINDINGS = 200
 _MANY_RESTARTS = 5
 
 
@@ -122,7 +122,7 @@ def inspect_pods(text: str) -> Inspection:
     states = Counter(row.status for row in rows)
     facts: dict[str, object] = {"pods": len(rows), "states": dict(sorted(states.items())), "restarts": sum(row.restarts for row in rows)}
     whole = concluded("pods", found, facts, ("ALL_WELL", f"{len(rows)} pods run or have ended well"))
-    return msgspec.structs.replace(whole, findings=whole.findings[:_MAX_FINDINGS])
+    return msgspec.structs.replace(whole, findings=whole.findings[:MAX_FINDINGS])
 
 
 def inspect_api_refusal(text: str) -> Inspection:
@@ -197,7 +197,8 @@ def _words(event: events.ParsedEvent) -> str:
 
 
 def _start_verdict(event: events.ParsedEvent) -> Judged:
-    return Judged.UNDECIDABLE if events.may_pass(event.reason, event.message, event.count) else Judged.BAD
+    may_pass = event.count < 2 and events.obstacle(event.reason, event.message) in events.TRANSIENT
+    return Judged.UNDECIDABLE if may_pass else Judged.BAD
 
 
 def _started_verdict(failed: list[events.ParsedEvent]) -> tuple[Judged, str, str]:
@@ -254,7 +255,9 @@ def _events_facts(parsed: list[events.ParsedEvent]) -> dict[str, object]:
 def inspect_resource_slices(text: str) -> Inspection:
     """``resourceslice``: pools that lack slices or devices, devices published twice or tainted. Raises ``Unreadable``."""
     try:
-        slices = captured_objects.parse_slices(text)
+        objects = load_objects(text)
+        if not (slices := slices_of(objects)):
+            raise Unreadable(none_of("ResourceSlice", objects))
     except Unreadable:
         if rows := slice_rows(text):
             return _slice_table(rows)
@@ -306,10 +309,12 @@ _GANG_VERDICT = {
 
 def inspect_podgroup(text: str) -> Inspection:
     """``podgroup``: Volcano PodGroups. A held gang with running members is placed in part. Raises ``Unreadable``."""
-    groups = captured_objects.parse_pod_groups(text)
+    groups = [captured_objects.group_of(item) for item in load_objects(text) if item.get("kind") == "PodGroup"]
+    if not groups:
+        raise Unreadable("no PodGroup found")
     found = []
     for group in groups:
-        verdict, code, message = _GANG_VERDICT[group.state]
+        verdict, code, message = _GANG_VERDICT[group.doing]
         if group.foreign:
             verdict, code = Judged.UNDECIDABLE, "OTHER_SCHEDULER"
             message = f"a PodGroup of {group.api}, whose state is not read here"
@@ -319,7 +324,7 @@ def inspect_podgroup(text: str) -> Inspection:
         found.append((code, InspectionFinding(f"{group.namespace}/{group.name}", verdict, message)))
     facts: dict[str, object] = {
         "podGroups": [
-            {"name": f"{g.namespace}/{g.name}", "phase": g.phase, "state": g.state.value, "minMember": g.min_member, "running": g.running}
+            {"name": f"{g.namespace}/{g.name}", "phase": g.phase, "state": g.doing.value, "minMember": g.min_member, "running": g.running}
             for g in groups
         ]
     }

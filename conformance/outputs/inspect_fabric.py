@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from conformance.outputs import job_logs, nccl_log, nccl_tests
+from conformance.outputs import job_logs, nccl_lines, nccl_log, nccl_tests
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged
-
-MAX_FINDINGS = 200
 
 
 def inspect_nccl_log(text: str) -> Inspection:
     """``nccl-log``. Codes: those of :class:`~conformance.outputs.nccl_log.NcclCode`. Raises ``Unreadable``."""
-    log = nccl_log.parse(text)
+    log = nccl_lines.parse(text)
     verdict = nccl_log.judge(log)
     findings = [InspectionFinding("failure", Judged.BAD, warning[:500]) for warning in verdict.failures]
     findings += [InspectionFinding("NCCL WARN", Judged.UNDECIDABLE, text[:500]) for text in log.warnings if text not in verdict.failures]
@@ -36,8 +34,7 @@ def inspect_nccl_log(text: str) -> Inspection:
         findings.append(InspectionFinding(where, Judged.BAD, f"no [{pair.missing}] line", "one direction only", "send and receive"))
     if one_sided and not log.whole:
         findings.append(InspectionFinding("excerpt", Judged.NOTE, f"{len(one_sided)} connections show lines of one side only"))
-    judged = Judged.of(verdict.good)
-    return Inspection("nccl-log", judged, verdict.code.value, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
+    return verdict.inspection("nccl-log", findings)
 
 
 def inspect_nccl_tests(text: str) -> Inspection:
@@ -52,12 +49,11 @@ def inspect_nccl_tests(text: str) -> Inspection:
     ]
     if verdict.good is not True:
         findings.append(InspectionFinding("run", Judged.of(verdict.good), verdict.message))
-    return Inspection("nccl-tests", Judged.of(verdict.good), verdict.code.value, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
+    return verdict.inspection("nccl-tests", findings)
 
 
 def inspect_perftest(text: str) -> Inspection:
     """``ib-write-bw``, judged as evidence of GPUDirect RDMA. Raises ``Unreadable``."""
     output = job_logs.parse_perftest(text)
-    verdict = job_logs.judge_perftest(output)
     findings = [InspectionFinding("perftest", Judged.BAD, failure) for failure in output.failures]
-    return Inspection("ib-write-bw", Judged.of(verdict.good), verdict.code, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
+    return job_logs.judge_perftest(output).inspection("ib-write-bw", findings)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -48,12 +49,37 @@ class Inspection(msgspec.Struct, frozen=True, rename="camel"):
     findings: Sequence[InspectionFinding]
 
 
+MAX_FINDINGS = 200
+"""Of an output that may have one for each of its lines."""
+
+
 def worst(verdicts: Sequence[Judged]) -> Judged:
     """Bad before undecidable before good; undecidable for none at all, which proves nothing."""
     for verdict in (Judged.BAD, Judged.UNDECIDABLE, Judged.GOOD):
         if verdict in verdicts:
             return verdict
     return Judged.UNDECIDABLE
+
+
+CodeT = TypeVar("CodeT", bound=StrEnum)
+
+
+class OutputVerdict(msgspec.Struct, Generic[CodeT], frozen=True, kw_only=True):
+    """What the output of a run shows. ``good`` is None where it cannot tell; ``failures`` fail the run whatever else it shows.
+
+    ``doubts`` speak of an error and nobody knows them: with them nobody can say that all went well.
+    """
+
+    code: CodeT
+    message: str
+    facts: Mapping[str, object]
+    good: bool | None
+    failures: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def inspection(self, kind: str, findings: Sequence[InspectionFinding]) -> Inspection:
+        """It as an inspection, with at most :data:`MAX_FINDINGS` of the findings."""
+        return Inspection(kind, Judged.of(self.good), self.code.value, self.message, self.facts, findings[:MAX_FINDINGS])
 
 
 def concluded(

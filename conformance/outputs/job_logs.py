@@ -9,12 +9,12 @@ Facts: docs/facts/nccl.md#perftest.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable, log_lines
+from conformance.outputs.inspection import OutputVerdict
 
 _STATE = re.compile(r"mig\.config\.state' node label to '(\w{1,32})'")
 _ASSERTING = re.compile(r"Updating MIG config: map\[([^\]]{0,256})\]")
@@ -128,17 +128,15 @@ class Perftest(msgspec.Struct, frozen=True):
         return max(self.rows, key=lambda row: (row.size, row.average), default=None)
 
 
-class PerftestVerdict(msgspec.Struct, frozen=True):
-    """``code`` is GDR_MEASURED, HOST_MEMORY, MEMORY_UNKNOWN, BELOW_MINIMUM, NO_MEASUREMENT or FAILED."""
+class PerftestCode(StrEnum):
+    """What a run proves of GPUDirect RDMA."""
 
-    code: str
-    message: str
-    facts: Mapping[str, object]
-
-    @property
-    def good(self) -> bool | None:
-        """True when GPU memory was measured; ``None`` when the output does not show where the payload lay or it lay in the host."""
-        return None if self.code in ("HOST_MEMORY", "MEMORY_UNKNOWN") else self.code == "GDR_MEASURED"
+    GDR_MEASURED = "GDR_MEASURED"
+    HOST_MEMORY = "HOST_MEMORY"
+    MEMORY_UNKNOWN = "MEMORY_UNKNOWN"
+    BELOW_MINIMUM = "BELOW_MINIMUM"
+    NO_MEASUREMENT = "NO_MEASUREMENT"
+    FAILED = "FAILED"
 
 
 def parse_perftest(text: str) -> Perftest:
@@ -189,7 +187,7 @@ def parse_perftest(text: str) -> Perftest:
     )
 
 
-def judge_perftest(output: Perftest, *, minimum_gbits: float | None = None) -> PerftestVerdict:
+def judge_perftest(output: Perftest, *, minimum_gbits: float | None = None) -> OutputVerdict[PerftestCode]:
     """Verdict as GPUDirect RDMA evidence. ``minimum_gbits`` is the average Gb/s that the largest size must reach. Pure."""
     best = output.best
     facts: dict[str, object] = {
@@ -205,19 +203,21 @@ def judge_perftest(output: Perftest, *, minimum_gbits: float | None = None) -> P
         "whole": output.whole,
     }
     code, message = _code(output, best, minimum_gbits)
-    return PerftestVerdict(code, message, facts)
+    # in the host, or nobody knows where: that proves nothing
+    good = None if code in (PerftestCode.HOST_MEMORY, PerftestCode.MEMORY_UNKNOWN) else code is PerftestCode.GDR_MEASURED
+    return OutputVerdict(code=code, message=message, facts=facts, good=good)
 
 
-def _code(output: Perftest, best: BandwidthRow | None, minimum: float | None) -> tuple[str, str]:
+def _code(output: Perftest, best: BandwidthRow | None, minimum: float | None) -> tuple[PerftestCode, str]:
     if output.failures:
-        return "FAILED", output.failures[0]
+        return PerftestCode.FAILED, output.failures[0]
     if best is None or best.average <= 0:
-        return "NO_MEASUREMENT", "no row with a bandwidth: the run measured nothing"
+        return PerftestCode.NO_MEASUREMENT, "no row with a bandwidth: the run measured nothing"
     measured = f"{best.average:.2f} Gb/s at {best.size} bytes"
     if minimum is not None and best.average < minimum:
-        return "BELOW_MINIMUM", f"{measured}, expected at least {minimum:g} Gb/s"
+        return PerftestCode.BELOW_MINIMUM, f"{measured}, expected at least {minimum:g} Gb/s"
     if output.memory is Memory.HOST:
-        return "HOST_MEMORY", f"{measured} from host memory: no evidence of GPUDirect RDMA"
+        return PerftestCode.HOST_MEMORY, f"{measured} from host memory: no evidence of GPUDirect RDMA"
     if output.memory is Memory.UNKNOWN:
-        return "MEMORY_UNKNOWN", f"{measured}, but the output is incomplete and holds no CUDA line: memory type unknown"
-    return "GDR_MEASURED", f"{measured} from {output.memory.value} memory"
+        return PerftestCode.MEMORY_UNKNOWN, f"{measured}, but the output is incomplete and holds no CUDA line: memory type unknown"
+    return PerftestCode.GDR_MEASURED, f"{measured} from {output.memory.value} memory"

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.outputs.inspection import OutputVerdict
 from conformance.outputs.nccl_channel import Channel
-from conformance.outputs.nccl_lines import Adapter, Hca, NcclLog, parse
+from conformance.outputs.nccl_lines import Adapter, NcclLog
 from fixtures.text import yaml_text
 
 
@@ -48,25 +49,6 @@ def weight(warning: str) -> Weight:
     return Weight.DOUBTFUL
 
 
-__all__ = [
-    "GPU_DIRECT_CODES",
-    "SOCKET_NETWORKS",
-    "UNDECIDABLE_CODES",
-    "Adapter",
-    "Channel",
-    "Hca",
-    "NcclCode",
-    "NcclLog",
-    "NcclVerdict",
-    "Uncovered",
-    "adapters_in_use",
-    "judge",
-    "one_way_nodes",
-    "parse",
-    "silent_ranks",
-    "uncovered",
-]
-
 SOCKET_NETWORKS = frozenset({"Socket", "FastSocket"})
 _TCPX_NETWORKS = ("FasTrak", "GPUDirectTCPX")
 _TCP_PROVIDERS = ("tcp", "sockets", "udp", "net")
@@ -88,30 +70,6 @@ class NcclCode(StrEnum):
 
 GPU_DIRECT_CODES = frozenset({NcclCode.GDR_ENGAGED, NcclCode.MNNVL, NcclCode.TCPX_GPUDIRECT})
 UNDECIDABLE_CODES = frozenset({NcclCode.SINGLE_NODE, NcclCode.NO_EVIDENCE})
-
-
-class NcclVerdict(msgspec.Struct, frozen=True):
-    """``code`` says what carried the traffic, ``failures`` the warnings that fail the run whatever carried it.
-
-    ``doubts`` are warnings that speak of an error and that nobody knows: with them nobody can say that all went well.
-    """
-
-    code: NcclCode
-    message: str
-    failures: tuple[str, ...]
-    facts: Mapping[str, object]
-    doubts: tuple[str, ...] = ()
-
-    @property
-    def good(self) -> bool | None:
-        """Whether GPU memory travelled directly and nothing failed; ``None`` when the log cannot tell."""
-        if self.failures:
-            return False
-        if self.code in UNDECIDABLE_CODES:
-            return None
-        if self.code in GPU_DIRECT_CODES:
-            return None if self.doubts else True
-        return False
 
 
 class Uncovered(msgspec.Struct, frozen=True, order=True):
@@ -164,7 +122,7 @@ def adapters_in_use(log: NcclLog) -> dict[str, list[Adapter]]:
     }
 
 
-def judge(log: NcclLog) -> NcclVerdict:
+def judge(log: NcclLog) -> OutputVerdict[NcclCode]:
     """What carried the traffic between nodes (docs/facts/nccl.md#evidence-of-gpudirect). Pure."""
     net = log.net_channels
     direct = [line for line in net if line.gdr]
@@ -204,7 +162,10 @@ def judge(log: NcclLog) -> NcclVerdict:
         "versions": list(log.versions),
         "warnings": len(log.warnings),
     }
-    return NcclVerdict(code, message, failures, facts, doubts)
+    good: bool | None = code in GPU_DIRECT_CODES and not failures
+    if not failures and (code in UNDECIDABLE_CODES or (good and doubts)):
+        good = None
+    return OutputVerdict(code=code, message=message, failures=failures, doubts=doubts, facts=facts, good=good)
 
 
 def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple[NcclCode, str]:

@@ -13,35 +13,21 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable, log_lines
-from conformance.outputs.nccl_tests_rows import Row, RowReader, as_table, number, parse_rank, parse_row
-
-__all__ = [
-    "FACTORS",
-    "UNDECIDABLE_CODES",
-    "NcclTests",
-    "NcclTestsCode",
-    "NcclTestsVerdict",
-    "Row",
-    "factor",
-    "factor_problem",
-    "judge",
-    "largest",
-    "measurement",
-    "parse",
-    "parse_row",
-    "participation",
-    "values",
-]
+from conformance.outputs.inspection import OutputVerdict
+from conformance.outputs.nccl_tests_rows import Row, RowReader, as_table, number, parse_rank
 
 TOLERANCE = 0.02  # of busbw / algbw against the collective's factor (docs/facts/nccl.md#nccl-tests)
-_RANGE = re.compile(r"#.{0,64}\bminBytes (\d{1,20}) maxBytes (\d{1,20})")
-_BOUNDS = re.compile(r"#\s{0,4}Out of bounds values\s{0,4}:\s{0,4}(\d{1,20})\s{0,4}(OK|FAILED)?")
-_AVERAGE = re.compile(r"#\s{0,4}Avg bus bandwidth\s{0,4}:\s{0,4}(\S{1,32})(?:\s{1,4}(OK|FAILED))?")
-_STARTING = re.compile(r"#\s{0,4}Collective test (?:starting|concluded): (\w{1,64})")
-_VERSION = re.compile(r"#\s{0,4}((?:nccl|rccl)-tests version .{1,160})")
+_HEADS = {
+    "range": re.compile(r"#.{0,64}\bminBytes (\d{1,20}) maxBytes (\d{1,20})"),
+    "bounds": re.compile(r"#\s{0,4}Out of bounds values\s{0,4}:\s{0,4}(\d{1,20})\s{0,4}(OK|FAILED)?"),
+    "average": re.compile(r"#\s{0,4}Avg bus bandwidth\s{0,4}:\s{0,4}(\S{1,32})(?:\s{1,4}(OK|FAILED))?"),
+    "starting": re.compile(r"#\s{0,4}Collective test (?:starting|concluded): (\w{1,64})"),
+    "version": re.compile(r"#\s{0,4}((?:nccl|rccl)-tests version .{1,160})"),
+    "validation": re.compile(r"#.{0,511}?\bvalidation: (\d)"),
+}
+"""Comments that say something of the run."""
 _MAX_PREFIX = 120
 _FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .{1,200}|Invalid number of GPUs: .{1,200}|NCCL failure .{1,200}|\A# error: .{1,200}")
-_VALIDATION = re.compile(r"\bvalidation: (\d)")
 
 _RING: Callable[[int], float] = lambda n: (n - 1) / n  # noqa: E731
 _PLAIN: Callable[[int], float] = lambda n: 1.0  # noqa: E731
@@ -106,19 +92,6 @@ class NcclTests(msgspec.Struct, frozen=True):
         return sum(checked) if checked else None
 
 
-class NcclTestsVerdict(msgspec.Struct, frozen=True):
-    """``code``, one sentence, and what was measured."""
-
-    code: NcclTestsCode
-    message: str
-    facts: Mapping[str, object]
-
-    @property
-    def good(self) -> bool | None:
-        """True for a complete, checked, consistent measurement; ``None`` when the output cannot tell."""
-        return None if self.code in UNDECIDABLE_CODES else self.code is NcclTestsCode.OK
-
-
 def _checked(row: Row) -> bool:
     return row.out_of_place.wrong is not None
 
@@ -147,16 +120,7 @@ def parse(text: str) -> NcclTests:
             header, error_column = True, "error" in stripped
         elif rank := parse_rank(stripped):
             ranks.append(rank)
-        for name, pattern in (
-            ("range", _RANGE),
-            ("bounds", _BOUNDS),
-            ("average", _AVERAGE),
-            ("starting", _STARTING),
-            ("version", _VERSION),
-            ("validation", _VALIDATION),
-        ):
-            if match := pattern.match(stripped) or (pattern.search(stripped[:512]) if name == "validation" else None):
-                found[name] = match
+        found |= {name: match for name, pattern in _HEADS.items() if (match := pattern.match(stripped))}
     rows = reader.rows
     if not rows and not header and not found and not ranks:
         raise Unreadable("neither a table nor a header of nccl-tests found")
@@ -210,7 +174,7 @@ def factor_problem(run: NcclTests, ranks: int | None = None) -> str:
     return f"busbw/algbw {ratio:.3f} over {n} ranks, expected {' or '.join(map(str, sorted(expected)))}"
 
 
-def judge(run: NcclTests, *, minimum_busbw: float | None = None, ranks: int | None = None) -> NcclTestsVerdict:
+def judge(run: NcclTests, *, minimum_busbw: float | None = None, ranks: int | None = None) -> OutputVerdict[NcclTestsCode]:
     """Verdict of one run. Pure.
 
     Args:
@@ -233,7 +197,8 @@ def judge(run: NcclTests, *, minimum_busbw: float | None = None, ranks: int | No
         "version": run.version or None,
     }
     code, message = _code(run, row, minimum_busbw, ranks)
-    return NcclTestsVerdict(code, message, facts)
+    good = None if code in UNDECIDABLE_CODES else code is NcclTestsCode.OK  # complete, checked and consistent
+    return OutputVerdict(code=code, message=message, facts=facts, good=good)
 
 
 def _code(run: NcclTests, row: Row | None, minimum: float | None, ranks: int | None) -> Problem:

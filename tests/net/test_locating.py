@@ -12,7 +12,7 @@ from conformance.net.culprits import indirect_sides, where_it_went_wrong
 from conformance.net.fabric_probe import Job
 from conformance.net.runs import is_slow, locate
 from conformance.net.two_nodes import FabricRun, make_plan
-from conformance.outputs import nccl_log
+from conformance.outputs import nccl_lines
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive
@@ -130,7 +130,7 @@ def test_each_side_logs_its_own_way() -> None:
 
         hosts = [logs.adapters(f"net-fabric-{node}", 2) for node in (0, 1)]
         run = logs.a_run(*(logs.nccl_log(node, via=via, extra=hosts[node]) for node in (0, 1)))
-        log = nccl_log.parse(run.text)
+        log = nccl_lines.parse(run.text)
         return [str(finding.subject) for finding in indirect_sides(log, run.placement(log))]
 
     assert sides(whole=True) == ["Node gpu-1"]

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import nccl_log
-from conformance.outputs.nccl_log import Adapter, NcclCode, Weight, weight
+from conformance.outputs import nccl_lines, nccl_log
+from conformance.outputs.nccl_lines import Adapter
+from conformance.outputs.nccl_log import NcclCode, Weight, weight
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 
@@ -24,7 +25,7 @@ COPY = hop("gpu-a", 0, 1, "send", "NET/IB/1", "01/0")
 
 
 def read(text: str) -> tuple[str, int, int]:
-    log = nccl_log.parse(text)
+    log = nccl_lines.parse(text)
     return nccl_log.judge(log).code.value, sum(channel.gdr for channel in log.net_channels), len(log.net_channels)
 
 
@@ -66,7 +67,9 @@ def test_no_channel_of_a_very_long_line_is_lost() -> None:
 
 
 def test_a_glued_name_makes_no_new_host() -> None:
-    log = nccl_log.parse(f"{A}\n{B}\n{A}{B}\n{hop('gpu-a', 0, 1, 'send', 'NET/IB/0')}{B}\n{line('gpu-a', 'Connected all rings, GDR 1')}{B}")
+    log = nccl_lines.parse(
+        f"{A}\n{B}\n{A}{B}\n{hop('gpu-a', 0, 1, 'send', 'NET/IB/0')}{B}\n{line('gpu-a', 'Connected all rings, GDR 1')}{B}"
+    )
     assert set(log.hosts) == {"gpu-a", "gpu-b"}
     assert len(log.net_channels) == 7
 
@@ -76,7 +79,7 @@ def test_a_transport_that_is_not_understood_is_not_direct_and_never_dropped(via:
     strange = hop("gpu-a", 0, 1, "send", via, "01/0").rstrip()
     code, direct, total = read(f"{A}\n{B}\n{strange}\n")
     assert (code, direct, total) == ("PARTIAL_GDR", 2, 3)
-    alone = nccl_log.judge(nccl_log.parse(strange))
+    alone = nccl_log.judge(nccl_lines.parse(strange))
     assert alone.good is not True
     assert alone.facts["netChannels"] == 1
 
@@ -94,7 +97,7 @@ def test_in_network_reduction_is_a_channel_to_the_switches() -> None:
     copied = [*direct, line("n0", sharp.format(0, "send", ""))]
     assert read("\n".join(copied)) == ("PARTIAL_GDR", 4, 5)
     assert read(line("n0", sharp.format(0, "send", ""))) == ("RDMA_WITHOUT_GDR", 0, 1)
-    log = nccl_log.parse("\n".join(direct))
+    log = nccl_lines.parse("\n".join(direct))
     assert nccl_log.uncovered(log) == []
     assert log.placement == {0: "n0", 2: "n2"}
 
@@ -113,7 +116,7 @@ def mnnvl(hosts: int, nodes: int = 1, per_host: int = 2) -> str:
 
 
 def test_a_domain_over_several_hosts_is_one_node_to_nccl() -> None:
-    verdict = nccl_log.judge(nccl_log.parse(mnnvl(hosts=2)))
+    verdict = nccl_log.judge(nccl_lines.parse(mnnvl(hosts=2)))
     assert (verdict.code, verdict.good) == (NcclCode.MNNVL, True)
 
 
@@ -177,11 +180,11 @@ def channel(src: int, dst: int, direction: str, via: str = "NET/IB/0/GDRDMA", ho
 
 
 def code(text: str) -> NcclCode:
-    return nccl_log.judge(nccl_log.parse(text)).code
+    return nccl_log.judge(nccl_lines.parse(text)).code
 
 
 def test_channels_of_a_two_node_run() -> None:
-    log = nccl_log.parse(lookalike("nccl-gdr"))
+    log = nccl_lines.parse(lookalike("nccl-gdr"))
     assert [(line.src, line.dst, line.direction, line.device, line.gdr, line.pci, line.shared) for line in log.net_channels] == [
         (3, 0, "receive", 0, True, False, False),
         (1, 2, "send", 0, True, True, False),
@@ -205,13 +208,13 @@ def test_one_direction_only_fails_a_whole_log_and_not_an_excerpt() -> None:
     both = one + channel(0, 1, "receive")
     assert code(one) is NcclCode.GDR_ENGAGED
     assert code(comms + both) is NcclCode.GDR_ENGAGED
-    verdict = nccl_log.judge(nccl_log.parse(comms + one))
+    verdict = nccl_log.judge(nccl_lines.parse(comms + one))
     assert (verdict.code, verdict.good) == (NcclCode.PARTIAL_GDR, False)
     assert "0 -> 1 has no [receive] line" in verdict.message
 
 
 def test_traffic_one_way_between_nodes_is_found() -> None:
-    log = nccl_log.parse(channel(0, 1, "send") + channel(0, 1, "receive", host="h2"))
+    log = nccl_lines.parse(channel(0, 1, "send") + channel(0, 1, "receive", host="h2"))
     assert nccl_log.uncovered(log) == []
     assert nccl_log.one_way_nodes(log) == [("h1", "h2")]
     assert nccl_log.silent_ranks(log, {0: "h1", 1: "h2", 2: "h2"}) == [2]
@@ -251,7 +254,7 @@ def test_codes(text: str, expected: NcclCode) -> None:
 
 @each_row
 def test_warnings_fail_a_run_only_when_they_matter(warning: str, fails: bool) -> None:
-    verdict = nccl_log.judge(nccl_log.parse(channel(0, 1, "send") + f"[2026-01-01 10:00:00] h1:1:2 [0] net.cc:5 NCCL WARN {warning}"))
+    verdict = nccl_log.judge(nccl_lines.parse(channel(0, 1, "send") + f"[2026-01-01 10:00:00] h1:1:2 [0] net.cc:5 NCCL WARN {warning}"))
     assert verdict.code is NcclCode.GDR_ENGAGED
     assert verdict.good is not fails
     assert verdict.facts["warnings"] == 1
@@ -262,10 +265,10 @@ def test_warnings_fail_a_run_only_when_they_matter(warning: str, fails: bool) ->
     ["\x1b[32m{}\x1b[0m", "[pod/worker-0/nccl] {}", "2026-01-01T00:00:00.123Z {}", "3: {}", "{} <-- look here", "{} comm 0x5 nRanks 02"],
 )
 def test_prefixes_and_marks_are_stripped(decoration: str) -> None:
-    log = nccl_log.parse(decoration.format(channel(0, 1, "send").strip()))
+    log = nccl_lines.parse(decoration.format(channel(0, 1, "send").strip()))
     assert [(line.via, line.gdr) for line in log.channels] == [("NET/IB/0/GDRDMA", True)]
 
 
 def test_ring_lists_and_quoted_commands_are_no_channels() -> None:
-    log = nccl_log.parse(PREFIX + "Channel 00/16 :    0   7   6\n$ grep 'via NET/Socket' log\n" + PREFIX + "Trees [0] 1/-1/-1->0->-1")
+    log = nccl_lines.parse(PREFIX + "Channel 00/16 :    0   7   6\n$ grep 'via NET/Socket' log\n" + PREFIX + "Trees [0] 1/-1/-1->0->-1")
     assert log.channels == ()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import job_logs, nccl_tests
+from conformance.outputs import job_logs, nccl_tests, nccl_tests_rows
 from conformance.outputs.job_logs import Memory
 from conformance.outputs.nccl_tests import NcclTestsCode
 from tests.outputs.lookalikes import lookalike
@@ -45,7 +45,7 @@ def test_a_table_without_rows_is_a_missing_measurement() -> None:
 
 @each_row
 def test_rows_of_all_formats(line: str, expected: tuple[str, int | None, float | None]) -> None:
-    row = nccl_tests.parse_row(line)
+    row = nccl_tests_rows.parse_row(line)
     assert row is not None
     assert (row.redop, row.root, row.out_of_place.wrong) == expected
     assert row.out_of_place.busbw == 3.0
@@ -56,7 +56,7 @@ def test_rows_of_all_formats(line: str, expected: tuple[str, int | None, float |
     ["", "8 2 float", "a b c d e f g", "8 2 float sum -1 x y z 0", "8 2 float sum -1 nan nan nan 0", "\uff18 2 float sum -1 1 2 3 0"],
 )
 def test_no_row(line: str) -> None:
-    assert nccl_tests.parse_row(line) is None
+    assert nccl_tests_rows.parse_row(line) is None
 
 
 def test_gpu_memory_by_its_lines() -> None:
@@ -101,7 +101,7 @@ def test_rows_with_the_time_behind() -> None:
     assert rows(stamped) == rows(TABLE) > 0
     assert inspect("nccl-tests", stamped).facts == inspect("nccl-tests", TABLE).facts
     each = "8 2 float sum -1 1 2 3 0 .1 .2 .3 .4 1 2 3 0 .1 .2 .3 .4 2026-03-01 10:11:12"
-    row = nccl_tests.parse_row(each)
+    row = nccl_tests_rows.parse_row(each)
     assert row is not None
     assert row.in_place is not None
 

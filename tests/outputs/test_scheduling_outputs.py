@@ -156,7 +156,7 @@ def test_one_tainted_device_among_many_nodes() -> None:
 @each_row
 def test_pod_group_states(status: dict[str, object], state: GangState, verdict: str) -> None:
     item = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}, "status": status}
-    assert captured_objects.group_of(item).state is state
+    assert captured_objects.group_of(item).doing is state
     assert inspect("podgroup", json.dumps(item)).verdict == verdict
 
 

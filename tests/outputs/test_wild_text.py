@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conformance.cli.inspect import KINDS, inspect, to_json, to_text
-from conformance.outputs import events, job_logs, nccl_log, nccl_tests
+from conformance.outputs import events, job_logs, nccl_lines, nccl_tests_rows
 from conformance.outputs.captured_text import Unreadable, unwrapped
 from conformance.outputs.inspection import Inspection
 from fixtures.model.devices import node_labels
@@ -107,8 +107,8 @@ def test_no_channel_of_a_log_is_lost_by_what_stands_behind_it(name: str, data: s
     lines = lookalike(name).splitlines()
     number = data.draw(st.sampled_from([index for index, line in enumerate(lines) if "Channel" in line]))
     behind = data.draw(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=30))
-    damaged = nccl_log.parse("\n".join([*lines[:number], lines[number] + behind, *lines[number + 1 :]]))
-    whole = nccl_log.parse("\n".join(lines))
+    damaged = nccl_lines.parse("\n".join([*lines[:number], lines[number] + behind, *lines[number + 1 :]]))
+    whole = nccl_lines.parse("\n".join(lines))
     assert len(damaged.channels) >= len(whole.channels)
     assert sum(line.gdr for line in damaged.channels) <= sum(line.gdr for line in whole.channels)
 
@@ -196,7 +196,7 @@ def test_any_labels(labels: dict[str, str]) -> None:
 
 @given(st.text(max_size=120))
 def test_any_row_or_message(text: str) -> None:
-    nccl_tests.parse_row(text)
+    nccl_tests_rows.parse_row(text)
     events.classify(text)
     events.gang_shortage(text)
     with contextlib.suppress(Unreadable):
