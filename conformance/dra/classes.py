@@ -15,10 +15,11 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import whole
-from fixtures.model.dra.claims import claim_of, results_of
+from fixtures.model.dra.claims import claim_of
 from fixtures.model.dra.device_classes import DeviceClass, is_plain
 from fixtures.model.dra.slices import BY_CLASS, CLAIMS, CLASSES, SLICES, TEMPLATES, DriverKind
 from fixtures.model.jobs.marks import placed_at
+from fixtures.model.objects import results_of
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.platform.kubelet_plugins import kubelet_plugins
 from fixtures.model.platform.kubernetes_version import least_server_minor

@@ -24,8 +24,7 @@ from conformance.outputs.captured_text import MAX_CHARACTERS, EmptyList, Unreada
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, Slice, SliceDevice, lack_of, newest
-from fixtures.model.objects import number_of
-from fixtures.model.queues.kueue_objects import Row, row_of
+from fixtures.model.objects import Row, number_of, row_of
 from fixtures.text import json_text, yaml_text
 from fixtures.text.json_text import NotJson
 from fixtures.text.yaml_text import NotYaml

@@ -20,9 +20,8 @@ from conformance.outputs.kubectl_text import ClaimRow, SliceRow, claim_rows, sli
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity.standards import parse_rejection
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
-from fixtures.model.dra.claims import results_of
 from fixtures.model.dra.slices import slices_of
-from fixtures.model.objects import full_name
+from fixtures.model.objects import full_name, results_of
 from fixtures.text.sentences import listed
 
 _CLAIMS = "resourceclaim"

@@ -14,8 +14,9 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.claims import api_version, claim_of, results_of, template_of
+from fixtures.model.dra.claims import api_version, claim_of, template_of
 from fixtures.model.dra.slices import BY_CLASS, CLAIMS, TEMPLATES
+from fixtures.model.objects import results_of
 from fixtures.model.placement.free_devices import Place
 from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace

@@ -22,10 +22,11 @@ from fixtures.model.demand.pod_state import why_not_running
 from fixtures.model.demand.quotas import hard, used
 from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.shares import given_by_kubelet
-from fixtures.model.dra.claims import allocated_at, results_of
+from fixtures.model.dra.claims import allocated_at
 from fixtures.model.facts import UNKNOWN, Fact, Since, said
 from fixtures.model.jobs.pending_groups import pending_groups
 from fixtures.model.nodes.pools import product_of
+from fixtures.model.objects import results_of
 from fixtures.model.placement.affinity import too_long
 from fixtures.model.placement.claimable import claimed_devices_of
 from fixtures.model.placement.fitting import FreeCapacity, constraints_not_modelled, requests_of

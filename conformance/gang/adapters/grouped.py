@@ -25,7 +25,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import native_group
-from fixtures.model.queues.kueue_objects import conditions_of
+from fixtures.model.objects import conditions_by_type
 from fixtures.model.queues.volcano import DEFAULT_QUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, volcano_queues
 from fixtures.probes.pods import keeps, marked
 from fixtures.probes.workspace import Workspace
@@ -114,7 +114,7 @@ class Native(GroupedPods):
             return Availability(installed=False, reason=f"{NATIVE_GROUPS} is not served", source="discovery")
         version = scope.snapshot.versions.get(key, "")
         reason, source = f"{key} {version} is served".replace("  ", " "), "podgroup.status.conditions"
-        written = [item for item in scope.snapshot.objects(key) if _WRITTEN & conditions_of(item).keys()]
+        written = [item for item in scope.snapshot.objects(key) if _WRITTEN & conditions_by_type(item).keys()]
         if written:
             reason += f", and the scheduler has written to {len(written)} PodGroups"
             return Availability(installed=True, healthy=True, reason=reason, source=source)

@@ -23,8 +23,8 @@ from fixtures.kubernetes.untyped import sequence, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.slices import BY_CLASS
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
+from fixtures.model.objects import Row, row_of
 from fixtures.model.queues.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, Flavor, KueueObjects
-from fixtures.model.queues.kueue_objects import Row, row_of
 from fixtures.model.queues.kueue_quotas import class_mappings, pods_ready_timeout
 from fixtures.probes.pods import marked
 from fixtures.probes.workspace import Workspace

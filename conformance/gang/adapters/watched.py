@@ -12,8 +12,8 @@ from conformance.gang.adapters.base import Availability
 from fixtures.kubernetes.models import Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP
+from fixtures.model.objects import name_of
 from fixtures.model.platform.deployments import Deployment, deployments
-from fixtures.model.queues.kueue_objects import name_of
 from fixtures.text import yaml_text
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
