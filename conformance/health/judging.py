@@ -359,7 +359,6 @@ CAUSES = {
 _ANY_DEVICE = ("handle", "uuid", "pciAddress", "memoryTotal")
 """What every device answers, of whatever product."""
 
-_LACKS = re.compile(f"{LACKS.pattern}|permission", re.I)
 _MEASURED = ("power", "temperature")
 """What some products lack. An error there, in the words of nvidia-smi, means that the device does not answer."""
 

@@ -50,7 +50,7 @@ def ports_in(log: str) -> dict[str, list[RdmaPort]]:
         if line.startswith(_MARK):
             word = line.removeprefix(_MARK).strip()
             if word == "end" and when:
-                found.setdefault(when, host.ports_of(host.printed_files(lines)))
+                found.setdefault(when, list(host.ports_of(host.printed_files(lines))))
             when, lines = ("" if word == "end" else word), []
         elif when:
             lines.append(line)

@@ -165,9 +165,6 @@ def fires(rule: Rule, records: Iterable[Rule], series: Sequence[Mapping[str, str
 _SECONDS, _LONGEST = 60.0, 15 * 86_400.0
 """How long the rules of one situation are tried, and how far back a rule may look that is tried."""
 _OURS = re.compile(r"(?i)dcgm|nvidia|amd_com|gpu")
-_MADE = ("up", "kube_node_status_allocatable", "kube_node_status_capacity")
-"""Series that the trial makes by itself: Prometheus' own, and what kube-state-metrics says of Node objects."""
-
 _OF_OPERATOR = "gpu_operator_"
 """Series of NVIDIA's GPU Operator, which ships rules about them; no exporter of devices has them."""
 _ANYBODYS = "gpu_"

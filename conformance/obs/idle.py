@@ -15,7 +15,7 @@ from conformance.obs.flaws import busy
 from conformance.obs.page import Part
 from conformance.obs.scraping import NOT_REACHED, NOT_READ, Scraper
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION, Sample, parse_samples
+from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION, Sample, first_of, parse_samples
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
@@ -78,8 +78,7 @@ def history_of(ask: Query, hours: float) -> dict[tuple[str, str], History]:
 
 def _key(sample: Sample) -> tuple[str, str]:
     labels = sample.labels
-    uuid = next((labels[name] for name in ("UUID", "gpu_uuid", "uuid", "serial_number") if labels.get(name)), "")
-    return uuid, labels.get("GPU_I_ID", "")
+    return first_of(labels, "UUID", "gpu_uuid", "uuid", "serial_number"), labels.get("GPU_I_ID", "")
 
 
 def check_idle(scope: Scope, scraper: Scraper, ask: Query | None) -> Iterator[Finding]:

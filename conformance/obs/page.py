@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.dcgm import Sample, current, is_blank, parse_page
+from conformance.outputs.dcgm import Sample, current, first_of, is_blank, owner_of, parse_page
 from fixtures.model.platform.exporters import Kind, kinds
 
 MOST_ROWS = 1024
@@ -94,7 +94,7 @@ def read_page(text: str, *, whole: bool = True) -> Page:
     own = [sample for sample in samples if sample.name.startswith(kind.prefixes)]
     rows: dict[tuple[str, str, str], list[Sample]] = {}
     for sample in own:
-        uuid, index, instance = (_first(sample.labels, names) for names in (kind.uuid, kind.index, kind.instance))
+        uuid, index, instance = (first_of(sample.labels, *names) for names in (kind.uuid, kind.index, kind.instance))
         if uuid or index:
             rows.setdefault((uuid, index, instance), []).append(sample)
     if len(rows) > MOST_ROWS:
@@ -103,7 +103,7 @@ def read_page(text: str, *, whole: bool = True) -> Page:
         raise Unreadable(f"none of its {len(samples)} samples names a device")
     seen = Counter((sample.name, frozenset(sample.labels.items())) for sample in own)
     twice = [f"{name}{{{_where(kind, dict(labels))}}}" for (name, labels), count in seen.items() if count > 1]
-    lost = [sample for sample in own if _first(sample.labels, kind.profile) and not _first(sample.labels, kind.instance)]
+    lost = [sample for sample in own if first_of(sample.labels, *kind.profile) and not first_of(sample.labels, *kind.instance)]
     return Page(
         kind=kind,
         parts=tuple(_part(kind, key, members) for key, members in _joined(rows).items()),
@@ -125,12 +125,8 @@ def _known(sample: Sample) -> Sample:
     return sample if name == sample.name else Sample(name, sample.labels, sample.value)
 
 
-def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
-
-
 def _where(kind: Kind, labels: Mapping[str, str]) -> str:
-    return " ".join(filter(None, (_first(labels, kind.index), _first(labels, kind.uuid), _first(labels, kind.profile))))
+    return " ".join(filter(None, (first_of(labels, *kind.index), first_of(labels, *kind.uuid), first_of(labels, *kind.profile))))
 
 
 def _joined(rows: dict[tuple[str, str, str], list[Sample]]) -> dict[tuple[str, str, str], list[Sample]]:
@@ -152,17 +148,16 @@ def _part(kind: Kind, key: tuple[str, str, str], samples: list[Sample]) -> Part:
     for sample in samples:
         values.setdefault(sample.name, []).append(sample.value)
         labels.update({name: value for name, value in sample.labels.items() if value})
-        if pod := _first(sample.labels, ("exported_pod", "pod", "pod_name", "POD")):
-            namespace = _first(sample.labels, ("exported_namespace", "namespace", "pod_namespace", "NAMESPACE"))
-            owners[Owner(namespace, pod, _first(sample.labels, ("exported_container", "container", "container_name", "CONTAINER")))] = None
+        if owner := owner_of(sample.labels):
+            owners[Owner(*owner)] = None
     return Part(
         uuid=key[0],
         index=key[1],
         instance=key[2] if kind.of_instance else "",
-        profile=_first(labels, kind.profile),
-        pci=_first(labels, kind.pci),
-        host=_first(labels, kind.host),
-        model=_first(labels, kind.model),
+        profile=first_of(labels, *kind.profile),
+        pci=first_of(labels, *kind.pci),
+        host=first_of(labels, *kind.host),
+        model=first_of(labels, *kind.model),
         values={name: tuple(found) for name, found in values.items()},
         owners=tuple(owners),
     )

@@ -5,8 +5,9 @@ Facts: docs/facts/gpu-operator.md#custom-resources, docs/facts/rdma.md#network-o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from conformance.common_findings import overdue
 from fixtures.cluster.kinds import KINDS
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.namespaces import CLUSTER_POLICIES, NIC_CLUSTER_POLICIES
@@ -24,13 +25,14 @@ from fixtures.model.platform.operators import (
     reconciling,
     without_work,
 )
-from fixtures.text.sentences import ask_again, duration, listed
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 
 def check_configured(scope: Scope) -> Iterator[Finding]:
     """One finding per stack of which an operator or agents run."""
+    now, limit = scope.snapshot.taken_at, scope.policy.accelerators.new_node_minutes * 60
     for stack in STACKS:
         objects = [operator_object(key, item) for key in stack.keys for item in scope.snapshot.listing(key).objects]
         operators, owned = operators_running(scope, stack), owned_daemonsets(scope, stack)
@@ -40,22 +42,18 @@ def check_configured(scope: Scope) -> Iterator[Finding]:
         observed = ", ".join([*operators, *(f"DaemonSet {name}" for name in owned)][:6])
         expected = f"a {' or '.join(stack.owners)} that is not ignored"
         about = About(place, source, expected)
+        installed = max((at for at in operators.values() if at is not None), default=0.0)  # the object comes second
+        state = f"{observed}: no {' or '.join(stack.owners)} yet; installed {duration(now - installed)} ago"
+        young = overdue(about, installed, now, limit, state, cause="OperatorObjectMissing", aged=True)
         if active := [one.name for one in objects if one.heeded]:
             yield about.ok(listed(active))
-        elif not owned and (young := _young(scope, operators)):
-            yield about.undecided(f"{observed}: no {' or '.join(stack.owners)} yet; {young}", cause=CHANGE_UNDER_WAY)
+        elif not owned and not isinstance(young, float):
+            yield young
         elif not owned and (why := without_work(scope, stack)):
             yield about.not_judged(f"it runs without a {' or '.join(stack.owners)}, and {why}")
         else:
             message = f"{observed} run, and no {' or '.join(stack.owners)} tells them what to do: nodes that join or restart get no agents"
             yield about.bad(message, cause="OperatorObjectMissing", observed=observed)
-
-
-def _young(scope: Scope, operators: Mapping[str, float | None]) -> str:
-    """Whether an operator was installed a moment ago, as a clause; its object comes second."""
-    created, limit = [at for at in operators.values() if at is not None], scope.policy.accelerators.new_node_minutes * 60
-    age = scope.snapshot.taken_at - max(created) if created else limit
-    return f"installed {duration(age)} ago: {ask_again(age, limit)}" if age < limit else ""
 
 
 EMPTY_REASONS = {"NoGPUNodes": "no node has a GPU label", "NFDLabelsMissing": "no node has labels of Node Feature Discovery"}

@@ -9,17 +9,18 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.facts import UNKNOWN, Since, said
 from fixtures.model.nodes.holds import Hold, is_cordoned, label, last_write
-from fixtures.model.nodes.work import again, age_words, held_nodes, is_young, limit_of
+from fixtures.model.nodes.work import age_words, held_nodes, is_young, limit_of
 from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.globs import matches
 from fixtures.text.sentences import duration, listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 _STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
@@ -70,15 +71,8 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     for node, names in paused:
         words = listed(names)
         message = f"{words} are {_PAUSED} although no upgrade is under way: they stay away until somebody resets the labels"
-        place = Subject("Node", f"{node.name} paused agents")
-        yield bad(
-            place,
-            cause="AgentsLeftPaused",
-            observed=f"{_PAUSED}: {words}",
-            expected=_EXPECTED,
-            source=f"labels {DEPLOY}*",
-            message=message,
-        )
+        about = About(Subject("Node", f"{node.name} paused agents"), f"labels {DEPLOY}*", _EXPECTED)
+        yield about.bad(message, cause="AgentsLeftPaused", observed=f"{_PAUSED}: {words}")
     if not upgrades and not paused:
         raise NotApplicable("NoUpgradeStates", "no node has the state of a driver upgrade: no operator manages the drivers")
 
@@ -98,10 +92,10 @@ def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: li
     words = f"{state} {age_words(scope, since)}"
     if not _STEP.fullmatch(value):
         return about.undecided(f"{words}: it is no state that an operator is known to write")
-    if since.age(scope.snapshot.taken_at) is None:
-        return about.undecided(f"{words}: whether the upgrade is stuck is not known", cause="AgeUnknown")
-    if is_young(scope, since):
-        return about.undecided(f"{words}: the upgrade is under way; {again(scope, since)}", cause=CHANGE_UNDER_WAY)
+    unknown, doing = f"{words}: whether the upgrade is stuck is not known", f"{words}: the upgrade is under way"
+    age = overdue(about, since.latest, scope.snapshot.taken_at, limit_of(scope), doing, cause="AgeUnknown", unknown=unknown, aged=True)
+    if not isinstance(age, float):
+        return age
     if _WAITING.fullmatch(value) and moving:
         return about.undecided(f"{words}: other nodes are being upgraded and it waits for its turn", cause=CHANGE_UNDER_WAY)
     message = f"{words}: the upgrade is stuck, and the node runs the old driver or none"
@@ -111,7 +105,7 @@ def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: li
 def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]) -> Finding:
     """A finished upgrade. A cordon that somebody else set is no matter of the upgrade."""
     cordon = next((hold for hold in held if hold.of_cordon), None)
-    left = _left_annotation(node)
+    left = next((key for key in sorted(node.metadata.annotation) if _LEFT.fullmatch(key)), "")  # the end of an upgrade takes it away
     about = About(place, _SOURCE, _EXPECTED)
     if (
         cordon is None
@@ -121,18 +115,14 @@ def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]
         observed = state + (f"; {cordon}" if cordon else "")
         return about.ok(observed)
     words = f"{state}, and the node has a {cordon} {age_words(scope, cordon.since)}" + (f" ({left} is left)" if left else "")
-    if is_young(scope, cordon.since):
-        return about.undecided(f"{words}: {again(scope, cordon.since)}", cause=CHANGE_UNDER_WAY)
-    if cordon.since.latest is None or not (cordon.owner or left):
-        cause = "AgeUnknown" if cordon.since.latest is None else "OwnerUnknown"
-        return about.undecided(f"{words}: whether the upgrade left it is not known", cause=cause)
+    since, now, unknown = cordon.since.latest, scope.snapshot.taken_at, f"{words}: whether the upgrade left it is not known"
+    age = overdue(about, since, now, limit_of(scope), words, cause="AgeUnknown", unknown=unknown, aged=True)
+    if not isinstance(age, float):
+        return age
+    if not (cordon.owner or left):
+        return about.undecided(unknown, cause="OwnerUnknown")
     message = f"{words}: the upgrade is finished and the node was not put back into service"
     return about.bad(message, cause="UpgradeLeftCordon", observed=words)
-
-
-def _left_annotation(node: Node) -> str:
-    """An annotation of an upgrade that its end takes away, or empty."""
-    return next((key for key in sorted(node.metadata.annotation) if _LEFT.fullmatch(key)), "")
 
 
 class _Ages:

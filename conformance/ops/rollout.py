@@ -32,7 +32,7 @@ from fixtures.model.platform.kubelet_plugins import plugins_by_vendor
 from fixtures.model.platform.namespaces import UNPROVEN, workload_names
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, not_judged, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 _OF_PLUGINS = "pods that mount /var/lib/kubelet/device-plugins"
@@ -84,14 +84,8 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
         raise NotApplicable("NoAgents", "no DaemonSet of a device stack is in the cluster; agents may be host services")
     for glob in missing:
         message = f"the policy expects {glob} on every accelerator node and no DaemonSet has that name"
-        yield bad(
-            Subject("DaemonSet", glob),
-            cause="AgentNotInstalled",
-            observed="none",
-            expected=_EXPECTED,
-            source="policy operators.expectedAgents",
-            message=message,
-        )
+        about = About(Subject("DaemonSet", glob), "policy operators.expectedAgents", _EXPECTED)
+        yield about.bad(message, cause="AgentNotInstalled", observed="none")
     blind = _blind(scope, found)
     for agent in found:
         yield _watches_nothing(agent) if agent in blind else _judge(scope, agent)
@@ -132,8 +126,11 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     )
     about = About(place, _SOURCE, _EXPECTED, observed)
     cause, problem = _problem(agent, nodes)
+    if not problem and (old := status.desired_number_scheduled - status.updated_number_scheduled) > 0:
+        message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: the upgrade has not ended"
+        return about.advised(message, cause="AgentOfOlderTemplate")
     if not problem:
-        return _complete(agent, observed)
+        return about.ok()
     if status.desired_number_scheduled and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
         return about.undecided(f"{problem}; {doing}", cause=CHANGE_UNDER_WAY)
     return about.bad(problem, cause=cause)
@@ -141,28 +138,9 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
 
 def _watches_nothing(agent: Agent) -> Finding:
     """Of several variants of an agent that watches devices, one must select accelerator nodes; here none does."""
-    observed = f"desired {agent.daemonset.desired}, on no accelerator node"
     message = "it watches devices and selects no accelerator node, nor does another of its kind: faults go unseen"
-    source = "template nodeSelector and affinity, node labels"
-    return bad(
-        subject(agent.daemonset),
-        cause="AgentSelectsTooFew",
-        observed=observed,
-        expected="accelerator nodes that it selects",
-        source=source,
-        message=message,
-    )
-
-
-def _complete(agent: Agent, observed: str) -> Finding:
-    """An agent on all its nodes. With OnDelete, pods may be of an older template for as long as nobody deletes them."""
-    place, status = subject(agent.daemonset), agent.daemonset.status
-    old = status.desired_number_scheduled - status.updated_number_scheduled
-    about = About(place, _SOURCE, _EXPECTED, observed)
-    if old > 0:
-        message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: the upgrade has not ended"
-        return about.advised(message, cause="AgentOfOlderTemplate")
-    return about.ok()
+    about = About(subject(agent.daemonset), "template nodeSelector and affinity, node labels", "accelerator nodes that it selects")
+    return about.bad(message, cause="AgentSelectsTooFew", observed=f"desired {agent.daemonset.desired}, on no accelerator node")
 
 
 def _problem(agent: Agent, nodes: list[Node]) -> tuple[str, str]:

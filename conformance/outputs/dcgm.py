@@ -232,8 +232,16 @@ class Device(msgspec.Struct, frozen=True):
         return f"{self.host or '?'} GPU {self.gpu or '?'}{part}"
 
 
-def _first(labels: Mapping[str, str], *names: str) -> str:
+def first_of(labels: Mapping[str, str], *names: str) -> str:
+    """The first of the labels that says something; empty where none does."""
     return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def owner_of(labels: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Namespace, pod and container that a series names as its device's owner, also where a scrape renamed the labels; None for none."""
+    names = ((f"exported_{part}", part, f"{part}_name", part.upper()) for part in ("pod", "container"))
+    pod, container = (first_of(labels, *each) for each in names)
+    return (first_of(labels, "exported_namespace", "namespace", "pod_namespace", "NAMESPACE"), pod, container) if pod else None
 
 
 def parse(text: str) -> list[Device]:
@@ -245,11 +253,11 @@ def parse(text: str) -> list[Device]:
     groups: dict[tuple[str, str, str, str], list[Sample]] = {}
     for sample in map(current, parse_samples(text)):
         labels = sample.labels
-        uuid = _first(labels, "UUID", "gpu_uuid", "uuid")
+        uuid = first_of(labels, "UUID", "gpu_uuid", "uuid")
         if not sample.name.startswith(_PREFIXES) or is_blank(sample.value):
             continue
         if uuid or labels.get("gpu") or (sample.value > 0 and sample.name.startswith(_FAULTS)):
-            key = (_first(labels, "Hostname", "hostname"), labels.get("gpu", ""), uuid, labels.get("GPU_I_ID", ""))
+            key = (first_of(labels, "Hostname", "hostname"), labels.get("gpu", ""), uuid, labels.get("GPU_I_ID", ""))
             groups.setdefault(key, []).append(sample)
     if not groups:
         raise Unreadable("no DCGM series of a GPU found")
@@ -286,9 +294,8 @@ def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
         merged.update({name: value for name, value in labels.items() if value})
         # a series for each link, pod or part of the device: the worst counts
         metrics[sample.name] = max(sample.value, metrics.get(sample.name, sample.value))
-        if pod := _first(labels, "exported_pod", "pod", "pod_name"):
-            namespace = _first(labels, "exported_namespace", "namespace", "pod_namespace")
-            pods[(namespace, pod, _first(labels, "exported_container", "container", "container_name"))] = None
+        if owner := owner_of(labels):
+            pods[owner] = None
     host, gpu, uuid, instance = key
     return Device(
         host=host,
@@ -303,7 +310,7 @@ def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
         pods=tuple(pods),
         counted_xids=tuple(sorted({code for sample in samples if (code := _counted_xid(sample))})),
         health=tuple(
-            HealthWatch(_first(sample.labels, "health_watch"), _first(sample.labels, "health_error_code"), int(sample.value))
+            HealthWatch(first_of(sample.labels, "health_watch"), first_of(sample.labels, "health_error_code"), int(sample.value))
             for sample in samples
             if sample.name == _HEALTH
         ),
@@ -311,6 +318,6 @@ def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
 
 
 def _counted_xid(sample: Sample) -> int:
-    code = _first(sample.labels, "xid", "err_code")
+    code = first_of(sample.labels, "xid", "err_code")
     counted = sample.name == "DCGM_EXP_XID_ERRORS_COUNT" and sample.value > 0 and re.fullmatch(r"[0-9]{1,5}", code)
     return int(code) if counted else 0
