@@ -106,8 +106,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """One experiment's. ``words`` are labels and variables that its method names, ``sets`` the values that it gives them (None removes
     one; not known where it does not say so), ``created`` the kinds that it creates.
 
-    ``operands`` are the kinds of operands that it deletes, ``replicas`` the numbers to which it scales. ``nodes`` are those of its plan;
-    None where the plan is not known.
+    ``operands`` are the kinds of operands that it deletes, ``replicas`` the numbers to which it scales (the argument of that name).
+    ``nodes`` are those of its plan; None where the plan is not known.
     """
 
     undo: frozenset[str]
@@ -134,7 +134,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
             sets=_sets(experiment) | ({key: frozenset({value}) for key, value in OPT_OUT.items()} if "opt_out" in functions else {}),
             created=frozenset(created),
             operands=frozenset(operands if target.get("select") == "operand" else ()),
-            replicas=frozenset(_replicas(experiment)),
+            replicas=frozenset(given["replicas"] for _, given in experiment.calls if isinstance(given.get("replicas"), int)),
         )
 
     def never(self, key: str, value: str | None) -> bool:
@@ -304,19 +304,10 @@ CHECKS: Mapping[type[Any], Callable[[Entry, Any, Bounds], Iterator[str]]] = {
 """The bound of each undo's arguments. An undo whose arguments have none here is never carried out."""
 
 
-def _replicas(experiment: Experiment) -> Iterator[int]:
-    """Numbers to which the method scales: the argument ``replicas``."""
-    for activity in experiment.document["method"]:
-        given = activity["provider"].get("arguments") or {}
-        if isinstance(given.get("replicas"), int):
-            yield given["replicas"]
-
-
 def _sets(experiment: Experiment) -> dict[str, frozenset[str | None]]:
     """Values that the method gives to labels and variables, by key. Where one is filled in later, nothing is known of that key."""
     found: dict[str, set[str | None]] = {}
-    for activity in experiment.document["method"]:
-        function, given = activity["provider"].get("func"), activity["provider"].get("arguments") or {}
+    for function, given in experiment.calls:
         pairs: list[tuple[str, str | None]]
         if function == "remove_labels":
             pairs = [(str(key), None) for key in given.get("keys") or ()]
@@ -333,8 +324,7 @@ def _sets(experiment: Experiment) -> dict[str, frozenset[str | None]]:
 
 def _words(experiment: Experiment) -> Iterator[str]:
     """Labels and variables that the method's arguments name: ``keys``, keys of ``values``, ``variable``."""
-    for activity in experiment.document["method"]:
-        given = activity["provider"].get("arguments") or {}
+    for _, given in experiment.calls:
         for key in ("keys", "values"):
             if isinstance(given.get(key), (list, dict)):
                 yield from (word for word in given[key] if isinstance(word, str))

@@ -159,9 +159,15 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.document["title"])
 
     @property
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """Name and arguments of each function that the method calls."""
+        providers = [activity["provider"] for activity in self.document["method"]]
+        return [(str(provider["func"]), provider.get("arguments") or {}) for provider in providers]
+
+    @property
     def functions(self) -> frozenset[str]:
         """Names of the activities' functions that the method calls."""
-        return frozenset(str(activity["provider"]["func"]) for activity in self.document["method"])
+        return frozenset(name for name, _ in self.calls)
 
 
 SELF_HEALING = frozenset({"pods.replaced", "slices.published"})
