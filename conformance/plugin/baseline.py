@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from conformance import causes
+from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
 from conformance.plugin.session import Baseline
 from conformance.plugin.verdict import fail
-from fixtures.policy.waivers import RequirementWaivers, WaiverFile
+from fixtures.policy.waivers import RequirementWaivers, Waiver, WaiverError, WaiverFile, read_waiver_file
 from fixtures.system.file_search import folder_problem
+from fixtures.text.sentences import listed
 from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.coverage import is_judged
 from fixtures.verdict.findings import COMPARISON, Finding, Outcome
-from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Access, AppliedWaiver, Cause, Report, Result, SubjectResult, Verdict, WaiverState, WaiverUse
 from fixtures.verdict.subjects import Subject
 
 if TYPE_CHECKING:
     from reports.diff.runs import Difference
     from reports.diff.since_baseline import Since
-
-from collections.abc import Iterator
-
-from conformance.catalogue import Catalogue, CatalogueError
-from fixtures.policy.waivers import Waiver, WaiverError, read_waiver_file
-from fixtures.text.sentences import listed
-from fixtures.verdict.coverage import is_judged
-from fixtures.verdict.record import Access, AppliedWaiver, Cause, WaiverState, WaiverUse
 
 _OUTCOME = {Verdict.FAILED: Outcome.BAD, Verdict.PASSED: Outcome.OK}
 

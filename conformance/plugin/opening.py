@@ -138,16 +138,12 @@ def _open(options: Options, run_id: str, document: Json) -> OpenTarget:
 
 def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
     """Areas and ids that the policy names must be in the catalogue. Raises :class:`pytest.UsageError` with one line."""
-    for area in policy.gate.areas:
+    for key, names, check in (("gate.areas", policy.gate.areas, catalogue.check_area), ("required", policy.required, catalogue.get)):
         try:
-            catalogue.check_area(area)
+            for name in names:
+                check(name)
         except CatalogueError as error:
-            raise pytest.UsageError(f"policy: gate.areas: {error}") from None
-    for id_ in policy.required:
-        try:
-            catalogue.get(id_)
-        except CatalogueError as error:
-            raise pytest.UsageError(f"policy: required: {error}") from None
+            raise pytest.UsageError(f"policy: {key}: {error}") from None
 
 
 def reopen(handover: WorkerHandover) -> OpenTarget:
@@ -160,6 +156,13 @@ def reopen(handover: WorkerHandover) -> OpenTarget:
     return OpenTarget(handover.target, cluster, build_policy(handover.policy), handover)
 
 
+def _judged_by(handover: WorkerHandover, cluster: Cluster | None, *documents: Json) -> OpenTarget:
+    """The target under the policy that the documents make, the owner's last."""
+    opened = OpenTarget(handover.target, cluster, Policy(), handover, documents)
+    opened.adopt([])
+    return opened
+
+
 def _open_live(options: Options, run_id: str, document: Json) -> OpenTarget:
     cluster = Cluster.in_cluster() if options.in_cluster else Cluster.from_kubeconfig(Path(options.kubeconfig), options.context)
     target = _target(cluster, TargetKind.LIVE)
@@ -169,16 +172,14 @@ def _open_live(options: Options, run_id: str, document: Json) -> OpenTarget:
         kubeconfig=options.kubeconfig,
         context=(cluster.context or None) if options.kubeconfig else None,  # current-context may be another one when workers read it
         in_cluster=options.in_cluster,
-        policy=_document(build_policy(document)),
     )
-    return OpenTarget(target, cluster, build_policy(document), handover, (document,))
+    return _judged_by(handover, cluster, document)
 
 
 def _open_snapshot(options: Options, run_id: str, document: Json) -> OpenTarget:
     snapshot = load_files(Path(options.snapshot))
     target = Target(kind=TargetKind.SNAPSHOT, server=options.snapshot, cluster_uid=snapshot.cluster_uid)
-    policy = build_policy(document)
-    opened = OpenTarget(target, None, policy, WorkerHandover(target=target, run_id=run_id, policy=_document(policy)), (document,))
+    opened = _judged_by(WorkerHandover(target=target, run_id=run_id), None, document)
     opened.offline = snapshot
     return opened
 
@@ -199,10 +200,8 @@ def _open_started(options: Options, run_id: str, document: Json) -> OpenTarget:
         target = _target(cluster, kind)
         target.scenario, target.defects = started.scenario, list(started.defects)
         target.notes, target.components = list(notes), list(components)
-        documents = (pace, started.policy, document)
-        policy = build_policy(*documents)
-        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(started.kubeconfig), policy=_document(policy))
-        opened = OpenTarget(target, cluster, policy, handover, documents)
+        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(started.kubeconfig))
+        opened = _judged_by(handover, cluster, pace, started.policy, document)
     except BaseException as error:
         if started is not None:
             started.stop()

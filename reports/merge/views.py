@@ -17,7 +17,6 @@ from fixtures.verdict.record import Report, Verdict
 from reports.folder import ReportError, load, load_chaos, write_atomically
 from reports.formats.html import digest
 from reports.formats.markdown import escape as markdown_escape
-from reports.merge import views
 from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet, Named, by_cluster
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, redact, visible
 from reports.verdicts import DISPLAY, WORD
@@ -179,9 +178,9 @@ def _experiments(path: Path, report: Report) -> ChaosReport | None:
 def write(fleet: Fleet, folder: Path) -> list[Path]:
     """Write all views to a folder. Returns their paths. Raises ``ReportError``."""
     texts = {
-        "fleet.json": views.to_json(fleet),
-        "fleet.md": views.to_markdown(fleet).encode("utf-8", "backslashreplace"),
-        "fleet.html": views.to_html(fleet).encode("utf-8", "backslashreplace"),
+        "fleet.json": to_json(fleet),
+        "fleet.md": to_markdown(fleet).encode("utf-8", "backslashreplace"),
+        "fleet.html": to_html(fleet).encode("utf-8", "backslashreplace"),
     }
     try:
         private_files.make_folder(folder)
