@@ -79,11 +79,10 @@ def _finding(subject: SubjectResult) -> Finding:
 
 def compare_with(baseline: Report, report: Report, difference: Difference) -> None:
     """Write the comparison into ``report``. With a regression a run that passed has failed; a worse end of the run stays."""
-    from reports.diff import gate, runs  # imported late, as above
-    from reports.diff.runs import comparison
+    from reports.diff import runs  # imported late, as above
 
-    report.comparison = comparison(baseline, difference)
-    report.regressions = [gate.sentence(change) for change in runs.regressions(difference)]
+    report.comparison = runs.comparison(baseline, difference)
+    report.regressions = [runs.sentence(change) for change in runs.regressions(difference)]
     if report.regressions:
         fail(report)
 

@@ -41,6 +41,13 @@ class Change(msgspec.Struct, kw_only=True, frozen=True):
     message: str = ""
     gating: bool = False
 
+    @property
+    def sentence(self) -> str:
+        """``A3 … (passed -> passed): 4.0 s -> 31.2 s``."""
+        words = " -> ".join(WORD[v] if v else "none" for v in (self.old, self.new))
+        message = f": {one_line(self.message, 400)}" if self.message else ""
+        return f"{one_line(self.experiment, NAME_LIMIT)} {one_line(self.title, NAME_LIMIT)} ({words}){message}"
+
 
 _BAD = (Verdict.FAILED, Verdict.WARNED)
 _UNSURE = (Verdict.INCONCLUSIVE, Verdict.ERROR)
@@ -57,21 +64,6 @@ def compare(old: ChaosReport | None, new: ChaosReport | None) -> list[Change]:
         changes += _compare(known, result) if known else [_made(Bucket.ADDED, result, new=result.verdict, message=result.message)]
     changes += [_made(Bucket.REMOVED, r, old=r.verdict, message=r.message) for r in before.values() if r.id not in after]
     return changes
-
-
-def render(changes: list[Change]) -> list[str]:
-    """Lines of plain text, most urgent first; one per change."""
-    lines: list[str] = []
-    for bucket in Bucket:
-        found = [change for change in changes if change.bucket is bucket]
-        if found:
-            lines += ["", f"{bucket.value} ({len(found)})", *(f"  {_line(change)}" for change in found)]
-    return lines
-
-
-def sentence(change: Change) -> str:
-    """``recovery is slower: A3 … (passed -> passed): 4.0 s -> 31.2 s``."""
-    return f"{change.bucket.value}: {_line(change)}"
 
 
 def _compare(old: ChaosResult, new: ChaosResult) -> Iterator[Change]:
@@ -121,9 +113,3 @@ def _recovery(old: ChaosResult, new: ChaosResult) -> Iterator[Change]:
 def _made(bucket: Bucket, result: ChaosResult, *, old: Verdict | None = None, new: Verdict | None = None, message: str = "") -> Change:
     gating = bucket in _GATING
     return Change(bucket=bucket, experiment=result.id, title=result.title, old=old, new=new, message=message, gating=gating)
-
-
-def _line(change: Change) -> str:
-    words = " -> ".join(WORD[v] if v else "none" for v in (change.old, change.new))
-    message = f": {one_line(change.message, 400)}" if change.message else ""
-    return f"{one_line(change.experiment, NAME_LIMIT)} {one_line(change.title, NAME_LIMIT)} ({words}){message}"

@@ -69,9 +69,7 @@ def between(
 
 
 def _blaming_nothing(difference: Difference, why: str) -> Difference:
-    changes = [msgspec.structs.replace(one, gating=False) for one in difference.changes]
-    held = [msgspec.structs.replace(one, gating=False) for one in difference.experiments]
-    return msgspec.structs.replace(difference, changes=changes, experiments=held, refused=why)
+    return msgspec.structs.replace(difference.sparing(lambda _: True), refused=why)
 
 
 def strictly(difference: Difference) -> Difference:
@@ -89,7 +87,7 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
     if why:
         difference = _blaming_nothing(difference, why)
     residue = [f"the later run left something behind: {item}" for item in after.residue]
-    worse = [sentence(change) for change in runs.regressions(difference)] + [f"waivers: {text}" for text in after.waiver_problems]
+    worse = [runs.sentence(change) for change in runs.regressions(difference)] + [f"waivers: {text}" for text in after.waiver_problems]
     worse = [] if why else [*worse, *_required(after, floor, failing=True)]
     unknown = [why] if why else []
     unknown += [*_incomplete("earlier", before), *_incomplete("later", after), *_required(after, floor, failing=False)]
@@ -105,7 +103,7 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
 def render(decision: Decision) -> str:
     """The comparison, then why the gate is closed, then one line that says whether it is."""
     lines = [runs.render(decision.difference).rstrip("\n"), ""]
-    told = {sentence(change) for change in runs.regressions(decision.difference)}
+    told = {runs.sentence(change) for change in runs.regressions(decision.difference)}
     if shown := sum(reason in told for reason in decision.reasons):
         lines.append(f"GATE: {shown} regression{'s' if shown > 1 else ''}, listed above")
     lines += [f"GATE: {one_line(reason, 600)}" for reason in decision.reasons if reason not in told]
@@ -116,11 +114,6 @@ def render(decision: Decision) -> str:
         GateCode.RESIDUE: "GATE CLOSED: the later run left something in the cluster",
     }
     return "\n".join([*lines, f"{words[decision.code]}; exit code {decision.code:d}"]) + "\n"
-
-
-def sentence(change: runs.Change | experiments.Change) -> str:
-    """A change of a requirement or an experiment."""
-    return runs.sentence(change) if isinstance(change, runs.Change) else experiments.sentence(change)
 
 
 def _counts(change: experiments.Change) -> bool:

@@ -8,7 +8,7 @@ that a run counted but did not keep cannot be called fixed or gone. Chaos experi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -58,6 +58,19 @@ class Change(msgspec.Struct, kw_only=True, frozen=True):
     message: str = ""
     gating: bool = False
 
+    @property
+    def sentence(self) -> str:
+        """``NET-05 MUST (passed -> not applicable): …``."""
+        words = " -> ".join(WORD[v] if v else "none" for v in (self.old, self.new))
+        if self.old is not None and self.new is None:
+            words = f"{WORD[self.old]} before, {'gone' if self.subject else 'no result'} now"
+        name = f" {one_line(self.subject, NAME_LIMIT)}" if self.subject else ""
+        message = f": {one_line(self.message, 400)}" if self.message else ""
+        return f"{one_line(self.requirement, NAME_LIMIT)} {self.level.value}{name} ({words}){message}"
+
+
+AnyChange = Change | experiments.Change
+
 
 class Side(msgspec.Struct, kw_only=True, frozen=True):
     """What the head of a comparison says about one run."""
@@ -87,12 +100,26 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     same_policy: bool = True
     refused: str = ""
 
+    @property
+    def every(self) -> list[AnyChange]:
+        """The changes of requirements, and after them those of experiments."""
+        return [*self.changes, *self.experiments]
+
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""
         return [change for change in self.changes if change.bucket is bucket]
 
+    def sparing(self, spared: Callable[[AnyChange], bool]) -> Difference:
+        """The same difference, in which these changes gate nothing."""
+        changes = [msgspec.structs.replace(one, gating=False) if spared(one) else one for one in self.changes]
+        held = [msgspec.structs.replace(one, gating=False) if spared(one) else one for one in self.experiments]
+        return msgspec.structs.replace(self, changes=changes, experiments=held)
+
 
 MAX_NODES_NAMED = 5
+
+_LOST = (Bucket.NO_LONGER_JUDGED, experiments.Bucket.NO_LONGER_HELD, experiments.Bucket.REMOVED)
+"""Buckets of what may be accepted."""
 
 _BAD = (Verdict.FAILED, Verdict.WARNED)
 _UNSURE = (Verdict.INCONCLUSIVE, Verdict.ERROR)
@@ -143,26 +170,19 @@ def accept(difference: Difference, patterns: Iterable[str]) -> Difference:
     requirement and a subject (``ADV-* Node gpu-3``).
     """
     wanted = tuple(patterns)
-    changes = [msgspec.structs.replace(one, gating=False) if _is_accepted(one, wanted) else one for one in difference.changes]
-    held = [msgspec.structs.replace(one, gating=False) if _need_not_be_held(one, wanted) else one for one in difference.experiments]
-    return msgspec.structs.replace(difference, changes=changes, experiments=held)
+
+    def is_accepted(change: AnyChange) -> bool:
+        if change.bucket not in _LOST:
+            return False
+        names = coverage.named(change.requirement, change.subject) if isinstance(change, Change) else (change.experiment,)
+        return any(fnmatchcase(name, pattern) for name in names for pattern in wanted)
+
+    return difference.sparing(is_accepted)
 
 
-def _need_not_be_held(change: experiments.Change, patterns: tuple[str, ...]) -> bool:
-    lost = change.bucket in (experiments.Bucket.NO_LONGER_HELD, experiments.Bucket.REMOVED)
-    return lost and any(fnmatchcase(change.experiment, pattern) for pattern in patterns)
-
-
-def _is_accepted(change: Change, patterns: tuple[str, ...]) -> bool:
-    if change.bucket is not Bucket.NO_LONGER_JUDGED:
-        return False
-    return any(fnmatchcase(name, pattern) for name in coverage.named(change.requirement, change.subject) for pattern in patterns)
-
-
-def regressions(difference: Difference) -> list[Change | experiments.Change]:
+def regressions(difference: Difference) -> list[AnyChange]:
     """Changes that make the new run worse where a gate looks: what failed, became undecidable or is no longer judged since."""
-    found: list[Change | experiments.Change] = [*difference.changes, *difference.experiments]
-    return [change for change in found if change.gating]
+    return [change for change in difference.every if change.gating]
 
 
 def render(difference: Difference) -> str:
@@ -175,13 +195,10 @@ def render(difference: Difference) -> str:
     if not difference.same_policy:
         lines.append("NOTE: the policies differ; what one of them leaves out may have changed with it.")
     lines += [f"NOTE: {text}." for text in node_sentences(difference)]
-    for bucket in Bucket:
-        changes = difference.of(bucket)
-        if changes:
-            lines += ["", f"{bucket.value} ({len(changes)})"]
-            lines += [f"  {_line(change)}" for change in changes]
-    lines += experiments.render(difference.experiments)
-    if not difference.changes and not difference.experiments:
+    for bucket in (*Bucket, *experiments.Bucket):
+        if sentences := [one.sentence for one in difference.every if one.bucket is bucket]:
+            lines += ["", f"{bucket.value} ({len(sentences)})", *(f"  {text}" for text in sentences)]
+    if not difference.every:
         lines += ["", "no difference"]
     worse = len(regressions(difference))
     lines += ["", f"{worse} regressions" if worse != 1 else "1 regression"]
@@ -341,18 +358,9 @@ def _side_line(side: Side) -> str:
     return f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {side.headline}{scope}, exit code {side.exit_code}"
 
 
-def sentence(change: Change) -> str:
-    """``no longer judged: NET-05 MUST (passed -> not applicable): …``."""
-    return f"{change.bucket.value}: {_line(change)}"
-
-
-def _line(change: Change) -> str:
-    words = " -> ".join(WORD[v] if v else "none" for v in (change.old, change.new))
-    if change.old is not None and change.new is None:
-        words = f"{WORD[change.old]} before, {'gone' if change.subject else 'no result'} now"
-    name = f" {one_line(change.subject, NAME_LIMIT)}" if change.subject else ""
-    message = f": {one_line(change.message, 400)}" if change.message else ""
-    return f"{one_line(change.requirement, NAME_LIMIT)} {change.level.value}{name} ({words}){message}"
+def sentence(change: AnyChange) -> str:
+    """``no longer judged: NET-05 MUST (passed -> not applicable): …``, ``recovery is slower: A3 …``."""
+    return f"{change.bucket.value}: {change.sentence}"
 
 
 def comparison(baseline: Report, difference: Difference) -> Comparison:
@@ -372,7 +380,7 @@ def comparison(baseline: Report, difference: Difference) -> Comparison:
     )
 
 
-def _kept(one: Change | experiments.Change) -> ComparedChange:
+def _kept(one: AnyChange) -> ComparedChange:
     name, subject = (one.requirement, one.subject) if isinstance(one, Change) else (one.experiment, "")
     return ComparedChange(
         bucket=one.bucket.value,

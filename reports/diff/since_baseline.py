@@ -14,7 +14,7 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import DECIDED
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
-from reports.diff import experiments, runs
+from reports.diff import runs
 from reports.diff.coverage import cut_short
 from reports.diff.runs import Bucket, Difference
 from reports.safe_text import NAME_LIMIT, one_line
@@ -101,14 +101,13 @@ def _covered(subject: SubjectResult, words: str, undecided: bool) -> SubjectResu
 def _without(difference: Difference, covered: Iterable[tuple[str, str]]) -> Difference:
     """The difference in which what is worse gates nothing where a waiver covers it."""
     names = frozenset(covered)
-    changes = [
-        msgspec.structs.replace(one, gating=False) if one.bucket in _WORSE and ("Requirement", one.requirement) in names else one
-        for one in difference.changes
-    ]
-    held = [
-        msgspec.structs.replace(one, gating=False) if ("Experiment", one.experiment) in names else one for one in difference.experiments
-    ]
-    return msgspec.structs.replace(difference, changes=changes, experiments=held)
+
+    def is_covered(change: runs.AnyChange) -> bool:
+        if isinstance(change, runs.Change):
+            return change.bucket in _WORSE and ("Requirement", change.requirement) in names
+        return ("Experiment", change.experiment) in names
+
+    return difference.sparing(is_covered)
 
 
 def _requirements(baseline: Report, report: Report, difference: Difference) -> Iterator[SubjectResult]:
@@ -146,7 +145,7 @@ def _experiments(difference: Difference) -> Iterator[SubjectResult]:
             observed=_words(change.new),
             expected=f"no worse than in the baseline ({_words(change.old)})",
             source="chaos experiments of both runs",
-            message=one_line(experiments.sentence(change), 1_000),
+            message=one_line(runs.sentence(change), 1_000),
         )
 
 
