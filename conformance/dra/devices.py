@@ -78,7 +78,7 @@ class Usual:
                 continue
             confirmed = plain in _VERSIONS and bool(version) and not _differ(version, device)
             kin = f"{counted[usual]} of {counted.total()} of its {'product' if device.product else 'pool'}"
-            yield Unlike(f"{name} has {plain} {value}, and {kin} have {usual}", confirmed)
+            yield Unlike(f"{name} has {what.rpartition('/')[2]} {value}, and {kin} have {usual}", confirmed)
         if version and _differ(version, device):
             own = device.body.attribute("driverVersion")
             yield Unlike(f"{name} has driverVersion {own}, and the node's label {_DRIVER} says {version}")

@@ -93,7 +93,7 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
         return about.not_judged("no node has joined it: no pod of it runs, or the hosts run IMEX themselves")
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]
-    problems += [(f"{listed(missing)} belongs to it by label and has not joined", frozenset(missing))] if missing else []
+    problems += [(f"not joined, though labelled for it: {listed(missing)}", frozenset(missing))] if missing else []
     if domain.wanted is not None and len(members) < domain.wanted:
         problems.append((f"{len(members)} of {domain.wanted} nodes have joined", None))
     problems += [(late, _LASTING)] if late else []

@@ -71,8 +71,8 @@ def test_a_tenant_s_pod_with_the_label_of_a_daemon_is_none() -> None:
 @pytest.mark.parametrize(("finding", "word"), [
     (judged(a_domain("NotReady")), "NotReady although all its nodes are Ready"),
     (judged(a_domain("")), "without a status"),
-    (judged(a_domain(members=("gpu-0",))), "gpu-1 belongs to it by label and has not joined"),
-    (judged(a_domain("NotReady", members=())), "gpu-0, gpu-1 belongs to it"),
+    (judged(a_domain(members=("gpu-0",))), "not joined, though labelled for it: gpu-1"),
+    (judged(a_domain("NotReady", members=())), "labelled for it: gpu-0, gpu-1"),
     (judged(a_domain(), nodes=[member("gpu-0"), member("gpu-1", "c2.0")]), "says clique c1.0, and the node's label"),
     (judged(a_domain(cliqueID="")), "says clique none"),
     (judged(a_domain(status="NotReady") | {"status": {"status": "NotReady", "nodes": []}}, nodes=[member("gpu-0")]), "NotReady"),
