@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from fixtures.grouping import grouped
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import newest
@@ -64,10 +65,7 @@ def _overgiven(device: InventoryDevice, holders: Sequence[Holder]) -> str:
 
 def _overlapping(item: DriverInventory, holders: dict[DeviceId, list[Holder]]) -> list[str]:
     """Whole devices that a claim holds while another holds a part or another shape of the same."""
-    shapes: dict[str, list[InventoryDevice]] = {}
-    for device in item.devices:
-        if device.id in holders and not device.body.shareable:
-            shapes.setdefault(device.physical, []).append(device)
+    shapes = grouped((device.physical, device) for device in item.devices if device.id in holders and not device.body.shareable)
     found = []
     for devices in shapes.values():
         if len({device.id for device in devices}) > 1 and any(not device.is_part for device in devices):
@@ -83,10 +81,7 @@ def _gone_devices(scope: Scope, now: float) -> Iterator[Finding]:
     newest = scope.slices.newest()
     known = {(*pool, device.name) for pool, slices in newest.items() for entry in slices for device in entry.devices}
     incomplete = {pool for pool, slices in newest.items() if lack_of(slices)}
-    held: dict[DeviceId, list[HeldClaim]] = {}
-    for claim in of_accelerators(scope):
-        for device in claim.given:
-            held.setdefault(device.id, []).append(claim)
+    held = grouped((device.id, claim) for claim in of_accelerators(scope) for device in claim.given)
     for identity, claims in sorted(held.items()):
         driver, pool, _ = identity
         if identity in known or scope.kind_of(driver) is not DriverKind.ACCELERATOR:

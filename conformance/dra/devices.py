@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import msgspec
 
+from fixtures.grouping import grouped
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
@@ -215,11 +216,8 @@ def _judge(place: Subject, node: str, item: DriverInventory, twice: dict[str, st
 
 def _twice(scope: Scope) -> dict[str, str]:
     """Identities that several devices of the cluster have, each with a clause that says where."""
-    found: dict[str, list[str]] = {}
-    for node, drivers in sorted(scope.dra_inventory.items()):
-        for device in (device for item in drivers for device in item.devices):
-            for key in _identities(device, node):
-                found.setdefault(key, []).append(f"{node}/{device.id[2]}")
+    devices = ((node, device) for node, items in sorted(scope.dra_inventory.items()) for item in items for device in item.devices)
+    found = grouped((key, f"{node}/{device.id[2]}") for node, device in devices for key in _identities(device, node))
     return {
         key: f"{key.partition(' ')[0]} {key.rpartition(' ')[2]} is published as {listed(where, 4)}"
         for key, where in found.items()
@@ -245,10 +243,7 @@ def _identities(device: InventoryDevice, node: str) -> Iterator[str]:
 
 def _beside_parts(item: DriverInventory) -> Iterator[str]:
     """Whole devices that are published beside their own parts, and share no counters with these: both can be allocated."""
-    parts: dict[str, list[InventoryDevice]] = {}
-    for device in item.devices:
-        if device.is_part:
-            parts.setdefault(device.physical, []).append(device)
+    parts = grouped((device.physical, device) for device in item.devices if device.is_part)
     for device in item.devices:
         loose = [part.id[2] for part in parts.get(device.physical, ()) if not set(part.body.counters) & set(device.body.counters)]
         if loose and not device.is_part and device.body.type != SHAPE_FOR_MACHINES:

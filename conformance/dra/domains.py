@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.common_findings import overdue
+from fixtures.grouping import grouped
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment, unix
 from fixtures.model.cluster import Scope
@@ -36,11 +37,8 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
     if not domains and not left:
         raise NotApplicable("NoComputeDomain", "no ComputeDomain exists")
     yield from left
-    pods: dict[str, list[Pod]] = {}
-    for pod in _of_domains(scope):
-        owner = pod.controller
-        if owner is not None and owner.kind == "DaemonSet":
-            pods.setdefault(pod.metadata.label[DOMAIN_LABEL], []).append(pod)
+    daemons = (pod for pod in _of_domains(scope) if pod.controller is not None and pod.controller.kind == "DaemonSet")
+    pods = grouped((pod.metadata.label[DOMAIN_LABEL], pod) for pod in daemons)
     labelled: dict[str, dict[str, Node]] = {}
     for node in scope.snapshot.nodes:
         if uid := node.metadata.label.get(DOMAIN_LABEL):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from fixtures.grouping import grouped
 from fixtures.kubernetes.models import Pod, Taint
 from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope
@@ -45,10 +46,7 @@ class HeldTaint(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_taints(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per node and DRA driver, and one per DeviceTaintRule that says no devices, or all there are."""
-    given: _Given = {}
-    for claim in held_claims(scope):
-        for device in claim.given:
-            given.setdefault(device.id, []).append((claim, device))
+    given = grouped((device.id, (claim, device)) for claim in held_claims(scope) for device in claim.given)
     for node, drivers in sorted(scope.dra_inventory.items()):
         for item in drivers:
             yield _judge(scope, Subject("Node", f"{node} {item.driver}"), item, given, now)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from conformance.common_findings import overdue
 from conformance.gang.kueue_order import judge_order
+from fixtures.grouping import grouped
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.queues.kueue import CHECKS, CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, ClusterQueue, KueueObjects, LocalQueue, Workload
@@ -27,13 +28,9 @@ def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
     alive = [one for one in kueue.workloads if not one.given_up]
     work = [one for one in alive if any(scope.devices_of(spec) or spec.resource_claims for spec, _ in one.pod_sets)]
     here, queues = kueue.local_queues, kueue.queues
-    by_local: dict[tuple[str, str], list[Workload]] = {}
-    for one in work:
-        by_local.setdefault((one.namespace, one.queue), []).append(one)
+    by_local = grouped(((one.namespace, one.queue), one) for one in work)
     by_queue: dict[str, list[Workload]] = {}
-    served: dict[str, set[tuple[str, str]]] = {}
-    for key, item in here.items():
-        served.setdefault(item.cluster_queue, set()).add(key)
+    served = grouped((item.cluster_queue, key) for key, item in here.items())
     for (namespace, name), own in sorted(by_local.items()):
         local = here.get((namespace, name))
         trouble = _local_trouble(scope, namespace, name, local, queues)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from conformance.common_findings import overdue
+from fixtures.grouping import grouped
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope
@@ -46,9 +47,8 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     named = {name for one in workloads for name in one.reserved} | {name for queue in queues.values() for _, name in queue.given}
     devices = device_quotas(scope, named)
     pods, rooms = scope.cached(KueuePods), FreeCapacity(scope, now)
-    by_queue: dict[str, list[Workload]] = {}
+    by_queue = grouped((one.cluster_queue, one) for one in workloads)
     for one in workloads:
-        by_queue.setdefault(one.cluster_queue, []).append(one)
         amounts = {name: count for name, count in sorted(one.reserved.items()) if name in devices}
         if amounts and one.holds("QuotaReserved", "Admitted") and not one.holds("Finished"):
             yield _judge(_Held(rooms=rooms, workload=one, devices=amounts), pods)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue
+from fixtures.grouping import grouped
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.marks import volcano_group
 from fixtures.model.placement.claimable import units_of
@@ -24,14 +25,12 @@ _SHUT = frozenset({"Closed", "Closing", "Unknown"})
 def judge_open(scope: Scope, now: float) -> Iterator[Finding]:
     """GANG-11: one finding per queue that has PodGroups with devices."""
     queues = {queue.name: queue for queue in volcano_queues(scope)}
-    groups: dict[str, list[PodGroup]] = {}
     with_devices = {
         (pod.namespace, name) for pod in scope.snapshot.pods if (name := volcano_group(pod)) and scope.device_demand_of(pod).devices
     }
-    for group in pod_groups(scope):
-        if group.phase != "Completed" and (any(map(scope.names_device, group.least)) or (group.namespace, group.name) in with_devices):
-            groups.setdefault(group.queue, []).append(group)
-    for name, own in sorted(groups.items()):
+    alive = (group for group in pod_groups(scope) if group.phase != "Completed")
+    asking = (one for one in alive if any(map(scope.names_device, one.least)) or (one.namespace, one.name) in with_devices)
+    for name, own in sorted(grouped((group.queue, group) for group in asking).items()):
         if scope.snapshot.served(VOLCANO_QUEUES):
             yield _judge_open(scope, name, queues.get(name), own, now)
 

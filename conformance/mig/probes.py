@@ -11,6 +11,7 @@ from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
 from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, computing, listed_to, listing_pod, listing_run
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import FACTOR, ProbeResult, hold_pods, judge_pending, pinned_pod, watch_pending
+from fixtures.grouping import grouped
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices import mig_geometry
@@ -174,10 +175,8 @@ def _pod(scope: Scope, workspace: Workspace, place: Place, name: str, profile: s
 def judge_slices(asked: Mapping[str, Place], ran: Mapping[str, ProbeResult]) -> Iterator[Finding]:
     """One finding per pod: exactly one MIG device, of the profile asked for, that no other pod sees."""
     seen = {name: listed_to(ran[name]) for name in asked}
-    holders: dict[str, list[str]] = {}
-    for name, sight in seen.items():
-        for uuid in set(sight.uuids) if not isinstance(sight, str) else ():
-            holders.setdefault(uuid, []).append(name)
+    listing = ((name, sight) for name, sight in seen.items() if not isinstance(sight, str))
+    holders = grouped((uuid, name) for name, sight in listing for uuid in set(sight.uuids))
     for name, place in asked.items():
         sight = seen[name]
         about = About(
