@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.mig.managers import CHANGING
+from conformance.mig.managers import is_changing
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices import mig_geometry
 from fixtures.model.devices.counts import TIMES
@@ -80,7 +80,7 @@ def _about(item: MigNode, name: str = "") -> About:
 
 def _not_now(item: MigNode) -> Finding | None:
     """The finding about a node whose layout is not judged now, or not here; None for others."""
-    if item.view.mig_config_state in CHANGING:
+    if is_changing(item.view.mig_config_state):
         return _about(item).not_judged("its geometry is being changed (MIG-01)", source="label nvidia.com/mig.config.state")
     return _about(item).not_judged(item.elsewhere, source="node labels, ResourceSlices") if item.elsewhere else None
 

@@ -9,6 +9,8 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -17,13 +19,14 @@ from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units, model_of, physical_counts
-from fixtures.model.devices.mig_nodes import CONFIG, STATE
+from fixtures.model.devices.mig_nodes import CONFIG
 from fixtures.model.devices.node_labels import view_of
 from fixtures.model.facts import said
 from fixtures.model.nodes.accelerators import type_of
 from fixtures.model.nodes.holds import label, last_write
 from fixtures.model.platform.agents import DEPLOY, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
+from fixtures.text import yaml_text
 from fixtures.text.json_text import NotJson, decode
 from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding
@@ -57,41 +60,20 @@ class _Manager(msgspec.Struct, frozen=True, kw_only=True):
         return paused_agents(node, self.paused) if self.paused else []
 
 
-CHANGING = ("pending", "rebooting")
-_MIG = _Manager(
-    name="the MIG manager",
-    config=CONFIG,
-    state=STATE,
-    failed="failed",
-    changing=CHANGING,
-    paused="paused-for-mig-change",
-    nothing="no mig.config",
-)
-_MANAGERS = (
-    _MIG,
-    _Manager(
-        name="the vGPU device manager",
-        config="nvidia.com/vgpu.config",
-        state="nvidia.com/vgpu.config.state",
-        failed="failed",
-        changing=("pending",),
-        paused="paused-for-vgpu-change",
-    ),
-    _Manager(
-        name="AMD's device config manager",
-        config=PROFILE,
-        state="dcm.amd.com/gpu-config-profile-state",
-        failed="failure",
-        changing=("in-progress",),
-        retry_minutes=30,
-    ),
-)
+@cache
+def _managers() -> tuple[_Manager, ...]:
+    return yaml_text.packaged(Path(__file__).with_name("managers.yaml"), tuple[_Manager, ...])
+
+
+def is_changing(state: str) -> bool:
+    """Whether the MIG manager is at work, by the state that it reports."""
+    return state in _managers()[0].changing
 
 
 def unsettled(scope: Scope) -> list[Node]:
     """Nodes on which one of these managers is at work or may try again: since when tells whether it takes too long."""
     nodes = scope.accelerator_nodes
-    return [node for node in nodes if any(node.metadata.label.get(one.state) in one.ageing for one in _MANAGERS)]
+    return [node for node in nodes if any(node.metadata.label.get(one.state) in one.ageing for one in _managers())]
 
 
 def check_managers(scope: Scope, now: float, fields: FieldsByNode) -> Iterator[Finding]:
@@ -99,15 +81,15 @@ def check_managers(scope: Scope, now: float, fields: FieldsByNode) -> Iterator[F
 
     The MIG manager writes a state only where a layout is asked for.
     """
-    for manager in _MANAGERS:
+    for manager in _managers():
         for node in scope.accelerator_nodes:
-            state = node.metadata.label.get(manager.state) if manager is not _MIG else ""
+            state = node.metadata.label.get(manager.state) if manager.config != CONFIG else ""
             if node.metadata.label.get(manager.config) or state or manager.left_paused(node):
                 yield _judge(scope, node, manager, now, fields.get(node.name))
 
 
 def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: object) -> Finding:
-    place = subject(node) if manager is _MIG else Subject("Node", f"{node.name} {manager.config}")
+    place = subject(node) if manager.config == CONFIG else Subject("Node", f"{node.name} {manager.config}")
     config, state = (node.metadata.label.get(key, "") for key in (manager.config, manager.state))
     paused, limit = manager.left_paused(node), max(scope.policy.advertisement.mig_pending_minutes, manager.retry_minutes)
     wanted = said(config, 80) if config else manager.nothing
@@ -135,7 +117,7 @@ def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: obje
         return about.bad(message, cause="LayoutNotApplied", expected=f"the partitions of {wanted}", source=source)
     if state == "success":
         return about.ok()
-    if manager is not _MIG:
+    if manager.config != CONFIG:
         why = "what its state means" if state else f"{manager.name} has said nothing about it, and whether it runs"
         return about.undecided(f"{observed}: {why} is not known", cause="LayoutStateUnknown")
     if not state and node.metadata.label.get("nvidia.com/mig.capable") != "true":

@@ -54,11 +54,6 @@ def exclusive(node: Node, resource: str) -> bool:
     return whole(node.metadata.label.get("nvidia.com/gpu.replicas", "1")) <= 1
 
 
-def make_plan(scope: Scope) -> Plan:
-    """The plan of the kind of machine that gives the most ranks (:func:`make_plans`)."""
-    return make_plans(scope)[0][0]
-
-
 def make_plans(scope: Scope) -> tuple[list[Plan], list[str]]:
     """A plan for every kind of machine, most ranks first; and for every kind of which too little is free, what holds it.
 

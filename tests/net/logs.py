@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conformance.net.two_nodes import FabricRun, RankPod
+from conformance.net.two_nodes import FabricRun, Plan, RankPod, make_plans
+from fixtures.model.cluster import Scope
 
 Via = Callable[[int, int, str], str]
 """What a channel between nodes goes via: from source rank, target rank and direction; empty leaves the line out."""
@@ -79,3 +80,8 @@ def a_run(
 def run_of(via: Via = gdr, *, extra: str = "") -> FabricRun:
     """A two-node run whose channels between nodes go by ``via``."""
     return a_run(nccl_log(0, via=via, extra=extra), nccl_log(1, via=via))
+
+
+def make_plan(scope: Scope) -> Plan:
+    """The plan of the kind of machine that gives the most ranks."""
+    return make_plans(scope)[0][0]

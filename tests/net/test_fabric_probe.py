@@ -10,7 +10,7 @@ from conformance.net.fabric_probe import COMMAND, NAME, Job, objects, pods
 from conformance.net.judging import of_each
 from conformance.net.ports import with_ports_read
 from conformance.net.runs import SharedRuns
-from conformance.net.two_nodes import FabricRun, Plan, make_plan
+from conformance.net.two_nodes import FabricRun, Plan
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Network
@@ -19,7 +19,7 @@ from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Outcome, ok
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_node, a_pod, a_policy, a_scope
-from tests.net.logs import run_of
+from tests.net.logs import make_plan, run_of
 
 RDMA = "rdma/a"
 

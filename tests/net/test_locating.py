@@ -11,13 +11,14 @@ from conformance.net import runs
 from conformance.net.culprits import indirect_sides, where_it_went_wrong
 from conformance.net.fabric_probe import Job
 from conformance.net.runs import is_slow, locate
-from conformance.net.two_nodes import FabricRun, make_plan
+from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_lines
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net import logs
+from tests.net.logs import make_plan
 from tests.net.test_figures import a_measured_run, sockets
 from tests.tables import each_row
 

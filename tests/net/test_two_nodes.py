@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from conformance.net.two_nodes import Plan, make_plan
+from conformance.net.two_nodes import Plan
 from fixtures.kubernetes.models import Node
 from fixtures.policy.model import Policy
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import FENCE, a_node, a_pod, a_policy, a_scope
+from tests.net.logs import make_plan
 
 RDMA = "rdma/a"
 
