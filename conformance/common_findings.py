@@ -77,7 +77,7 @@ def unless_settling(scope: Scope, findings: Iterable[Finding]) -> Iterator[Findi
             running = agents_if_read(scope) if running is None else running
             known[name] = _doing(scope, name, running)
         if known[name]:
-            message = f"{_said(finding)}; {known[name]}"
+            message = f"{_words(finding)}; {known[name]}"
             finding = undecided(finding.subject, message=message, source=finding.source, cause=CHANGE_UNDER_WAY)
         yield finding
 
@@ -100,7 +100,7 @@ def still_moving(scope: Scope) -> list[str]:
     return found
 
 
-def _said(finding: Finding) -> str:
+def _words(finding: Finding) -> str:
     return finding.message or f"{finding.observed}, expected {finding.expected}"
 
 

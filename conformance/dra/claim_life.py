@@ -83,7 +83,7 @@ _NOT_PREPARED = "FailedPrepareDynamicResources"
 
 
 class ClaimLife(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a probe's claim. ``claim`` is as it was beside its pod; None: nobody made it.
+    """What became of a probe's claim. ``claim`` is as it was beside its pod; None: none was made.
 
     ``unlistable`` says why the pod cannot list its devices: then its render nodes are compared. ``unprepared`` is the kubelet's own
     complaint. ``kept``: the claim was still allocated after ``waited`` seconds. ``lingers``: so was its pod.
@@ -175,7 +175,7 @@ def _kept(workspace: Workspace, uids: set[str], seconds: float) -> set[str]:
 
 
 def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Finding:
-    """What is wrong first, then what nobody could tell."""
+    """What is wrong first, then what is not known."""
     place, why = life.ran.subject, life.ran.trouble
     names = [device.id for device in life.claim.given] if life.claim is not None else []
     about = About(place, _SOURCE, _EXPECTED, f"{', '.join(map('/'.join, names)) or 'no device'} on node {life.ran.node or 'none'}")
@@ -204,7 +204,7 @@ def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Find
 
 
 def _compared(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId, SliceDevice]) -> Finding | str:
-    """The UUID that slice and container agree on; else what is wrong, or why nobody can tell."""
+    """The UUID that slice and container agree on; else what is wrong, or why that is not known."""
     if life.unlistable:
         return _compared_by_address(life, names, devices)
     about, sight = About(life.ran.subject, _SOURCE, _EXPECTED), visible_to(life.ran)
@@ -223,7 +223,7 @@ def _compared(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId,
 
 
 def _compared_by_address(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId, SliceDevice]) -> Finding | str:
-    """The PCI addresses that slice and container agree on; else what is wrong, or why nobody can tell."""
+    """The PCI addresses that slice and container agree on; else what is wrong, or why that is not known."""
     about, unknown = About(life.ran.subject, _SOURCE, _EXPECTED), "allocated and prepared; what the container got is not known"
     wanted = {pci_address(devices[name]) if name in devices else "" for name in names}
     if "" in wanted:

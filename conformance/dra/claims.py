@@ -25,7 +25,7 @@ _GIVEN_IN = "ResourceClaims, ResourceSlices"
 
 
 def check_allocations(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per node and DRA driver, and one per device that a claim holds although nobody publishes it."""
+    """One finding per node and DRA driver, and one per device that a claim holds although no slice has it."""
     holders = scope.claims.holders
     for node, drivers in sorted(scope.dra_inventory.items()):
         for item in drivers:

@@ -33,7 +33,7 @@ _CONTROL = 'device.driver != ""'
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether selectors compile; None when nobody can tell. ``words`` are the API server's, or why it was not asked."""
+    """Whether selectors compile; None where that is not known. ``words`` are the API server's, or why it was not asked."""
 
     yes: bool | None
     words: str = ""

@@ -100,7 +100,7 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
         problems.insert(0, (f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""), None))
     if not problems:
         return about.ok()
-    said = listed([text for text, _ in problems], 4)
+    wrong = listed([text for text, _ in problems], 4)
     begun = domain.turned
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
     nodes = {name: node for name in in_order({*members, *labelled}) if (node := scope.snapshot.node_by_name.get(name))}
@@ -110,8 +110,8 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
         begun = max(young.values())
     doing = listed([f"; {name}: {text}" for name, text in changing.items()], 1)
     if begun is not None and now - begun < limit:  # at its limit it is late
-        return about.undecided(f"{said}, unchanged {so_far(now - begun, limit)}{doing}", cause="ChangeUnderWay")
-    message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
+        return about.undecided(f"{wrong}, unchanged {so_far(now - begun, limit)}{doing}", cause="ChangeUnderWay")
+    message = f"{wrong}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return about.bad(message, cause="DomainNotReady")
 
 

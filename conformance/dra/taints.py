@@ -132,7 +132,7 @@ def _not_evicted(scope: Scope, one: HeldTaint, holders: Sequence[tuple[HeldClaim
 
 
 def _goes_on(pod: Pod, consumer: Consumer, before: float) -> bool:
-    """Whether the pod of a reservation has run since some moment, and nobody ends it."""
+    """Whether the pod of a reservation has run since some moment, and is not being ended."""
     begun = moment(pod.start_time)
     same = not pod.metadata.uid or consumer.uid in ("", pod.metadata.uid)
     return same and not pod.finished and not pod.metadata.deletion_timestamp and begun is not None and begun < before

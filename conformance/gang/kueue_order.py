@@ -77,7 +77,7 @@ def judge_order(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, 
     if isinstance(age, Finding):
         return age
     so_long = f"for {duration(age)}"
-    why = f"; of the head, Kueue says: {said}" if (said := head.workload.words("QuotaReserved")) else ""
+    why = f"; of the head, Kueue says: {reason}" if (reason := head.workload.words("QuotaReserved")) else ""
     message = f"{words} {so_long}: {len(blocked)} workloads are kept from idle devices{why}"
     observed = f"{len(blocked)} workloads behind {head.name} {so_long}"
     return about.bad(message, cause="HeadBlocksOtherFlavor", observed=observed)

@@ -70,7 +70,7 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> str:
-        """What nobody else can have, as a clause."""
+        """What no other workload can have, as a clause."""
         amounts = ", ".join(f"{count} {name}" for name, count in self.devices.items())
         return f"{amounts} of ClusterQueue {self.workload.cluster_queue} are lost to all others"
 

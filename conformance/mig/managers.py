@@ -38,7 +38,7 @@ PROFILE = "dcm.amd.com/gpu-config-profile"
 class _Manager(msgspec.Struct, frozen=True, kw_only=True):
     """A program that cuts devices. ``paused`` is what it writes into labels of agents meanwhile, ``nothing`` what an empty label asks for.
 
-    ``retry_minutes``: how long it may go on, by its own design, and also after it has said that it failed.
+    ``retry_minutes``: how long it may go on, by its own design, and also after it has reported a failure.
     """
 
     name: str

@@ -57,7 +57,7 @@ def _profile(device: InventoryDevice) -> str:
 
 
 SOURCE = "nvidia-smi -L in the container"
-_NOBODY = "no node offers this profile"
+_ABSENT = "no node offers this profile"
 _COMMON = ("1g.5gb", "1g.10gb", "1g.12gb", "1g.18gb", "1g.24gb", "2g.20gb", "3g.40gb", "7g.80gb")
 
 
@@ -122,7 +122,7 @@ def absent_profile(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
 
 
 def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
-    """MIG-07: two pods per profile on one node, one slice each, and one pod that asks for a profile nobody offers."""
+    """MIG-07: two pods per profile on one node, one slice each, and one pod that asks for a profile that no node offers."""
     nodes = list(mig_nodes(scope))
     known, places = set(map(_key, _every_slice(scope))), chosen(scope)
 
@@ -137,7 +137,7 @@ def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 
 def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Place], nodes: Sequence[MigNode]) -> Iterator[PlaceFinding]:
-    """What is found on slices that are asked at the same time; the profile that nobody offers is asked in the first batch."""
+    """What is found on slices that are asked at the same time; the profile that no node offers is asked in the first batch."""
     probes = scope.policy.probes
     asked = {f"mig-07-{index}-{number}": place for index, place in places.items() for number in range(min(place.free, 2))}
     first = places.get(0)
@@ -155,7 +155,7 @@ def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Place], node
     control = "" if works else f"no pod that asked for an offered slice ran on {first.node.name}"
     waited = watch_pending(workspace, ["mig-07-absent"], max(probes.window_seconds, FACTOR * took) if works else 0.0)["mig-07-absent"]
     resource = f"a {absent} of {first.device_class}" if first.device_class else mig_geometry.resource_name(absent)
-    yield first, judge_pending(waited, resource, _NOBODY, control, words=CANNOT_ALLOCATE if first.device_class else "")
+    yield first, judge_pending(waited, resource, _ABSENT, control, words=CANNOT_ALLOCATE if first.device_class else "")
 
 
 def _pod(scope: Scope, workspace: Workspace, place: Place, name: str, profile: str, resource: str) -> Json:

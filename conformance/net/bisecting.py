@@ -1,7 +1,7 @@
 """Finds the bad parts of a slow group by runs of smaller groups: nodes of a fabric, adapters of a node. Pure.
 
 A run is slow if a bad part is in it. One that is not slow clears all of its parts. A part is named only after two slow runs in which all
-others are cleared, with no other part in common: one measurement that was wrong, or one part that is slow at times, names nobody else.
+others are cleared, with no other part in common: one measurement that was wrong, or one part that is slow at times, names no other part.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _proven(part: str, slow: Sequence[Group], fine: set[str]) -> bool:
 def next_round(parts: Sequence[str], runs: Sequence[Ran], most: int) -> list[Group]:
     """Pairs without a part in common, at most ``most`` parts together: each suspect with a part that it has not run with.
 
-    What was fine is the best partner, then what nobody knows, then another suspect. Where nothing is known to be fine, one pair that
-    nobody knows runs too: no more nodes are loaded than it takes.
+    What was fine is the best partner, then what is not known, then another suspect. Where nothing is known to be fine, one pair of
+    unknown parts runs too: no more nodes are loaded than it takes.
     """
     state = conclude(runs)
     suspects, fine = list(state.open), [part for part in state.fine if part in parts]

@@ -35,7 +35,7 @@ _INDIRECT = {NcclCode.SOCKET_FALLBACK: _SOCKETS, **dict.fromkeys(_NOT_DIRECT, "T
 def of_each(
     results: Sequence[FabricRun | NotApplicable | Inconclusive], judge: Callable[[FabricRun, bool], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """What ``judge`` makes of every run; it is told whether it is the first, which has the most ranks.
+    """What ``judge`` makes of every run; its second argument is whether the run is the first, which has the most ranks.
 
     Subjects of further runs name their nodes. A kind of machine without a run is undecided, or not judged where none could be.
     """

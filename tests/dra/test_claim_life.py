@@ -75,7 +75,7 @@ def test_each_step_can_fail(life: ClaimLife, words: str) -> None:
         (a_life(device="gpu-9"), "no UUID of gpu.nvidia.com/gpu-0/gpu-9"),
     ],
 )
-def test_what_nobody_could_see_is_undecided(life: ClaimLife, words: str) -> None:
+def test_what_is_not_visible_is_undecided(life: ClaimLife, words: str) -> None:
     finding = judged(life)
     assert finding.outcome is Outcome.UNDECIDED
     assert words in finding.message

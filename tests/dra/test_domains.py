@@ -50,7 +50,7 @@ def deleted(at: str) -> Json:
     ("2026-09-20T14:13:20Z", {("Node", "gpu-0"): Outcome.ADVISED, ("Pod", "daemon-gpu-0"): Outcome.BAD}),
     ("2026-09-21T14:13:00Z", {("Node", "gpu-0"): Outcome.ADVISED}),  # it is just ending
 ])  # fmt: skip
-def test_what_a_domain_leaves_behind_is_told(ended: str, outcome: dict[tuple[str, str], Outcome]) -> None:
+def test_what_a_domain_leaves_behind_is_a_finding(ended: str, outcome: dict[tuple[str, str], Outcome]) -> None:
     pod = a_daemon("gpu-0", ready=False)
     pod.metadata.deletion_timestamp = ended
     found = check_domains(a_scope(nodes=[member("gpu-0"), a_node("gpu-1")], pods=[pod]), NOW)
@@ -82,7 +82,7 @@ def test_a_tenant_s_pod_with_the_label_of_a_daemon_is_none() -> None:
     (judged(a_domain(), nodes=[a_node("gpu-0"), a_node("gpu-1")]), "gpu-0 has no label"),
     (judged(deleted("2026-09-20T14:13:20Z")), "it was deleted 24 h ago and is kept by resource.nvidia.com/computeDomain"),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_domain_is_told(finding: Finding, word: str) -> None:
+def test_what_is_wrong_with_a_domain_is_bad(finding: Finding, word: str) -> None:
     assert finding.outcome is Outcome.BAD
     assert word in finding.message
 

@@ -77,7 +77,7 @@ def test_an_impossible_claim_waits_because_of_its_claim(waited: dict[str, str], 
 
 
 @pytest.mark.parametrize(("resource", "outcome"), [("nvidia.com/mig-7g.80gb", Outcome.OK), ("nvidia.com/gpu.shared", Outcome.UNDECIDED)])
-def test_a_resource_that_nobody_offers_is_what_a_pod_waits_for(resource: str, outcome: Outcome) -> None:
+def test_a_pod_waits_for_the_resource_that_no_node_offers(resource: str, outcome: Outcome) -> None:
     message = "0/3 nodes are available: 1 Insufficient nvidia.com/mig-7g.80gb."
     pod = PendingPod(subject=Subject("Pod", "p", "ns"), seconds=30, reason="Unschedulable", message=message)
     assert judge_pending(pod, resource, "nobody offers it", "").outcome is outcome

@@ -34,7 +34,7 @@ def judged(claim: Json, **items: Any) -> Finding:
     (reserved(""), "reserved for no pod"),
     (reserved(deletionTimestamp="2026-09-21T03:00:00Z"), "it was deleted 11 h"),
 ])  # fmt: skip
-def test_a_claim_that_holds_for_nobody_is_found(claim: Json, word: str) -> None:
+def test_a_claim_that_holds_for_no_pod_is_bad(claim: Json, word: str) -> None:
     finding = judged(claim)
     assert finding.outcome is Outcome.BAD
     assert word in finding.message

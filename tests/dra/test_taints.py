@@ -55,7 +55,7 @@ def test_a_rule_may_reserve_devices_for_ever_but_not_repair_them(rule: Json, out
     assert "written by nvsentinel" in finding.observed
 
 
-def test_a_rule_for_every_device_is_told() -> None:
+def test_a_rule_for_every_device_is_advised_against() -> None:
     rule = a_rule("example.com/reserved", name="drain-one", deviceSelector={}, taint={"key": "k", "effect": "NoExecute"})
     scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], devicetaintrules=[rule])
     told = [one for one in check_taints(scope, NOW) if one.subject.kind == "DeviceTaintRule"]
@@ -88,7 +88,7 @@ def test_pods_end_that_a_taint_evicts(taint: Json, pod: Json, request_: Json, ou
     assert (outcome is Outcome.BAD) is ("pod team-a/train-0 goes on using gpu-0 1 h after" in finding.message)
 
 
-def test_a_rule_without_a_selector_is_told() -> None:
+def test_a_rule_without_a_selector_is_advised_against() -> None:
     rule = a_rule("example.com/all")
     del rule["spec"]["deviceSelector"]
     scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], devicetaintrules=[rule])

@@ -87,7 +87,7 @@ def test_a_manager_of_kueue_that_has_just_gone_proves_nothing_by_its_queues() ->
     assert found["kueue"].outcome is Outcome.UNDECIDED
 
 
-def test_processes_outside_the_cluster_are_told_from_what_they_write() -> None:
+def test_processes_outside_the_cluster_are_known_by_what_they_write() -> None:
     assert installed(scope_of((VOLCANO, QUEUES), scheduling_volcano_sh__queues=[OPEN]))["volcano"].outcome is Outcome.OK
     assert installed(scope_of((VOLCANO,)))["volcano"].outcome is Outcome.UNDECIDED
 

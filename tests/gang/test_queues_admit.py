@@ -167,7 +167,7 @@ def test_a_queue_of_volcano_that_is_not_open_lets_nothing_in(state: str) -> None
     assert volcano(state, group("Running")).outcome is Outcome.NOT_JUDGED
 
 
-def test_a_state_that_nobody_set_is_undecided() -> None:
+def test_a_state_that_was_never_set_is_undecided() -> None:
     """volcano-sh/volcano#3173."""
     assert volcano("", group("Pending")).outcome is Outcome.UNDECIDED
 

@@ -35,7 +35,7 @@ def judged(*texts: str, shared: bool = False) -> list[Outcome]:
     return [finding.outcome for finding in judge_slices(dict.fromkeys(pods, place), pods)]
 
 
-def test_a_pod_sees_one_slice_of_its_profile_and_nobody_elses() -> None:
+def test_a_pod_gets_one_slice_of_its_profile_and_no_other_pod_s() -> None:
     assert judged(smi("1g.10gb"), smi("1g.10gb", first=1)) == [Outcome.OK, Outcome.OK]
     assert judged(smi("1g.10gb"), smi("1g.10gb")) == [Outcome.BAD, Outcome.BAD]
     assert judged(smi("1g.10gb"), smi("1g.10gb"), shared=True) == [Outcome.OK, Outcome.OK]

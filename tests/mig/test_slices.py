@@ -268,7 +268,7 @@ def test_a_slice_without_a_profile_is_not_asked_for() -> None:
         chosen(scope_of(a_device("a", kind="mig")))
 
 
-def test_the_absent_profile_is_published_by_nobody() -> None:
+def test_the_absent_profile_is_not_published() -> None:
     scope = scope_of(*(part(f"p{index}", profile) for index, profile in enumerate(("1g.5gb", "1g.10gb", "1g.12gb"))))
     assert absent_profile(scope, list(mig_nodes(scope)), scope.accelerator_nodes[0]) == "1g.18gb"
 

@@ -83,7 +83,7 @@ def test_nodes_that_are_not_ready_or_left_out_are_not_judged() -> None:
     assert [found[f"gpu-{index}"].outcome for index in range(1, 5)] == [Outcome.NOT_JUDGED, Outcome.NOT_JUDGED, Outcome.OK, Outcome.BAD]
 
 
-def test_affinity_that_only_excludes_chooses_nobody() -> None:
+def test_affinity_that_only_excludes_chooses_no_node() -> None:
     expression = {"key": "node-role.kubernetes.io/control-plane", "operator": "DoesNotExist"}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
     scope = a_scope(nodes=[a_cpu_node(), an_rdma_node(a="8")], nicclusterpolicies=[a_nic_policy("rdma/a", affinity=affinity)])

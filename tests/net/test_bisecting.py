@@ -62,7 +62,7 @@ def test_whatever_is_measured_no_healthy_node_is_named(data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("wrong", range(6))
-def test_one_wrong_measurement_among_healthy_nodes_names_nobody_and_is_said(wrong: int) -> None:
+def test_one_wrong_measurement_among_healthy_nodes_names_no_node_and_is_shown(wrong: int) -> None:
     count = itertools.count()
     found = search([f"n{index}" for index in range(6)], ("n0", "n1"), lambda groups: [next(count) == wrong for _ in groups], most=6)
     assert found.named == ()
@@ -74,7 +74,7 @@ def test_a_path_between_two_healthy_nodes_contradicts() -> None:
     assert (found.named, found.contradicting, found.open) == ((), (("a", "b"),), ())
 
 
-def test_nothing_is_said_of_two_nodes_or_where_every_run_is_slow() -> None:
+def test_no_part_is_named_of_two_nodes_or_where_every_run_is_slow() -> None:
     for parts in ("ab", "abcdef"):
         found = search(list(parts), ("a", "b"), lambda groups: [True for _ in groups], most=6)
         assert (found.named, found.fine) == ((), ())

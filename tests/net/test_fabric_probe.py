@@ -219,7 +219,7 @@ def test_every_kind_of_machine_has_a_run_of_its_own_and_room_for_it(monkeypatch:
     assert len(results) == 2
 
 
-def test_a_kind_of_machine_that_is_taken_is_told_beside_the_run_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_of_machine_that_is_taken_stands_beside_the_run_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "run_fabric", lambda scope, workspace, plan: run_of())
     scope = a_scope(nodes=TWO_KINDS, pods=[a_pod(devices=8, node="B-1")])
     run, reason = SharedRuns().get(scope, None)  # type: ignore[arg-type]

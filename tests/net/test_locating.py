@@ -73,7 +73,7 @@ def located(monkeypatch: pytest.MonkeyPatch, fabric: Fabric, count: int = 6, min
 
 
 @each_row
-def test_a_slow_run_is_put_down_to_a_node_an_adapter_or_nobody(
+def test_a_slow_run_is_put_down_to_a_node_an_adapter_or_neither(
     monkeypatch: pytest.MonkeyPatch, faults: dict[str, float | str], count: int, named: list[str], word: str
 ) -> None:
     found = located(monkeypatch, Fabric(faults), count)
@@ -99,7 +99,7 @@ def test_runs_take_free_nodes_only_and_no_more_pods_than_the_policy_lets(monkeyp
 @pytest.mark.parametrize(
     ("fabric", "policy"), [(Fabric({"gpu-1": 0.5}, refuses=True), {}), (Fabric({"gpu-1": 0.5}), {"everyNodeSeconds": 0})]
 )
-def test_what_could_not_run_names_nobody(monkeypatch: pytest.MonkeyPatch, fabric: Fabric, policy: dict[str, Any]) -> None:
+def test_what_could_not_run_names_no_node(monkeypatch: pytest.MonkeyPatch, fabric: Fabric, policy: dict[str, Any]) -> None:
     (found,) = located(monkeypatch, fabric, policy=a_policy(probes=policy))
     assert found.outcome is Outcome.NOT_JUDGED
 

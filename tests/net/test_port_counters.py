@@ -52,7 +52,7 @@ def test_what_a_port_counted_is_what_its_counters_grew_by() -> None:
     ],
     ids=["nothing", "once", "cut off", "another adapter"],
 )
-def test_without_both_readings_of_a_port_nothing_is_said(log: str) -> None:
+def test_without_both_readings_of_a_port_there_is_no_use(log: str) -> None:
     assert list(uses(log)) == []
 
 
@@ -88,5 +88,5 @@ def test_ports_are_judged_by_what_they_counted(counted: dict[str, Any], outcome:
     assert whole or found[1].outcome is Outcome.OK, "the other node's ports are well"
 
 
-def test_ports_that_nobody_read_prove_nothing() -> None:
+def test_ports_that_were_not_read_prove_nothing() -> None:
     assert {finding.outcome for finding in judge_ports(a_run(nccl_log(0), nccl_log(1)))} == {Outcome.UNDECIDED}

@@ -142,7 +142,7 @@ def test_a_run_that_failed_before_its_first_channel_does_not_conform() -> None:
     assert "Multiple Ranks" in bad_messages(findings)
 
 
-def test_a_warning_of_an_error_that_nobody_knows_is_undecided() -> None:
+def test_a_warning_of_an_unknown_error_is_undecided() -> None:
     findings = judged(run_of(extra="net-fabric-0:10:10 [0] x.cc:9 NCCL WARN The new thing failed with error 7"))
     assert list(outcomes(findings, "NCCL run").values()) == [Outcome.UNDECIDED]
     assert set(outcomes(findings, "rank pair").values()) == {Outcome.OK}

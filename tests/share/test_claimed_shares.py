@@ -66,7 +66,7 @@ def test_room_is_capacity_less_what_claims_consume(devices: list[Json], claims: 
         ([shared("a", "four")], "is none"),
     ],
 )
-def test_what_nobody_can_count_says_why(devices: list[Json], words: str) -> None:
+def test_what_cannot_be_counted_has_a_reason(devices: list[Json], words: str) -> None:
     assert words in shares_of(*devices).unknown
 
 

@@ -156,7 +156,7 @@ def test_every_scenario_that_shares_can_be_asked() -> None:
     assert all(field.decides for field in fillable_nodes(scope_of("mps")))
 
 
-def test_one_unit_too_many_is_judged_only_where_nobody_could_give_one_back() -> None:
+def test_one_unit_too_many_is_judged_only_where_no_pod_could_give_one_back() -> None:
     node = shared(units=8, count=2)
     scope = a_scope(nodes=[node])
     (item,), (place,) = shared_resources(scope, node), places_of(scope, node)
