@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from conformance.net import runs
-from conformance.net.culprits import indirect_sides, where_it_went_wrong
 from conformance.net.fabric_probe import Job
+from conformance.net.judging import indirect_sides, where_it_went_wrong
 from conformance.net.runs import is_slow, locate
 from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_lines
