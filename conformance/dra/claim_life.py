@@ -18,7 +18,7 @@ from conformance.probes.node_sampling import PlaceFinding, choose_places, in_bat
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.kubernetes.untyped import mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.held_claims import HeldClaim, held_claim, published
 from fixtures.model.dra.inventory import DeviceId
@@ -133,22 +133,11 @@ def _live(scope: Scope, workspace: Workspace, batch: list[tuple[int, Place]]) ->
     seconds = min(RELEASE_SECONDS, scope.policy.probes.start_seconds)
     kept = _kept(workspace, {claim.uid for claim in claims.values()}, seconds)
     for name, place in places.items():
-        claim = claims.get(uids[name])
-        still = claim is not None and claim.uid in kept
-        there = mapping(cluster.find("pods", name, namespace), "metadata").get("uid") if still else None
-        yield (
-            place,
-            ClaimLife(
-                ran=ran[name],
-                pod_uid=uids[name],
-                claim=claim,
-                unlistable=why_unlistable(place),
-                unprepared=unprepared[name],
-                kept=still,
-                lingers=there == uids[name] if there else False,
-                waited=seconds,
-            ),
-        )
+        claim, uid, why = claims.get(uids[name]), uids[name], why_unlistable(place)
+        life = ClaimLife(ran=ran[name], pod_uid=uid, claim=claim, unlistable=why, unprepared=unprepared[name], waited=seconds)
+        if claim is not None and claim.uid in kept:
+            life = msgspec.structs.replace(life, kept=True, lingers=uid_of(workspace, name) == uid != "")
+        yield place, life
 
 
 def _unprepared(workspace: Workspace, uid: str) -> str:

@@ -12,10 +12,10 @@ import msgspec
 from conformance.common_findings import overdue
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.models import Pod
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import whole
-from fixtures.model.dra.claims import claim_of
+from fixtures.model.dra.claims import api_version, claim_of
 from fixtures.model.dra.device_classes import DeviceClass, is_plain
 from fixtures.model.dra.slices import BY_CLASS, CLAIMS, CLASSES, SLICES, TEMPLATES, DriverKind
 from fixtures.model.jobs.marks import placed_at
@@ -53,10 +53,8 @@ def ask_selectors(workspace: Workspace, known: DeviceClass) -> Compiled:
 
 
 def _ask(workspace: Workspace, known: DeviceClass, expressions: tuple[str, ...]) -> Answer:
-    version = workspace.cluster.path(CLAIMS).split("/")[3]
-    claim = claim_of(f"{BY_CLASS}{known.name}", 1, version)
-    request: Json = claim["spec"]["devices"]["requests"][0]
-    (request if version == "v1beta1" else request["exactly"])["selectors"] = [{"cel": {"expression": text}} for text in expressions]
+    selectors = [{"cel": {"expression": text}} for text in expressions]
+    claim = claim_of(known.name, 1, api_version(workspace.cluster.path(CLAIMS)), selectors=selectors)
     return workspace.ask(CLAIMS, {**claim, "metadata": {"generateName": "gpu-conformance-"}}, _NAMESPACE)
 
 
@@ -95,14 +93,11 @@ def _accelerators(scope: Scope, known: DeviceClass) -> bool:
 
 def _asked(scope: Scope, pod: Pod) -> dict[str, int]:
     """Extended resources of DeviceClasses of accelerators that a pod asks for, and that its node has none of itself."""
-    amounts = {
-        name: count for name, count in scope.extended_amounts(pod).items() if name.startswith(BY_CLASS) or name in scope.claims.serving
-    }
-    if not amounts:
-        return {}
     node = scope.snapshot.node_by_name.get(pod.node_name)
     own = node.allocatable if node is not None else {}
-    return {name: count for name, count in amounts.items() if count and not whole(own.get(name)) and scope.claims.by_resource(name).devices}
+    asked = ((name, count) for name, count in scope.extended_amounts(pod).items() if count and not whole(own.get(name)))
+    served = ((name, count) for name, count in asked if name.startswith(BY_CLASS) or name in scope.claims.serving)
+    return {name: count for name, count in served if scope.claims.by_resource(name).devices}
 
 
 def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
@@ -114,8 +109,7 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
         return undecided(place, message=f"whether it has devices is not known: {why}", source=SLICES, cause="NotUnderstood")
     by_node = {node.name: units for node in scope.snapshot.nodes if (units := units_of(scope, node, resource))}
     observed = f"{resource}: {sum(by_node.values())} devices on {len(by_node)} nodes, asked for by {pods} pods"
-    expected = f"devices for pods that ask for {resource}"
-    about = About(place, source, expected, observed)
+    about = About(place, source, f"devices for pods that ask for {resource}", observed)
     if by_node:
         return about.ok()
     if not pods:
@@ -126,13 +120,12 @@ def _class(scope: Scope, known: DeviceClass, pods: int) -> Finding:
 
 def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     wanted = ", ".join(f"{count} {name}" for name, count in sorted(amounts.items()))
-    expected = "one claim of the pod that was allocated as many devices"
     claim = scope.claims.claim(pod.namespace, name) if (name := pod.extended_claim) else None
     if name and claim is None and (why := scope.claims.unread(CLAIMS)):
         return undecided(subject(pod), message=f"what its claim {name} holds is not known: {why}", source=CLAIMS, cause="NotUnderstood")
     given = len(results_of(claim)) if claim is not None else 0
     observed = f"asks for {wanted}; " + (f"claim {name} holds {given} devices" if claim is not None else f"claim {name or 'none'}")
-    about = About(subject(pod), _SOURCE, expected, observed)
+    about = About(subject(pod), _SOURCE, "one claim of the pod that was allocated as many devices", observed)
     if given >= sum(amounts.values()):
         return about.ok()
     limit, now = scope.policy.requests.start_minutes * 60, scope.snapshot.taken_at

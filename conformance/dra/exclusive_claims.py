@@ -99,10 +99,10 @@ def _ask(
 def _judge(workspace: Workspace, pair: Sequence[tuple[str, Json | None]], devices: Mapping[DeviceId, SliceDevice]) -> Iterator[Finding]:
     given = []
     for name, claim in pair:
-        found = held_claim(claim or {}).given
+        found, place = held_claim(claim or {}).given, Subject("Pod", name, workspace.namespace())
         trouble = "" if found else await_running(workspace, [name], 0.0)[name].trouble
-        devices_, shares = tuple(one.id for one in found), any(one.share for one in found)
-        given.append(Given(pod=Subject("Pod", name, workspace.namespace()), devices=devices_, shares=shares, trouble=trouble))
+        shares = any(one.share for one in found)
+        given.append(Given(pod=place, devices=tuple(one.id for one in found), shares=shares, trouble=trouble))
     yield from judge_pair(given, devices)
 
 
