@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from conformance.gang.adapters.base import Gang
 from conformance.gang.judging import Attempt
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mappings
 from fixtures.model.dra.held_claims import HeldClaim, claims_of, held_claim
 from fixtures.model.dra.slices import CLAIMS
 from fixtures.probes.pods import decode_pod
@@ -24,10 +22,7 @@ from fixtures.probes.workspace import Workspace
 
 def claims_there(workspace: Workspace) -> dict[str, HeldClaim]:
     """ResourceClaims of the run's namespace, by name. Raises :class:`ApiTrouble`."""
-    answer = workspace.cluster.request("GET", workspace.cluster.path(CLAIMS, workspace.namespace()))
-    if not answer.ok:
-        raise ApiTrouble(answer.reason, f"ResourceClaims of this run could not be listed: {answer.status} {answer.message}")
-    return {claim.place.name: claim for claim in map(held_claim, mappings(answer.json().get("items")))}
+    return {claim.place.name: claim for claim in map(held_claim, workspace.cluster.each(CLAIMS, workspace.namespace()))}
 
 
 def without_devices(pods: Iterable[Json], claims: Mapping[str, HeldClaim]) -> list[str]:

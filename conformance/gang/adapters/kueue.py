@@ -167,14 +167,10 @@ class Kueue:
 
     @staticmethod
     def _delete_workloads(workspace: Workspace, gang: Gang) -> None:
-        namespace = workspace.namespace()
-        answer = workspace.cluster.request("GET", workspace.cluster.path(KUEUE_WORKLOADS, namespace))
-        if not answer.ok:
-            raise ApiTrouble(answer.reason, f"Workloads of this run could not be listed: {answer.status} {answer.message}")
-        for item in answer.json().get("items") or ():
-            if is_of(item, gang):
-                meta = item["metadata"]
-                workspace.cluster.delete(KUEUE_WORKLOADS, str(meta.get("name")), namespace, uid=str(meta.get("uid") or ""))
+        cluster, namespace = workspace.cluster, workspace.namespace()
+        for item in [one for one in cluster.each(KUEUE_WORKLOADS, namespace) if is_of(one, gang)]:
+            meta = item["metadata"]
+            cluster.delete(KUEUE_WORKLOADS, str(meta.get("name")), namespace, uid=str(meta.get("uid") or ""))
 
     def teardown(self, workspace: Workspace) -> None:
         """Release what is left, so that the pods' finalizers do not outlive the probe."""
