@@ -31,7 +31,11 @@ LONGEST = 8_192
 REMEMBERED = 8_192
 """Short texts whose cleaned form is kept, at most."""
 
-WORDS = r"(?:password|passwd|passphrase|secret|token|api[-_.]?key|access[-_.]?key|credentials?|private[-_.]?key|authorization)"
+_WORDS = (
+    *("password", "passwd", "passphrase", "secret", "token", "credentials?", "authorization"),
+    *("api[-_.]?key", "access[-_.]?key", "private[-_.]?key"),
+)
+WORDS = f"(?:{'|'.join(_WORDS)})"
 """What a credential is called."""
 
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{8,}+(\.(?:[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|eyJ[A-Za-z0-9_-]*))?")
@@ -51,8 +55,8 @@ _GIVEN = re.compile(
     rf"(?i)((?:(?<![^\s\"'])--?[a-z0-9_.-]{{0,60}}{WORDS}\s{{1,20}}|(?:{WORDS}|(?<![a-z])pass)=){_NO_SECRET})[^\s,;\"'&\\]{{1,4096}}"
 )
 """``--token X``, ``--password=X`` and ``TOKEN=X``."""
-_NAMED = re.compile(rf"(?:{WORDS}|pass)[=\s]")
-"""What each text with a credential that is given has in it, once it is all small letters: looked for ten times as fast as that."""
+_NAMED = [re.compile(rf"{word}[=\s]") for word in (*_WORDS, "pass")]
+"""What each text with a credential that is given has in it, in small letters. Each begins with fixed letters, which are found fast."""
 
 
 def clip(text: str, limit: int, left_out: int = 0) -> str:
@@ -182,7 +186,8 @@ def redact(text: str) -> str:
     if "@" in text:
         text = _USERINFO.sub("[redacted]", text)
     text = _ISSUED.sub("[redacted token]", text)
-    text = _SIGNED.sub(r"\1[redacted]", text)
-    if _NAMED.search(small):
+    if "sig=" in small or "signature=" in small:
+        text = _SIGNED.sub(r"\1[redacted]", text)
+    if any(named.search(small) for named in _NAMED):
         text = _GIVEN.sub(r"\1[redacted]", text)
     return text
