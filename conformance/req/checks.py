@@ -19,7 +19,7 @@ from fixtures.model.demand.template import Template
 from fixtures.model.devices.scheduler_amounts import counted, doubted
 from fixtures.model.dra.slices import BY_CLASS, SLICES
 from fixtures.model.nodes.changes import change_under_way
-from fixtures.model.placement.affinity import Choice, selects, too_long
+from fixtures.model.placement.affinity import Choice, aim, selects, too_long
 from fixtures.model.placement.claimable import units_of
 from fixtures.model.platform.kubelet_plugins import why_none_allocatable
 from fixtures.text.globs import matches
@@ -168,11 +168,16 @@ def _offer(scope: Scope, node: Node) -> dict[str, int]:
 
 def _coming(scope: Scope, wanted: Iterable[str]) -> str:
     """A node that lacks something of what is wanted while it is being changed, as a clause, or empty: a reboot sets capacity to 0."""
-    for node in scope.accelerator_nodes:
-        lacks = not all(scope.cached_for(node, _offer).get(name) for name in wanted)
-        if lacks and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
+    for node, doing in scope.cached(_changing):
+        if not all(scope.cached_for(node, _offer).get(name) for name in wanted):
             return f"{node.name} will have it: {doing}"
     return ""
+
+
+def _changing(scope: Scope) -> list[tuple[Node, str]]:
+    """Nodes that are being changed, and how."""
+    now = scope.snapshot.taken_at
+    return [(node, doing) for node in scope.accelerator_nodes if (doing := change_under_way(node, scope.policy, now))]
 
 
 def _unread(scope: Scope, name: str) -> str:
@@ -218,11 +223,14 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
 
 def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:
     """Nodes that have what a pod wants and that its selector does not admit; none if it admits one of them."""
-    able = [
-        node for node in scope.snapshot.nodes if all(scope.cached_for(node, _offer).get(name, 0) >= count for name, count in wanted.items())
-    ]
-    choice = Choice(pod.spec)
-    return [] if any(choice.admits(node) for node in able) else [node.name for node in able]
+
+    def found() -> list[str]:
+        offers = [(node, scope.cached_for(node, _offer)) for node in scope.snapshot.nodes]
+        able = [node for node, offer in offers if all(offer.get(name, 0) >= count for name, count in wanted.items())]
+        choice = Choice(pod.spec)
+        return [] if any(map(choice.admits, able)) else [node.name for node in able]
+
+    return scope.cached_by(("excluded", aim(pod.spec), *sorted(wanted.items())), found)
 
 
 # -- REQ-05 --------------------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -75,6 +76,14 @@ def test_what_some_node_could_offer(pods: list[dict[str, Any]], policy: Json, ex
     findings = list(check_can_be_offered(a_scope(a_policy(requests=policy), nodes=nodes, pods=made)))
     assert by_name(findings) == expected
     assert says in messages(findings)
+
+
+def test_pods_that_select_alike_are_held_against_the_nodes_once() -> None:
+    nodes = [a_node(f"gpu-{at}") for at in range(800)]
+    pods = [a_pod(f"train-{at}", devices=1, nodeSelector={"nvidia.com/gpu.product": "NVIDIA-B200"}) for at in range(3000)]
+    scope, started = a_scope(nodes=nodes, pods=pods), time.monotonic()
+    assert set(by_name(check_can_be_offered(scope)).values()) == {Outcome.BAD}
+    assert time.monotonic() - started < 3
 
 
 # -- REQ-05
