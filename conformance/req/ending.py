@@ -15,6 +15,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import holding_pods
 from fixtures.model.demand.failing_pods import LONGEST_TURN, RESTARTS, Loop, crash_loop
 from fixtures.model.demand.pod_events import PodEvents, quoted
+from fixtures.model.dra.inventory import DeviceId
 from fixtures.model.jobs.pod_makers import Job
 from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, Outcome, ok, undecided
@@ -102,8 +103,17 @@ def device_count(scope: Scope, pod: Pod) -> int:
         return by_resource
     made = {text_of(item.get("resourceClaimName")) for item in pod.claim_statuses}
     names = made | {text_of(item.get("resourceClaimName")) for item in pod.claims}
-    own = {(pod.namespace, name) for name in names if name}
-    return sum(any((one.namespace, one.name) in own for one in holders) for holders in scope.claims.holders.values())
+    held = scope.cached(_held_by_claims)
+    return len(set[DeviceId]().union(*(held.get((pod.namespace, name), ()) for name in names if name)))
+
+
+def _held_by_claims(scope: Scope) -> dict[tuple[str, str], set[DeviceId]]:
+    """Devices by namespace and name of the claims that hold them."""
+    found: dict[tuple[str, str], set[DeviceId]] = {}
+    for device, holders in scope.claims.holders.items():
+        for one in holders:
+            found.setdefault((one.namespace, one.name), set()).add(device)
+    return found
 
 
 def _lost(devices: int, seconds: float) -> str:

@@ -1,5 +1,6 @@
 """REQ-14: pods that hold devices and neither end nor work."""
 
+import time
 from typing import Any
 
 from conformance.req.ending import check_ending, check_restarted_jobs
@@ -113,3 +114,15 @@ def test_a_pod_that_holds_a_device_beside_its_admin_access_is_judged() -> None:
     own = {"name": "own", "resourceClaimName": "own"}
     assert outcome(a_watching_pod(claims=[own]), **with_claims(a_claim("own", device="gpu-1"))) is Outcome.BAD
     assert outcome(a_watching_pod(claims=[own]), **with_claims()) is Outcome.UNDECIDED, "its other claim is not known"
+
+
+def test_devices_of_many_claims_are_counted_once() -> None:
+    claims = [a_claim(f"c{at}", device=f"gpu-{at}") for at in range(3000)]
+    pods = [
+        created(a_pod(f"p{at}", node="gpu-0", resourceClaims=[{"name": "g", "resourceClaimName": f"c{at}"}]), DAY, deleted=HOUR)
+        for at in range(3000)
+    ]
+    known, started = scope(*pods, resourceclaims=claims, deviceclasses=[a_class()]), time.monotonic()
+    findings = list(check_ending(known, NOW))
+    assert all("still holds 1 claimed devices on gpu-0" in finding.message for finding in findings)
+    assert (len(findings), time.monotonic() - started < 4) == (3000, True)
