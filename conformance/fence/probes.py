@@ -198,7 +198,11 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         raise NotApplicable("NoAcceleratorNodes", "the cluster has no accelerator node")
     wanted = scope.policy.fence.affinity
     if wanted and not any(_carries(node, wanted) for node in scope.accelerator_nodes):
-        yield from (_misaimed(node, wanted) for node in scope.accelerator_nodes)
+        text = ", ".join(f"{key}={value}" for key, value in wanted.items())
+        message = f"workloads are told to select {text} and no accelerator node carries it: they stay Pending"
+        for node in scope.accelerator_nodes:
+            about = About(subject(node), "policy fence.affinity, node labels", text, "without these labels")
+            yield about.bad(message, cause="AffinityLabelsMissing")
         return
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
@@ -212,13 +216,6 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 def _carries(node: Node, labels: Mapping[str, str]) -> bool:
     return all(node.metadata.label.get(key) == value for key, value in labels.items())
-
-
-def _misaimed(node: Node, wanted: Mapping[str, str]) -> Finding:
-    text = ", ".join(f"{key}={value}" for key, value in wanted.items())
-    about = About(subject(node), "policy fence.affinity, node labels", text, "without these labels")
-    message = f"workloads are told to select {text} and no accelerator node carries it: they stay Pending"
-    return about.bad(message, cause="AffinityLabelsMissing")
 
 
 def pod_of(scope: Scope, place: Place, index: int) -> Json:

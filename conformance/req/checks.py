@@ -62,7 +62,7 @@ def _whole_devices(scope: Scope, template: Template, amounts: list[tuple[str, st
     loose = template.partial and template.key != _REPLACES_AMOUNTS
     if wrong and loose and (not template.certain or all(limit is None for _, limit in wrong)):
         message = f"{problems}: the API server refuses that in a pod; what pod its controller makes is not known"
-        return about.undecided(message, cause="NotUnderstood")
+        return about.undecided(message)
     if wrong:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
         return about.bad(f"{problems}, so {consequence}", cause="AmountsMalformed", observed=problems)
@@ -90,7 +90,7 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
                 yield about.not_judged(f"only a scheduler counts {name}: no node offers it", source="status.capacity")
             elif name not in by_claim and (unclear := doubted(scope, name)):
                 source = "requests of bound pods, annotations and status.capacity of nodes"
-                yield about.undecided(unclear, cause="NotUnderstood", source=source)
+                yield about.undecided(unclear, source=source)
             elif name in by_claim and not whole(node.allocatable.get(name)):  # the kubelet keeps a 0 of the plugin that was there before
                 yield _of_slices(scope, about.subject, node, name, sum(count for _, count in holders))
             else:
@@ -207,7 +207,7 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
         return about.bad(message, cause="AskedForNothingOffered")
     if long := too_long(pod.spec):
-        return about.undecided(long, cause="NotUnderstood", source="required node affinity of the pending pod")
+        return about.undecided(long, source="required node affinity of the pending pod")
     if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
         source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
         message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
@@ -267,7 +267,7 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         good = matches(name, approved) or (not scope.policy.requests.approved and counted(scope, name))
         if not good and not scope.policy.requests.approved and (unclear := doubted(scope, name)):
             source = "resources of pods, annotations and status.capacity of nodes"
-            yield undecided(Subject("Resource", name), message=unclear, source=source, cause="NotUnderstood")
+            yield undecided(Subject("Resource", name), message=unclear, source=source)
         else:
             yield _approved(Subject("Resource", name), using, good, approved, "resources of templates and pods")
     by_driver = scope.policy.requests.approved or accelerators.drivers

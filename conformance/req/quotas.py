@@ -104,7 +104,7 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[
             message = _why_not(keys[0], pod, named, scoped=bool(answers))
             return about.bad(message, cause="QuotaMissing")
     if why := unsure or unknown:
-        return about.undecided(why, cause="NotUnderstood")
+        return about.undecided(why)
     return about.ok()
 
 

@@ -69,7 +69,7 @@ def _judge(scope: Scope, group: Group, now: float, rooms: FreeCapacity, events: 
     if reason := _left_out(scope, group, claimed):
         return about.not_judged(reason)
     if long := next(filter(None, (too_long(pod.spec) for pod in group.pods)), ""):
-        return about.undecided(long, cause="NotUnderstood", source="required node affinity of the pending pods")
+        return about.undecided(long, source="required node affinity of the pending pods")
     asked = _amounts(scope, group, claimed)
     places = rooms.place_all([(pod.spec, own) for pod, own in zip(group.pods, claimed, strict=True)])
     if not places and (other := _free_by_class(scope, group, claimed)):
@@ -80,7 +80,7 @@ def _judge(scope: Scope, group: Group, now: float, rooms: FreeCapacity, events: 
     if reason := _explained(group, claimed, words):
         return about.not_judged(reason, source="condition PodScheduled, events")
     if reason := _not_understood(group):
-        return about.undecided(reason, cause="NotUnderstood", source="condition PodScheduled")
+        return about.undecided(reason, source="condition PodScheduled")
     limit, state = scope.policy.requests.pending_minutes * 60, "devices that fit it are free, and it has waited"
     cause, unknown = "PodWaitsBesideFreeDevices", f"{asked}, which are free, and nothing says since when it waits"
     age = overdue(about, group.since, now, limit, state, cause=cause, unknown=unknown, quiet=not words)  # else it is just being placed

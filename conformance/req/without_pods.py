@@ -5,7 +5,7 @@ A pod that was never made is in no list of pods. Only its job or workload says h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from conformance.common_findings import overdue
@@ -86,19 +86,13 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
             has_pods = bool(job.names & known) or job.over or job.deleted
             if not has_pods and ((key == RAY_JOBS and job.has_cluster(known_or_cluster)) or (key == TRAIN_JOBS and job.names & job_sets)):
                 continue  # what it has made is judged itself
-            refused = _refused_further(job, own, now) if has_pods else []
+            lacks = has_pods and not (job.complete or job.ended or job.deleted)
+            refused = refused_now((event for event in own if not names_quota(event.text)), now) if lacks else []  # newest first
             wanting = [one for one in templates_in(key, obj) if not one.trouble and demand_of(scope, one).devices]
             if refused and wanting:
                 yield from _further_pods(scope, wanting[0], refused, now)
             elif wanting and not has_pods:
                 yield _without_pods(scope, job, wanting[0], own, queued.of(obj), now, rooms)
-
-
-def _refused_further(job: Job, events: Iterable[Event], now: float) -> list[Event]:
-    """Refusals of further pods of a job that lacks some and has not ended, newest first, where they are no matter of a quota."""
-    if job.complete or job.ended or job.deleted:
-        return []
-    return refused_now((event for event in events if not names_quota(event.text)), now)
 
 
 def _further_pods(scope: Scope, template: Template, refused: list[Event], now: float) -> Iterator[Finding]:
@@ -131,7 +125,7 @@ def _without_pods(
     if claimed.not_modelled:
         return about.not_judged(f"which claims of its pods can be met only a scheduler can weigh: {claimed.not_modelled}")
     if long := too_long(template.spec):
-        return about.undecided(f"of its pod template, {long}", cause="NotUnderstood", source=f"{template.path}.affinity")
+        return about.undecided(f"of its pod template, {long}", source=f"{template.path}.affinity")
     asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **claimed.amounts}.items()))
     room, refused = rooms.place(template.spec, claimed), bool(refused_now(events, now))
     if room is None and not refused:
