@@ -88,10 +88,12 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 continue  # what it has made is judged itself
             lacks = has_pods and not (job.complete or job.ended or job.deleted)
             refused = refused_now((event for event in own if not names_quota(event.text)), now) if lacks else []  # newest first
+            if has_pods and not refused:
+                continue  # of most jobs of a busy cluster no template need be read
             wanting = [one for one in templates_in(key, obj) if not one.trouble and demand_of(scope, one).devices]
-            if refused and wanting:
+            if wanting and has_pods:
                 yield from _further_pods(scope, wanting[0], refused, now)
-            elif wanting and not has_pods:
+            elif wanting:
                 yield _without_pods(scope, job, wanting[0], own, queued.of(obj), now, rooms)
 
 
