@@ -62,7 +62,7 @@ KINDS: Mapping[str, Callable[[str], Inspection]] = {
 EXIT_UNREADABLE = 4
 _LOGS = ("nccl-log", "nccl-tests")
 """Kinds of which a line that was cut says something else than the whole line."""
-_LISTS = {"resourceslice": "ResourceSlice", "resourceclaim": "ResourceClaim", "podgroup": "PodGroup", "node": "Node"}
+_LISTS = {"events": "Event", "resourceslice": "ResourceSlice", "resourceclaim": "ResourceClaim", "podgroup": "PodGroup", "node": "Node"}
 """Kind of the objects that a kind reads."""
 _LIST_KIND = re.compile(r"\bkind[\"']?\s{0,9}:\s{0,9}[\"']?([A-Za-z]{0,63})List\b")
 _EXIT = {Judged.GOOD: 0, Judged.BAD: 1, Judged.UNDECIDABLE: 10}

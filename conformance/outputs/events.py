@@ -16,7 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.captured_objects import load_objects, looks_like_json
-from conformance.outputs.captured_text import Unreadable, readable_text
+from conformance.outputs.captured_text import EmptyList, Unreadable, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
@@ -347,6 +347,8 @@ def _from_objects(text: str) -> list[ParsedEvent] | None:
         return None
     try:
         objects = load_objects(text)
+    except EmptyList:
+        raise
     except Unreadable:
         return None
     return [event for item in objects for event in _from_object(item)]

@@ -145,9 +145,13 @@ def test_what_a_node_of_hami_offers_cannot_be_checked(form: str) -> None:
     assert (result.verdict, result.reason_code) == ("undecidable", "SPLIT_BY_SCHEDULER")
 
 
-@pytest.mark.parametrize("text", ['{"kind": "List", "items": []}', "kind: ResourceSliceList\nitems: []\n"])
-def test_an_empty_list_decides_nothing(text: str) -> None:
-    assert (inspect("resourceslice", text).verdict, inspect("resourceslice", text).reason_code) == ("undecidable", "EMPTY_LIST")
+@pytest.mark.parametrize(("kind", "listed"), [("resourceslice", "ResourceSlice"), ("events", "Event"), ("node", "Node")])
+@pytest.mark.parametrize("text", ['{{"kind": "List", "items": []}}', "kind: {listed}List\nitems: []\n"])
+def test_an_empty_list_decides_nothing(kind: str, listed: str, text: str) -> None:
+    result = inspect(kind, text.format(listed=listed))
+    assert (result.verdict, result.reason_code) == ("undecidable", "EMPTY_LIST")
+    with pytest.raises(Unreadable):
+        inspect(kind, "kind: ServiceList\nitems: []\n")
 
 
 TABLE = table(__file__)
