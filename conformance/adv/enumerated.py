@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from conformance.probes.node_documents import SOURCE, NodeDocument, Unread
+from conformance.probes.node_documents import SOURCE, NodeDocument, Unread, refused
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.placement.free_devices import places_of
 from fixtures.nodeprobe.document import Driver
-from fixtures.text.sentences import cut, listed
-from fixtures.verdict.findings import About, Finding, bad
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import About, Finding
 
-_UNKNOWN = ("unknown device",)
 _ON_BUS = {"nvidia": ("10de", "nvidia", ("accelerator", "display")), "amd": ("1002", "amdgpu", ("accelerator",))}
 """Vendor, kernel driver and kinds of functions that are devices; graphics of AMD's processors are none."""
 
@@ -54,11 +53,8 @@ def _check(scope: Scope, one: NodeDocument) -> Iterator[Finding]:
 
 def check_unknown(gone: Unread) -> Finding | None:
     """The runtime says that a device which the plugin promised is not there."""
-    if not any(words in gone.trouble.lower() for words in _UNKNOWN):
-        return None
     message = "the node promised a device that its driver does not have: no pod that gets it can start"
-    node, said = subject(gone.places[0].node), cut(gone.trouble, 300)
-    return bad(node, cause="AdvertisedDeviceNotThere", observed=said, expected=_EXPECTED, source="pod status", message=message)
+    return refused(gone, {"AdvertisedDeviceNotThere": ("unknown device",)}, _EXPECTED, message)
 
 
 class _Seen:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 from conformance.health.judging import CAUSES, Answer, Fault, Seen, of_device, of_driver, unread
 from conformance.outputs.dcgm import BASELINE_MIB
-from conformance.probes.node_documents import SOURCE, NodeDocument, Unread, device_subject
+from conformance.probes.node_documents import SOURCE, NodeDocument, Unread, device_subject, refused
 from fixtures.model.cluster import subject
-from fixtures.text.sentences import cut, listed
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, advised, bad, undecided
 from fixtures.verdict.subjects import Subject
 
@@ -121,10 +121,6 @@ def check_answers(one: NodeDocument) -> Iterator[Finding]:
 
 
 def check_refused(gone: Unread) -> Finding | None:
-    """What plugin or runtime said when they could not give a pod its devices, where that is a fault of driver or device."""
-    for cause, words in _REFUSALS.items():
-        if any(word in gone.trouble.lower() for word in words):
-            message = "a pod with devices cannot start on the node: its driver, or one of its devices, does not answer"
-            node, said = subject(gone.places[0].node), cut(gone.trouble, 300)
-            return bad(node, cause=cause, observed=said, expected=_EXPECTED, source="pod status", message=message)
-    return None
+    """A pod that got no devices because of the node's driver or devices."""
+    message = "a pod with devices cannot start on the node: its driver, or one of its devices, does not answer"
+    return refused(gone, _REFUSALS, _EXPECTED, message)

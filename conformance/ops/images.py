@@ -56,36 +56,31 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
 
 
 def _controller(scope: Scope, place: Subject, spec: PodSpec, trouble: str) -> Finding:
-    source = "spec.template.spec.containers[*].image"
-    about = About(place, source, _PINNED)
+    about = About(place, "spec.template.spec.containers[*].image", _PINNED)
     if trouble:
         return about.undecided(trouble)
-    images = sorted({container.image for container in spec.every_container()})
-    problems = _unpinned(scope, images)
-    if problems:
-        return about.bad(f"{listed(problems)}: a restart may bring another version", cause="ImageNotPinned", observed=listed(images))
-    return about.ok(listed(images))
+    images = [container.image for container in spec.every_container()]
+    return _moving(scope, about, images, "a restart may bring another version") or about.ok(listed(sorted(set(images))))
 
 
-def _unpinned(scope: Scope, images: Iterable[str]) -> list[str]:
-    return [text for image in images if (text := unpinned(image, scope.policy.operators.image_tags_forbidden))]
+def _moving(scope: Scope, about: About, images: Iterable[str], risk: str) -> Finding | None:
+    """The finding about images of which one is not pinned; None where all are."""
+    every, forbidden = sorted(set(images)), scope.policy.operators.image_tags_forbidden
+    problems = [text for image in every if (text := unpinned(image, forbidden))]
+    return about.bad(f"{listed(problems)}: {risk}", cause="ImageNotPinned", observed=listed(every)) if problems else None
 
 
 def _judge(scope: Scope, agent: Agent) -> Finding:
-    place, source = subject(agent.daemonset), "template and pod images, containerStatuses[*].imageID"
-    images = sorted(set(agent.images))
-    problems = _unpinned(scope, images)
-    about = About(place, source, _PINNED)
-    if problems:
-        message = f"{listed(problems)}: nodes that join or restart may run another version than the rest"
-        return about.bad(message, cause="ImageNotPinned", observed=listed(images))
+    about = About(subject(agent.daemonset), "template and pod images, containerStatuses[*].imageID", _PINNED)
+    if moving := _moving(scope, about, agent.images, "nodes that join or restart may run another version than the rest"):
+        return moving
     different = _different(scope, agent)
     nodes = [*agent.accelerator_nodes, *agent.other_nodes]
     if different and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
         return about.undecided(f"{different}; {doing}", cause=CHANGE_UNDER_WAY)
     if different:
         return about.bad(f"{different}: nodes of one pool run different software", cause="ImagesDiffer", observed=different)
-    return about.ok(f"{listed(images)} on {len(agent.pods)} nodes")
+    return about.ok(f"{listed(sorted(set(agent.images)))} on {len(agent.pods)} nodes")
 
 
 def _different(scope: Scope, agent: Agent) -> str:

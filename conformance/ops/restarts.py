@@ -41,13 +41,13 @@ _CONTROLLERS = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet"})
 """Owners of what runs for ever. Jobs of users may be in a namespace of the platform too."""
 
 
-class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+class Suspect(msgspec.Struct, frozen=True):
     """A pod and what its restarts mean."""
 
     pod: Pod
-    outcome: Outcome
     why: str
-    cause: str
+    cause: str = NOT_UNDERSTOOD
+    outcome: Outcome = Outcome.UNDECIDED
 
 
 def check_restarts(scope: Scope) -> Iterator[Finding]:
@@ -128,35 +128,27 @@ def _suspect(pod: Pod, containers: list[Crash], now: float, window: float, limit
 
 
 def _of_container(pod: Pod, crash: Crash, age: float | None, now: float, window: float, limit: int) -> Suspect | None:
+    often = f"how many of them in the last {duration(window)} is not known"
+    if crash.looping and age is not None and age <= _STARTING and crash.count <= limit:
+        return Suspect(pod, f"{crash}, and the pod has just started; {ask_again(age, _STARTING)}", CHANGE_UNDER_WAY)
     if crash.looping:
-        if age is not None and age <= _STARTING and crash.count <= limit:
-            why = f"{crash}, and the pod has just started; {ask_again(age, _STARTING)}"
-            return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why, cause=CHANGE_UNDER_WAY)
-        return Suspect(pod=pod, outcome=Outcome.BAD, why=f"CrashLoopBackOff ({crash})", cause="AgentCrashLoops")
+        return Suspect(pod, f"CrashLoopBackOff ({crash})", "AgentCrashLoops", Outcome.BAD)
     if crash.count <= limit:
         return None
-    if not crash.reason:
-        return _before_the_end(pod, crash, age, window, limit)
+    grown = age is not None and age > window
+    mean = crash.count * window / age if age else 0.0
+    if not crash.reason:  # its last run did not crash: its node may have been started again, which ends a loop
+        return None if grown and mean <= limit else Suspect(pod, f"{crash}, and its last run did not crash; {often}")
     if crash.ended is None:
-        return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}, and nothing tells when", cause=NOT_UNDERSTOOD)
+        return Suspect(pod, f"{crash}, and nothing tells when")
     if not _within(crash, now, window):
         return None
-    if age is None or age <= window:
-        why = f"{crash}, the newest {duration(now - crash.ended)} ago, Ready in between"
-        return Suspect(pod=pod, outcome=Outcome.BAD, why=why, cause="AgentRestartsOften")
-    mean = crash.count * window / age
+    ago = f"the newest {duration(now - crash.ended)} ago"
+    if not grown:
+        return Suspect(pod, f"{crash}, {ago}, Ready in between", "AgentRestartsOften", Outcome.BAD)
     if mean > limit:
-        why = f"{crash}, about {mean:.0f} in {duration(window)} since it exists, the newest {duration(now - crash.ended)} ago"
-        return Suspect(pod=pod, outcome=Outcome.BAD, why=why, cause="AgentRestartsOften")
+        why = f"{crash}, about {mean:.0f} in {duration(window)} since it exists, {ago}"
+        return Suspect(pod, why, "AgentRestartsOften", Outcome.BAD)
     if crash.began is not None and crash.ended - crash.began > window / max(limit, 1):
         return None  # its last run was long: the restarts are spread over its life
-    why = f"{crash}; how many of them in the last {duration(window)} is not known"
-    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why, cause=NOT_UNDERSTOOD)
-
-
-def _before_the_end(pod: Pod, crash: Crash, age: float | None, window: float, limit: int) -> Suspect | None:
-    """A container that restarted often, and whose last run did not crash: its node may have been started again, which ends a loop."""
-    if age is not None and age > window and crash.count * window / age <= limit:
-        return None
-    why = f"{crash}, and its last run did not crash; how many of them in the last {duration(window)} is not known"
-    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why, cause=NOT_UNDERSTOOD)
+    return Suspect(pod, f"{crash}; {often}")

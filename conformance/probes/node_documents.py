@@ -25,7 +25,7 @@ from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut
-from fixtures.verdict.findings import Finding, undecided
+from fixtures.verdict.findings import About, Finding, undecided
 from fixtures.verdict.subjects import Inconclusive, Subject
 
 SOURCE = "node probe in a pod on the node"
@@ -101,6 +101,13 @@ class Unread(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     finding: Finding
     trouble: str = ""  # what the pod's own state says
+
+
+def refused(gone: Unread, causes: Mapping[str, tuple[str, ...]], expected: str, message: str) -> Finding | None:
+    """What plugin or runtime said when they could not give a pod its devices, by the words of each cause; None for any others."""
+    cause = next((cause for cause, words in causes.items() if any(word in gone.trouble.lower() for word in words)), "")
+    about = About(subject(gone.places[0].node), "pod status", expected, cut(gone.trouble, 300))
+    return about.bad(message, cause=cause) if cause else None
 
 
 class NodeDocuments(msgspec.Struct, frozen=True, kw_only=True):
