@@ -253,7 +253,8 @@ def scrape_of(scope: Scope, exporter: Exporter, page: Page) -> list[Sample]:
     held = {} if any(row.owners for row in device) else {f"exported_{name}": "tried" for name in ("pod", "namespace", "container")}
     found = []
     for one in own:
-        labels = {**target, **held, **{_renamed(name, target): value for name, value in one.labels.items()}}
+        # a page's label that the target has too, as a scrape renames it unless honorLabels is on
+        labels = {**target, **held, **{f"exported_{name}" if name in target else name: value for name, value in one.labels.items()}}
         found.append(Sample(one.name, labels, one.value))
     if found and page.kind.vendor == "nvidia.com":
         found += [Sample(name, found[0].labels, 0.0) for name in _ONCE_THERE if name not in page.series]
@@ -271,11 +272,6 @@ def scrape_of(scope: Scope, exporter: Exporter, page: Page) -> list[Sample]:
 
 def _labelled(sample: Sample, names: Iterable[str], value: str) -> bool:
     return any(sample.labels.get(name) == value for name in names)
-
-
-def _renamed(name: str, target: Mapping[str, str]) -> str:
-    """A page's label that the target has too, as a scrape renames it (``honorLabels`` is off unless somebody turns it on)."""
-    return f"exported_{name}" if name in target else name
 
 
 def _covered(

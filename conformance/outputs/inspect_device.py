@@ -39,12 +39,6 @@ class MetricFault(msgspec.Struct, frozen=True):
     message: str
 
 
-def metric_faults(device: Device) -> list[MetricFault]:
-    """Faults first, then doubts; each in the order in which an operator would act on them."""
-    found = [*_xids(device), *_health(device), *_memory(device), *_fabric(device), *_switches(device)]
-    return sorted(found, key=lambda fault: fault.verdict is not Judged.BAD)
-
-
 def _xids(device: Device) -> Iterator[MetricFault]:
     for code in device.xids:
         entry = lookup(code)
@@ -87,9 +81,6 @@ def _fabric(device: Device) -> Iterator[MetricFault]:
     if status is not None and status not in _FABRIC_DONE:
         verdict = Judged.BAD if status in _FABRIC_BAD else Judged.UNDECIDABLE
         yield MetricFault("FABRIC_NOT_READY", verdict, f"the NVLink fabric's status is {status:g}, expected 3 (success)")
-
-
-def _switches(device: Device) -> Iterator[MetricFault]:
     if sxid := device.metrics.get(f"{_DEVICE}NVSWITCH_FATAL_ERRORS", 0):
         yield MetricFault("SXID_FATAL", Judged.BAD, f"fatal SXid {sxid:g} of an NVSwitch")
 
@@ -100,7 +91,8 @@ def inspect_dcgm(text: str) -> Inspection:
     parents = {(device.host, device.uuid) for device in devices if device.instance and device.activity is not None}
     found: list[tuple[str, InspectionFinding]] = []
     for device in devices:
-        faults = metric_faults(device)
+        faults = [*_xids(device), *_health(device), *_memory(device), *_fabric(device)]
+        faults.sort(key=lambda fault: fault.verdict is not Judged.BAD)  # else in the order in which an operator would act on them
         found += [(fault.code, InspectionFinding(str(device), fault.verdict, fault.message)) for fault in faults]
         if not faults and device.named and device.activity is None and not device.health and (device.host, device.uuid) not in parents:
             found.append(("NO_ACTIVITY", InspectionFinding(str(device), Judged.UNDECIDABLE, "no utilisation or activity series")))

@@ -134,16 +134,14 @@ def without_trailer(text: str) -> str:
 
 def channels_in(text: str, host: str, glued: str = "") -> Iterator[Channel]:
     """Every channel in the text of one writer. ``glued`` is the next writer's text, where one follows without a line's end."""
-    heads = [match for match in _HEAD.finditer(text) if _is_channel(match)]
+    # rings are listed like channels; only what has devices, a direction or a transport is one
+    marks = ("collnet", "via", "direction")
+    every = _HEAD.finditer(text)
+    heads = [head for head in every if any(map(head.group, marks)) or (head["word"] == "Channel" and head["src_device"])]
     for number, head in enumerate(heads):
         last = number + 1 == len(heads)
         rest = text[head.end() : None if last else heads[number + 1].start()]
         yield _channel(head, rest.strip(), host, glued if last else "")
-
-
-def _is_channel(head: re.Match[str]) -> bool:
-    """Rings are listed like channels; only what has devices, a direction or a transport is one."""
-    return bool(head["collnet"] or head["via"] or head["direction"] or (head["word"] == "Channel" and head["src_device"]))
 
 
 def _channel(head: re.Match[str], rest: str, host: str, glued: str) -> Channel:
