@@ -81,7 +81,7 @@ def _every_slice(scope: Scope) -> Iterator[Place]:
         yield from _of_plugin(scope, item)
     for node in scope.accelerator_nodes:
         for place in offered(scope, node):
-            if place.devices and all(_profile(device) == place.product for device in place.devices):
+            if place.product and place.devices and all(_profile(device) == place.product for device in place.devices):
                 yield place
 
 

@@ -258,9 +258,13 @@ def test_a_slice_that_a_claim_holds_is_not_free() -> None:
     assert [(slot.product, slot.free) for slot in found] == [("1g.10gb", 1), ("3g.40gb", 1)]
 
 
-def test_whole_devices_are_no_slices() -> None:
+@pytest.mark.parametrize("lacks", ["", "productName"])
+def test_whole_devices_are_no_slices(lacks: str) -> None:
+    device = a_device("gpu-0")
+    device["attributes"].pop(lacks, None)
+    pool = a_slice("gpu-0", devices=[device])
     with pytest.raises(NotApplicable):
-        chosen(scope_of(a_device("gpu-0")))
+        chosen(a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[pool], deviceclasses=[_CLASS, _GPU], resourceclaims=[]))
 
 
 def test_a_slice_without_a_profile_is_not_asked_for() -> None:
