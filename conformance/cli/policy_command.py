@@ -19,11 +19,12 @@ from conformance.cli.commands import command_parser
 from conformance.version import VERSION
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.podsecurity import Level, policy_of
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import tenant_device_pods
-from fixtures.model.devices.counts import INSTANCE_TYPE, model_of
+from fixtures.model.devices.counts import model_of
 from fixtures.model.nodes.holds import is_never_permanent
 from fixtures.model.nodes.pools import pools
 from fixtures.model.platform.namespaces import READS

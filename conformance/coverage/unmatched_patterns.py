@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import Namespace, Node
 from fixtures.model.cluster import Scope
-from fixtures.model.devices.counts import INSTANCE_TYPE, model_of
+from fixtures.model.devices.counts import model_of
 from fixtures.policy.model import Policy
 from fixtures.snapshot.state import Listing
 from fixtures.text.globs import matches

@@ -15,6 +15,7 @@ import msgspec
 
 from fixtures.grouping import grouped
 from fixtures.kubernetes import quantity
+from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import physical_counts
@@ -147,7 +148,6 @@ def _near(one: Fraction | None, other: Fraction | None) -> bool:
     return one is not None and other is not None and abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
 
 
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _SERVER = "nvidia.com/gpu.machine"
 _ANY_SIZE = (
     "n1-*", "custom-*", "Google*", "Standard-PC*", "OpenStack*", "KVM*", "QEMU*", "VMware*", "Virtual-Machine*", "HVM-*", "RHEV*",
@@ -352,5 +352,5 @@ def _beside_peers(subject: Subject, observed: str, count: int, peer: tuple[str, 
 def machine_of(node: Node) -> str:
     """The kind of a machine, where it fixes the number of devices: an instance type, or a server's model. Empty for virtual machines."""
     labels = node.metadata.label
-    kind = labels.get(_INSTANCE_TYPE, "") or labels.get(_SERVER, "")
+    kind = labels.get(INSTANCE_TYPE, "") or labels.get(_SERVER, "")
     return "" if matches(kind, _ANY_SIZE) else kind

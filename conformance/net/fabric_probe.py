@@ -14,10 +14,10 @@ from conformance.net.ports import with_ports_read
 from conformance.net.two_nodes import FabricRun, Plan, RankPod
 from conformance.net.visible_fabric import attached
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_state import pod_trouble
-from fixtures.model.devices.fabric import MACHINE_TYPE
 from fixtures.model.nodes.pools import product_of
 from fixtures.model.placement.affinity import fence_tolerations
 from fixtures.policy.model import Network
@@ -102,7 +102,7 @@ def _result(scope: Scope, workspace: Workspace, job: Job, namespace: str, second
         seconds=seconds,
         finished=finished or all(pod.exit_code is not None for pod in left),
         product=product_of(scope, job.plan.nodes[0]),
-        machine=job.plan.nodes[0].metadata.label.get(MACHINE_TYPE, ""),
+        machine=job.plan.nodes[0].metadata.label.get(INSTANCE_TYPE, ""),
     )
 
 
