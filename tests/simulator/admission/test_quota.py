@@ -1,9 +1,12 @@
 """Quota on devices (docs/facts/admission.md#quota)."""
 
+from typing import Any
+
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.pods.requests import pod_total, shown
 from tests.simulator.admission.cluster import CLAIMS, GPU, QUOTAS, Objects, admit, container, gpu, gpu_pod, pod, refusal, request
+from tests.tables import each_row
 
 
 def quota(name: str = "gpus", **fields: object) -> Json:
@@ -61,6 +64,16 @@ def test_claims_are_charged_by_class_and_by_extended_name() -> None:
     assert "requested: requests.nvidia.com/gpu=9, used: requests.nvidia.com/gpu=0" in refusal(request(claim, CLAIMS), objects).message
     by_class = quota(hard={"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": "8"})
     assert refusal(request(claim, CLAIMS), with_quota(by_class)).code == 403
+
+
+@each_row
+def test_scopes(scopes: dict[str, Any], spec: dict[str, Any], refused: bool) -> None:
+    asked = pod(container(resources=gpu("9")), **spec)
+    objects = with_quota(quota(**scopes))
+    if refused:
+        assert refusal(asked, objects).message.startswith('pods "train" is forbidden: exceeded quota')
+    else:
+        admit(asked, objects)
 
 
 def test_init_containers_share_and_sidecars_add() -> None:
