@@ -111,12 +111,14 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: tuple[str, ...]
 
 
-def diagnose(state: State, report: Report, *, ceiling: Access, reviews: Sequence[Review], with_devices: Collection[str] = ()) -> Diagnosis:
+def diagnose(
+    state: State, report: Report, *, ceiling: Access, reviews: Sequence[Review], read_only: bool = False, with_devices: Collection[str] = ()
+) -> Diagnosis:
     """The diagnosis of a trial run. ``report`` is its record; ``with_devices`` are ids whose probes hold devices."""
     rights = Rights(asked=len(reviews), missing=tuple(_missing(reviews)))
     pools_found, nodes_left_out = _devices(state.scope)
     free = any(pool.free for pool in pools_found)
-    outlook = _outlook(state, report, ceiling, rights, frozenset() if free else frozenset(with_devices))
+    outlook = _outlook(state, report, ceiling, read_only, rights, frozenset() if free else frozenset(with_devices))
     obstacles = tuple(_obstacles(state, report, rights))
     return Diagnosis(
         ready=not obstacles,
@@ -193,7 +195,7 @@ def _drivers(scope: Scope) -> dict[str, int]:
     return {version: count for version, count in sorted(found.items()) if version}
 
 
-def _outlook(state: State, report: Report, ceiling: Access, rights: Rights, without_device: Collection[str]) -> Outlook:
+def _outlook(state: State, report: Report, ceiling: Access, read_only: bool, rights: Rights, without_device: Collection[str]) -> Outlook:
     """Which requirements a run would judge, and why not the others."""
     causes = {one.id: one for one in (report.scope.not_judged if report.scope else ())}
     judged = {result.id for result in report.results if is_judged(result)}
@@ -206,7 +208,7 @@ def _outlook(state: State, report: Report, ceiling: Access, rights: Rights, with
         if trial is None or trial.cause is not Cause.ACCESS:
             because = trial.because if trial else "the trial ended before its turn"
         elif requirement.access.rank > ceiling.rank:
-            because = f"it {beyond_access(requirement.access, ceiling)}"
+            because = f"it {beyond_access(requirement.access, ceiling, read_only=read_only)}"
         else:
             because = _what_stops_a_probe(requirement, state, rights, without_device)
         if because:
@@ -254,12 +256,13 @@ class TrialFailed(Exception):
     """The trial ended without a record: the suite's own fault, or a cluster of the suite's that did not start. Holds why."""
 
 
-def examine(target: Sequence[str], ceiling: Access) -> Diagnosis:
+def examine(target: Sequence[str], ceiling: Access, *, read_only: bool) -> Diagnosis:
     """Judge what reading can judge, and foretell the rest of a run with the access ``ceiling``.
 
-    ``target`` are pytest's options that name the cluster and the policy. Raises :class:`CannotOpen` and :class:`TrialFailed`.
+    ``target`` are pytest's options that name the cluster and the policy; ``read_only``: ``--read-only`` gave the access.
+    Raises :class:`CannotOpen` and :class:`TrialFailed`.
     """
-    examiner = _Examiner(ceiling)
+    examiner = _Examiner(ceiling, read_only)
     said, complained = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-") as folder:
         arguments = [*OPTIONS, str(SUITE), "--read-only", "--report-dir", folder, *target]
@@ -277,8 +280,8 @@ def examine(target: Sequence[str], ceiling: Access) -> Diagnosis:
 class _Examiner:
     """Looks at the trial run from inside, while its target is open."""
 
-    def __init__(self, ceiling: Access) -> None:
-        self._ceiling = ceiling
+    def __init__(self, ceiling: Access, read_only: bool) -> None:
+        self._ceiling, self._read_only = ceiling, read_only
         self._opened = time.monotonic()
         self.diagnosis: Diagnosis | None = None
 
@@ -299,7 +302,8 @@ class _Examiner:
             return
         holding = {one.stash[REQUIREMENT].id: one for one in session.items if REQUIREMENT in one.stash}
         devices = frozenset(id_ for id_, item in holding.items() if _holds_devices(item))
-        diagnosis = diagnose(state, report, ceiling=self._ceiling, reviews=_reviews(state, self._ceiling), with_devices=devices)
+        reviews = _reviews(state, self._ceiling)
+        diagnosis = diagnose(state, report, ceiling=self._ceiling, read_only=self._read_only, reviews=reviews, with_devices=devices)
         self.diagnosis = msgspec.structs.replace(diagnosis, seconds=round(time.monotonic() - self._opened, 2))
 
 

@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = command_parser("doctor").parse_args(argv[1:])
     ceiling = Access.READ if arguments.read_only else Access(arguments.access or Access.WORKLOAD)
     try:
-        found = examine(_for_pytest(arguments), ceiling)
+        found = examine(_for_pytest(arguments), ceiling, read_only=arguments.read_only)
     except CannotOpen as error:
         return _end(arguments.json, USAGE, f"{error}{_hint(arguments, str(error))}")
     except TrialFailed as error:

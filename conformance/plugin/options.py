@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     local_bin: str = ""
     policy: str = ""
     access: Access = Access.WORKLOAD
+    read_only: bool = False  # the option that gave the access
     level: Level = Level.SHOULD
     only: tuple[str, ...] = ()  # ids and areas of the catalogue; empty: all
     strict: bool = False
@@ -153,6 +154,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         local_bin=str(Path(option.local_bin).expanduser().resolve()) if option.local_bin else "",
         policy=option.policy or "",
         access=access,
+        read_only=option.read_only,
         level=Level.MUST if option.level == "must" else Level.SHOULD,
         only=tuple(name.upper() for name in only),
         strict=bool(config.getoption("strict", False)),
@@ -234,7 +236,7 @@ def _check_names(catalogue: Catalogue, options: Options) -> None:
 def _beyond(requirement: Requirement, options: Options) -> str:
     """Why the access or the target of a run cannot judge a requirement; empty where it can."""
     if requirement.access.rank > options.access.rank:
-        return f"it {beyond_access(requirement.access, options.access)}"
+        return f"it {beyond_access(requirement.access, options.access, read_only=options.read_only)}"
     if requirement.id == COMPARISON and not options.baseline:
         return "no --baseline was given"
     return "it asks the cluster, and --snapshot cannot answer" if options.snapshot and requirement.access is not Access.READ else ""

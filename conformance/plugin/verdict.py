@@ -52,7 +52,7 @@ def check_preconditions(requirement: Requirement, state: State) -> None:
     if state.opened.target.kind is TargetKind.SNAPSHOT and requirement.access is not Access.READ:
         raise NotApplicable(_SNAPSHOT_TARGET, "a saved snapshot can answer read requirements only")
     if requirement.access.rank > state.options.access.rank:
-        raise NotApplicable(_ABOVE_ACCESS, beyond_access(requirement.access, state.options.access))
+        raise NotApplicable(_ABOVE_ACCESS, beyond_access(requirement.access, state.options.access, read_only=state.options.read_only))
     snapshot = state.snapshot
     for key in (*requirement.reads, *requirement.optional_reads):
         if (listing := snapshot.listing(key)).trouble and key not in requirement.weighs:

@@ -77,7 +77,7 @@ def test_a_snapshot_that_lacks_what_a_must_reads_makes_the_verdict_one_of_the_sn
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("SnapshotTarget", "a saved snapshot cannot answer"), ("AboveAccess", beyond_access(Access.WORKLOAD, Access.READ))],
+    [("SnapshotTarget", "a saved snapshot cannot answer"), ("AboveAccess", beyond_access(Access.WORKLOAD, Access.READ, read_only=True))],
 )
 def test_a_must_beyond_the_access_or_a_snapshot_makes_the_verdict_one_of_a_part(code: str, message: str) -> None:
     """Labels and fleets take it for whole nevertheless: nothing that such a run can judge was left out."""
