@@ -37,7 +37,7 @@ from conformance.outputs.inspect_device import (
     inspect_vector_add,
 )
 from conformance.outputs.inspect_fabric import inspect_nccl_log, inspect_nccl_tests, inspect_perftest
-from conformance.outputs.inspection import Inspection, Judged, judged_kinds, other_program
+from conformance.outputs.inspection import KUBERNETES, Inspection, Judged, judged_kinds, other_program
 from fixtures.text import users_files
 
 KINDS: Mapping[str, Callable[[str], Inspection]] = {
@@ -65,6 +65,7 @@ _LOGS = ("nccl-log", "nccl-tests")
 _LISTS = {"events": "Event", "resourceslice": "ResourceSlice", "resourceclaim": "ResourceClaim", "podgroup": "PodGroup", "node": "Node"}
 """Kind of the objects that a kind reads."""
 _LIST_KIND = re.compile(r"\bkind[\"']?\s{0,9}:\s{0,9}[\"']?([A-Za-z]{0,63})List\b")
+_OBJECT_KIND = re.compile(r"\bkind[\"']?\s{0,9}:\s{0,9}[\"']?([A-Za-z]{1,63})")
 _EXIT = {Judged.GOOD: 0, Judged.BAD: 1, Judged.UNDECIDABLE: 10}
 _MAX_SHOWN = 40
 _MAX_WIDTH = 160
@@ -123,6 +124,9 @@ def _other_kind(kind: str, text: str) -> str:
         if found:
             return f"it is {other}, not {kind}: gpu-conformance inspect {other} judges it"
     program = other_program(text)
+    if program == KUBERNETES:
+        own = _LISTS.get(kind, "") in (name.removesuffix("List") for name in _OBJECT_KIND.findall(text))  # malformed, and no other kind
+        return "" if own else f"it is {program}, not {kind}, and nothing here judges that"
     return f"it is output of {program}, not {kind}, and nothing here judges that" if program else ""
 
 

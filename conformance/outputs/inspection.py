@@ -110,6 +110,8 @@ _MAX_LOOKED_AT = 400_000
 _PROGRAMS = yaml_text.packaged(Path(__file__).with_name("programs.yaml"), dict[str, dict[str, str]])
 _JUDGED, _OTHERS = ({name: re.compile(pattern, re.MULTILINE) for name, pattern in marks.items()} for marks in _PROGRAMS.values())
 """Kinds that ``inspect`` judges, and programs whose output it does not, each by its marks."""
+KUBERNETES = "a Kubernetes object"
+"""What :func:`other_program` returns for an object that no kind of ``inspect`` reads, whoever wrote it."""
 
 
 def judged_kinds(text: str) -> list[str]:

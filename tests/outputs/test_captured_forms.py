@@ -10,6 +10,7 @@ import pytest
 
 from conformance.cli.inspect import KINDS, inspect, main
 from conformance.outputs.captured_text import Unreadable, decoded, unwrapped
+from conformance.outputs.inspection import KUBERNETES
 from tests.outputs.lookalikes import DATA, lookalike
 from tests.outputs.test_inspect_command import CASES
 from tests.samples import SAMPLES
@@ -161,8 +162,17 @@ OTHERS = TABLE["OTHERS"]
 @pytest.mark.parametrize(("program", "text"), OTHERS, ids=[row[0] for row in OTHERS])
 @pytest.mark.parametrize("kind", ["nccl-log", "nvidia-smi", "dcgm-metrics", "events"])
 def test_output_of_a_program_that_nobody_judges_is_named(program: str, text: str, kind: str) -> None:
-    with pytest.raises(Unreadable, match=re.escape(f"it is output of {program}, not {kind}")):
+    words = program if program == KUBERNETES else f"output of {program}"
+    with pytest.raises(Unreadable, match=re.escape(f"it is {words}, not {kind}")):
         inspect(kind, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["apiVersion: v1\nkind: Node\nmetadata:\n  name: a\n labels: x\n", '{"apiVersion": "v1", "kind": "Node",\n "apiVersion": "v1",']
+)
+def test_a_malformed_object_of_the_kind_is_no_other_kind(text: str) -> None:
+    with pytest.raises(Unreadable, match="^malformed (YAML|JSON): "):
+        inspect("node", text)
 
 
 def test_exit_code_and_words_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
