@@ -134,9 +134,10 @@ def test_a_busy_node_is_listed_with_what_is_held() -> None:
     full = a_pod(devices=8, node="gpu-0")
     finding = only(nodes=[a_node()], pods=[full])
     assert finding.outcome is Outcome.ALLOWED
-    assert "nvidia.com/gpu 8 of 8" in finding.message
+    held = "all its devices are in use (nvidia.com/gpu 8 of 8), so no probe ran"
+    assert finding.message == f"{held}; accelerators.allowBusy of the policy allows that"
     (strict,) = check_judged(a_scope(a_policy(accelerators={"allowBusy": False}), nodes=[a_node()], pods=[full]))
-    assert strict.outcome is Outcome.MISSED
+    assert (strict.outcome, strict.message) == (Outcome.MISSED, f"{held} and the run's verdict does not cover it")
 
 
 @each_row

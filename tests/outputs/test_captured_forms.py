@@ -171,7 +171,7 @@ def test_output_of_a_program_that_nobody_judges_is_named(program: str, text: str
     "text", ["apiVersion: v1\nkind: Node\nmetadata:\n  name: a\n labels: x\n", '{"apiVersion": "v1", "kind": "Node",\n "apiVersion": "v1",']
 )
 def test_a_malformed_object_of_the_kind_is_no_other_kind(text: str) -> None:
-    with pytest.raises(Unreadable, match="^malformed (YAML|JSON): "):
+    with pytest.raises(Unreadable, match=r"^malformed (YAML|JSON): "):
         inspect("node", text)
 
 

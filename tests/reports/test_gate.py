@@ -177,6 +177,16 @@ def test_nodes_that_came_or_went_are_named() -> None:
     assert "NOTE: n" not in gate.render(decided(after, after))
 
 
+def test_each_regression_is_printed_once() -> None:
+    before, after = a_run({f"n{at}": OK for at in range(7)}), a_run({f"n{at}": OK for at in range(6)})
+    after.results += a_run({"n0": BAD}, id_="INV-01").results
+    before.results += a_run({"n0": OK}, id_="INV-01").results
+    lines = gate.render(decided(before, after)).splitlines()
+    assert "  ADV-01 MUST Node n6 (passed before, gone now): 6 of 7 are left" in lines
+    assert [sum(f"{id_} MUST" in line for line in lines) for id_ in ("ADV-01", "INV-01")] == [1, 1]
+    assert "GATE: 2 regressions, listed above" in lines
+
+
 def test_hostile_names_cannot_move_the_terminal() -> None:
     before, after = a_run({HOSTILE["ansi"]: BAD}), a_run({HOSTILE["newlines"]: BAD})
     after.residue = after.waiver_problems = list(HOSTILE.values())

@@ -73,6 +73,19 @@ def test_a_simulated_cluster_is_never_shown_as_a_real_one(kind: TargetKind) -> N
     assert json.loads(to_json(fleet))["simulatedClusters"][0]["simulated"] is True
 
 
+def test_a_cell_counts_each_verdict_under_its_own_sign() -> None:
+    """One failure and two requirements that nobody could judge are not three failures."""
+    verdicts = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+    made = a_run("a", *verdicts)
+    for id_, one in zip(("NET-01", "NET-02", "NET-03"), made.results, strict=True):
+        one.id, one.area = id_, "NET"
+    fleet = fleet_of(made)
+    row = next(line for line in to_markdown(fleet).splitlines() if line.startswith("| a |"))
+    assert row.endswith("| ✗ 1 ? 2 |")
+    page = html.unescape(to_html(fleet))
+    assert ("✗ 1" in page, "? 2" in page, "✗ 3" in page) == (True, True, False)
+
+
 def test_of_two_runs_on_one_cluster_the_later_counts() -> None:
     fleet = fleet_of(a_run("a", Verdict.PASSED, started="2026-11-21T10:00:00Z"), a_run("a", Verdict.FAILED, started="2026-11-22T10:00:00Z"))
     assert [one.exit_code for one in fleet.clusters] == [1]

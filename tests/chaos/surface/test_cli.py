@@ -61,6 +61,15 @@ def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.
         assert text in told
 
 
+def test_a_plan_has_no_dictionary(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither arguments nor patches nor conditions are printed as Python's."""
+    assert run("plan", "--chaos-experiment", "A1,A2", "--chaos-max-level", "3", "--simulate", "healthy") == 0
+    plan = capsys.readouterr().out
+    for shown in ("(nvidia.com/gpu.deploy.device-plugin=false)", "(until ready.device-plugin is true, within recovery)", "(count 2)"):
+        assert shown in plan
+    assert not {"{", "}", "["} & set(plan)
+
+
 @pytest.mark.parametrize(
     ("given", "local", "scenario"),
     [
