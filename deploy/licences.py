@@ -57,8 +57,8 @@ def licences(found: Mapping[str, Distribution] | None = None) -> list[Licence]:
 
 def expression(one: Distribution) -> str:
     """The SPDX expression: as the metadata has it, else from its licence field, else from its classifiers."""
-    if told := _field(one, "License-Expression"):
-        return told
+    if stated := _field(one, "License-Expression"):
+        return stated
     named = [_field(one, "License")]
     classifiers = [
         str(text).rpartition(" :: ")[2] for text in one.metadata.get_all("Classifier") or [] if str(text).startswith("License ::")
@@ -104,8 +104,8 @@ def _field(one: Distribution, name: str) -> str:
 
 
 def _url(one: Distribution) -> str:
-    told = [str(text).partition(", ") for text in one.metadata.get_all("Project-URL") or []]
-    urls = {label.lower(): url for label, _, url in told}
+    stated = [str(text).partition(", ") for text in one.metadata.get_all("Project-URL") or []]
+    urls = {label.lower(): url for label, _, url in stated}
     ranked = [urls[label] for label in ("source", "source code", "repository", "github", "homepage") if label in urls]
     found = [*ranked, _field(one, "Home-page"), *urls.values()]
     return next((url.split()[0] for url in found if url.startswith("https://") and "|" not in url), "")

@@ -65,8 +65,8 @@ def _in_layer(data: bytes) -> list[Package]:
         for member in tar:
             opened = tar.extractfile(member) if member.name.startswith(STATUS) and member.isreg() else None
             if opened:
-                said = HeaderParser().parsestr(opened.read().decode(errors="replace"), headersonly=True)
-                found.append(Package(str(said["Package"]), str(said["Version"]), str(said["Architecture"])))
+                reported = HeaderParser().parsestr(opened.read().decode(errors="replace"), headersonly=True)
+                found.append(Package(str(reported["Package"]), str(reported["Version"]), str(reported["Architecture"])))
     return found
 
 
@@ -80,14 +80,14 @@ def bom(distributions: Mapping[str, Distribution], debian: Sequence[Package] = (
     made.metadata.component = root
     components = {}
     for name, one in distributions.items():
-        told = expression(one)
+        stated = expression(one)
         components[name] = Component(
             name=name,
             version=one.version,
             type=ComponentType.LIBRARY,
             purl=PackageURL("pypi", None, name, one.version),
             bom_ref=f"pypi:{name}",
-            licenses=[factory.make_from_string(told)] if told else [],
+            licenses=[factory.make_from_string(stated)] if stated else [],
         )
     system = [
         Component(

@@ -187,8 +187,8 @@ def in_short(found: Iterable[SubjectGroup]) -> list[SubjectGroup]:
     """The groups by their message alone, for a list without columns: what was observed may differ."""
     merged: dict[tuple[str, ...], list[SubjectGroup]] = {}
     for one in found:
-        told = (one.message,) if one.message else (one.observed, one.expected)
-        merged.setdefault((one.verdict, one.kind, *told), []).append(one)
+        stated = (one.message,) if one.message else (one.observed, one.expected)
+        merged.setdefault((one.verdict, one.kind, *stated), []).append(one)
     return [
         msgspec.structs.replace(members[0], subjects=[subject for one in members for subject in one.subjects])
         for members in merged.values()

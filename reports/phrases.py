@@ -109,9 +109,9 @@ def blockers(report: Report) -> list[Blocker]:
 
     The comparison with a baseline is a requirement too: where its result says what is worse, it is not said again.
     """
-    told = any(result.id == COMPARISON and result.verdict is Verdict.FAILED for result in report.results)
+    stated = any(result.id == COMPARISON and result.verdict is Verdict.FAILED for result in report.results)
     found = (
-        Blocker("baseline", "Worse than the baseline", [] if told else report.regressions),
+        Blocker("baseline", "Worse than the baseline", [] if stated else report.regressions),
         Blocker("waivers", "Waivers to renew or remove", report.waiver_problems),
     )
     return [one for one in found if one.sentences]
@@ -172,9 +172,11 @@ def _simulated_nodes(target: Target) -> str:
     saved = target.kind is TargetKind.SNAPSHOT
     title = "SNAPSHOT OF SIMULATED NODES" if saved else "SIMULATED NODES"
     most = "Some nodes" if target.simulated_nodes is None else f"{target.simulated_nodes} of {target.nodes} nodes"
-    said = f"{title}: {most} say that they are simulated, on a control plane that may be real. "
-    said += "What was judged on them is not a real cluster's result." if target.partly_simulated else "This is not a real cluster's result."
-    return said + (" Judged offline from saved objects." if saved else "")
+    reported = f"{title}: {most} say that they are simulated, on a control plane that may be real. "
+    reported += (
+        "What was judged on them is not a real cluster's result." if target.partly_simulated else "This is not a real cluster's result."
+    )
+    return reported + (" Judged offline from saved objects." if saved else "")
 
 
 def simulation(target: Target) -> str:

@@ -19,11 +19,11 @@ _EARLY = re.compile(r"^E\d{4} .*websocket\.go:\d+\] Unknown stream id \d, discar
 _UNHEARD = re.compile(r"^error: closed all streams$|^E\d{4} .*\] Unknown stream id 3, discarding message$", re.MULTILINE)
 
 
-def unheard(err: str) -> bool:
+def missed(err: str) -> bool:
     """Whether this kubectl threw away the command's status (stream 3), by what it wrote to standard error: its own status says nothing."""
     return _UNHEARD.search(err) is not None
 
 
-def said(err: str) -> str:
+def reported(err: str) -> str:
     """Standard error without the lines about a first, empty frame of output that came early. Output is compared all the same."""
     return _EARLY.sub("", err)

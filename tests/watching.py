@@ -29,5 +29,5 @@ async def seen(client: ApiClient, path: str, true: Callable[[Json], Any], second
         return await asyncio.wait_for(wait(), seconds)
     except TimeoutError:
         metadata = last.get("metadata", {})
-        told = {key: metadata.get(key) for key in ("labels", "annotations", "uid")}
-        raise TimeoutError(f"{path} was last {told} {last.get('spec')} {last.get('status')}") from None
+        stated = {key: metadata.get(key) for key in ("labels", "annotations", "uid")}
+        raise TimeoutError(f"{path} was last {stated} {last.get('spec')} {last.get('status')}") from None

@@ -71,18 +71,18 @@ def start_reader() -> dict[str, Any]:
     namespace, name = host_namespace(), "podresources-reader"
     own_priority_class()
     created = create("pods", canary_pods.reader(current().plan, plan_facts(), name, _place("target")), namespace, grace=0)
-    said = ""
+    reported = ""
 
     def lists() -> bool:
-        nonlocal said
+        nonlocal reported
         try:
-            said = View.of(current().cluster).log_tail(namespace, name, 1).strip()
+            reported = View.of(current().cluster).log_tail(namespace, name, 1).strip()
         except NoData as error:
-            said = str(error)
-        return said.startswith("{")
+            reported = str(error)
+        return reported.startswith("{")
 
     if not poll(lists, seconds("start")):
-        why = obstacle(read(current().cluster, "pods", name, namespace), namespace) or said[:300] or "it prints nothing"
+        why = obstacle(read(current().cluster, "pods", name, namespace), namespace) or reported[:300] or "it prints nothing"
         raise ActivityFailed(f"the reader of the kubelet's PodResources ({plan_facts().injector_image}) lists nothing: {why}")
     poll(lambda: False, KNOWN_SECONDS)  # what it lists counts once the workers have been seen running for that long
     return {"name": name, "uid": created["metadata"]["uid"]}

@@ -195,18 +195,18 @@ def _reset_when_free(uuid: str) -> str:
 
     A refusal because of NVLink is final: its peers are nobody's to reset here.
     """
-    said: list[str] = []
+    reported: list[str] = []
 
     def attempt() -> bool:
         result = run(nvidia_smi("--gpu-reset", "-i", uuid), good=())
-        said.append(result.output.strip())
+        reported.append(result.output.strip())
         if result.exit_code != 0 and never_resets(result.output):
-            raise ActivityFailed(f"{uuid} is not reset without its peers: {said[-1][-300:]}")
+            raise ActivityFailed(f"{uuid} is not reset without its peers: {reported[-1][-300:]}")
         return result.exit_code == 0
 
     if not poll(attempt, seconds("clients"), 1.0):
-        raise ActivityFailed(f"the reset of {uuid} was refused for {seconds('clients'):g} s: {said[-1][-300:]}")
-    return said[-1]
+        raise ActivityFailed(f"the reset of {uuid} was refused for {seconds('clients'):g} s: {reported[-1][-300:]}")
+    return reported[-1]
 
 
 def reset_in_use() -> dict[str, Any]:
@@ -228,10 +228,10 @@ def reset_in_use() -> dict[str, Any]:
             result: dict[str, Any] = {"attempted": False, "clients": 0, "refused": False}
         else:
             done = run(nvidia_smi("--gpu-reset", "-i", uuid), good=())
-            said = " ".join(done.output.split())[:300]
+            reported = " ".join(done.output.split())[:300]
             if done.exit_code != 0 and not says_in_use(done.output):
-                raise ActivityFailed(f"the driver did not answer whether {uuid} is in use: {said or f'exit {done.exit_code}'}")
-            result = {"attempted": True, "clients": len(clients), "refused": done.exit_code != 0, "said": said}
+                raise ActivityFailed(f"the driver did not answer whether {uuid} is in use: {reported or f'exit {done.exit_code}'}")
+            result = {"attempted": True, "clients": len(clients), "refused": done.exit_code != 0, "said": reported}
         fault.applied({"node": target.name, "uuid": uuid, **result})
     return {**target_record(target), "uuid": uuid, **result}
 

@@ -67,10 +67,10 @@ def kubelet_unit() -> str:
     Where no injector pod runs, nothing could be read back: this finds it out before anything is armed.
     """
     node = node_target().name
-    said = run(FIND_KUBELET, good=(0, 1)).output
-    found = kubelet_units(said)
+    reported = run(FIND_KUBELET, good=(0, 1)).output
+    found = kubelet_units(reported)
     if len(found) != 1:
-        what = ", ".join(found) or f"none: {' '.join(said.split())[:200] or 'no process has the name of a kubelet'}"
+        what = ", ".join(found) or f"none: {' '.join(reported.split())[:200] or 'no process has the name of a kubelet'}"
         raise ActivityFailed(f"expected one unit of systemd that runs the kubelet of {node}, found {what}")
     if not KUBELET_UNIT.fullmatch(found[0]):
         raise ActivityFailed(f"{found[0]} runs the kubelet of {node}, and nothing in its name shows that: it is left alone")

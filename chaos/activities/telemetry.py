@@ -56,9 +56,9 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
                 return "failed" if found is not None and phase_of(found) == "Failed" else None
             return "injected" if "injected" in acting.cluster.logs(host_namespace(), name, limit_bytes=4096) else None
 
-        said = poll(injected, SHORT)
-        if said != "injected":
-            raise ActivityFailed(f"dcgmi on {target.name} did not inject: {said or 'the pod did not start'}")
+        reported = poll(injected, SHORT)
+        if reported != "injected":
+            raise ActivityFailed(f"dcgmi on {target.name} did not inject: {reported or 'the pod did not start'}")
         detail = {"node": target.name, "gpu": index, "fields": {str(key): value for key, value in values.items()}}
         detector.applied(detail)
         reaction.applied(detail)

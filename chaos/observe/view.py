@@ -67,8 +67,8 @@ class Reading:
     @property
     def now(self) -> float:
         """Unix seconds by the cluster's clock, by this machine's where no answer tells it. Ages of what pods say are by it."""
-        told = self.cluster.server_clock.now()
-        return time.time() if told is None else told
+        stated = self.cluster.server_clock.now()
+        return time.time() if stated is None else stated
 
     def text(self, path: str) -> bytes:
         """The body of one GET (a metrics endpoint through the pod proxy, a log). Raises :class:`NoData`."""

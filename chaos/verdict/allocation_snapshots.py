@@ -147,5 +147,5 @@ def _invariant_name(one: InvariantResult) -> str:
 
 
 def _why_unread(snapshots: list[AllocationSnapshot], phase: str) -> str:
-    said = [snapshot.trouble for snapshot in snapshots if snapshot.trouble and snapshot.phase == phase]
-    return said[-1] if said else "there is no sample that tells"
+    reported = [snapshot.trouble for snapshot in snapshots if snapshot.trouble and snapshot.phase == phase]
+    return reported[-1] if reported else "there is no sample that tells"

@@ -70,8 +70,8 @@ def _undecided(timeline: Timeline, name: str, signal: str, start: float, end: fl
         if news := _news(timeline.baseline[signal], before, sample.values[signal]):
             text = f"at {sample.t - timeline.injection.t:+.2f} s: {shown_value(news)}: nothing tells whether the fault did it"
             return undecided(name, OTHERS_AT_WORK, f"pods of others ended {text}")
-    told = [ConditionSample(t=sample.t, end=sample.end, holds=True) for sample in inside]
-    unknown = longest_unknown(told, start, max(end, start))
+    stated = [ConditionSample(t=sample.t, end=sample.end, holds=True) for sample in inside]
+    unknown = longest_unknown(stated, start, max(end, start))
     if unknown > timeline.seconds["gap"]:
         return undecided(name, "NoData", f"{signal} is not known for {unknown:.2f} s, the limit is {timeline.seconds['gap']:g} s")
     return None

@@ -105,15 +105,15 @@ def refusals(lines: list[Line]) -> Iterator[ChaosFinding]:
     """Acts that had to be refused, by what their activity wrote down: one that was carried out is the cluster's failure."""
     for line in landed_faults(lines):
         refused = (line.detail or {}).get("refused")
-        said = str((line.detail or {}).get("said") or "")
+        reported = str((line.detail or {}).get("said") or "")
         if refused is not None and (line.detail or {}).get("attempted") is False:
             text = "it was not asked for, so nothing was refused: no process was on the device, which the driver would have reset"
             yield finding(Verdict.INCONCLUSIVE, f"refusal {line.seq}", "EffectNotSeen", text)
         elif refused is True:
-            yield finding(Verdict.PASSED, f"refusal {line.seq}", "", f"it was asked for and refused{f': {said}' if said else ''}")
+            yield finding(Verdict.PASSED, f"refusal {line.seq}", "", f"it was asked for and refused{f': {reported}' if reported else ''}")
         elif refused is not None:
-            said = said or "nothing stood against it"
-            yield finding(Verdict.FAILED, f"refusal {line.seq}", "ExpectationViolated", f"what was asked for was not refused: {said}")
+            reported = reported or "nothing stood against it"
+            yield finding(Verdict.FAILED, f"refusal {line.seq}", "ExpectationViolated", f"what was asked for was not refused: {reported}")
 
 
 def interruptions(lines: list[Line]) -> Iterator[ChaosFinding]:

@@ -263,17 +263,18 @@ def examine(target: Sequence[str], ceiling: Access, *, read_only: bool) -> Diagn
     Raises :class:`CannotOpen` and :class:`TrialFailed`.
     """
     examiner = _Examiner(ceiling, read_only)
-    said, complained = io.StringIO(), io.StringIO()
+    reported, complained = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-") as folder:
         arguments = [*OPTIONS, str(SUITE), "--read-only", "--report-dir", folder, *target]
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        with contextlib.redirect_stdout(reported), contextlib.redirect_stderr(complained):
             code = int(pytest.main(arguments, plugins=[examiner]))
     if code == USAGE:
         lines = [line.removeprefix("ERROR: ") for line in complained.getvalue().splitlines() if line.strip()]
         raise CannotOpen(" ".join(lines) or "the options are not understood")
     if examiner.diagnosis is None:
         ended = complained.getvalue().rpartition(_ENDED)[2]
-        raise TrialFailed(ended if _ENDED in complained.getvalue() else f"the trial run ended without a record: {said.getvalue()[-3_000:]}")
+        printed = reported.getvalue()[-3_000:]
+        raise TrialFailed(ended if _ENDED in complained.getvalue() else f"the trial run ended without a record: {printed}")
     return examiner.diagnosis
 
 

@@ -144,8 +144,8 @@ def _judge(item: _Node) -> Verdict:
     if split := _split(item):
         short = _shortfalls(name, text)
         return (Judged.BAD, "INCONSISTENT", short) if short else _undecided(name, "SPLIT_BY_SCHEDULER", split)
-    told = {finding.message.split(",")[0] for finding in wrong}
-    wrong += [finding for finding in _shortfalls(name, text) if finding.message.split(",")[0] not in told]
+    stated = {finding.message.split(",")[0] for finding in wrong}
+    wrong += [finding for finding in _shortfalls(name, text) if finding.message.split(",")[0] not in stated]
     wrong += _disagreements(item)
     if not node.labelled and any(item.units.values()):
         wrong += _wrong_terms(item)

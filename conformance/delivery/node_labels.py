@@ -220,9 +220,9 @@ def apply(cluster: Cluster, wanted: list[Change]) -> list[str]:
     A node that is gone, or has followed another of its name, is none. Raises :class:`NotPublished` and ``ApiTrouble`` as
     :func:`read_nodes` does.
     """
-    said = {change.uid: _asked(cluster, change) for change in wanted}
+    reported = {change.uid: _asked(cluster, change) for change in wanted}
     shown = {node["metadata"]["uid"]: node["metadata"].get("labels") or {} for node in read_nodes(cluster)} if wanted else {}
-    return [f"node {change.node}: {said[change.uid] or _NOT_KEPT}" for change in wanted if _differs(change, shown.get(change.uid))]
+    return [f"node {change.node}: {reported[change.uid] or _NOT_KEPT}" for change in wanted if _differs(change, shown.get(change.uid))]
 
 
 _NOT_KEPT = "the API server took the change, and does not show it"

@@ -16,7 +16,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.dra.held_claims import Consumer, GivenDevice, HeldClaim, held_claims
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice, TaintRule
 from fixtures.model.dra.slices import IN_USE, TAINT_RULES, DeviceTaint
-from fixtures.model.facts import said
+from fixtures.model.facts import reported
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding
@@ -41,7 +41,7 @@ class HeldTaint(msgspec.Struct, frozen=True, kw_only=True):
     meant: bool = False
 
     def __str__(self) -> str:
-        return f"{self.device.id[2]} has {said(str(self.taint), 120)}, set by {self.owner}"
+        return f"{self.device.id[2]} has {reported(str(self.taint), 120)}, set by {self.owner}"
 
 
 def check_taints(scope: Scope, now: float) -> Iterator[Finding]:
@@ -91,13 +91,13 @@ def _taints_of(device: InventoryDevice, rules: list[TaintRule]) -> Iterator[Held
     driver = device.id[0]
     for taint in device.body.taints:
         if taint.hard:
-            owner = f"the driver {said(driver, 80)}"
+            owner = f"the driver {reported(driver, 80)}"
             yield HeldTaint(device=device, taint=taint, since=moment(taint.added), owner=owner, meant=taint.key in IN_USE)
     for rule in rules:
         if rule.covers(device.id):
-            by = f", written by {said(rule.manager, 80)}" if rule.manager else ""
+            by = f", written by {reported(rule.manager, 80)}" if rule.manager else ""
             meant = not is_temporary(rule.taint.as_node) and not is_temporary(Taint(key=rule.name))
-            owner = f"DeviceTaintRule {said(rule.name, 80)}{by}"
+            owner = f"DeviceTaintRule {reported(rule.name, 80)}{by}"
             yield HeldTaint(device=device, taint=rule.taint, since=rule.since, owner=owner, meant=meant)
 
 
@@ -112,7 +112,7 @@ def _given_after(one: HeldTaint, holders: Sequence[tuple[HeldClaim, GivenDevice]
         if at is None or one.since is None or at <= one.since + _SKEW_SECONDS or _tolerates(given, one.taint):
             continue
         late = duration(at - one.since)
-        yield f"claim {claim.name} was given {one.device.id[2]} {late} after it got the taint {said(str(one.taint), 120)}"
+        yield f"claim {claim.name} was given {one.device.id[2]} {late} after it got the taint {reported(str(one.taint), 120)}"
 
 
 def _not_evicted(scope: Scope, one: HeldTaint, holders: Sequence[tuple[HeldClaim, GivenDevice]], now: float) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _not_evicted(scope: Scope, one: HeldTaint, holders: Sequence[tuple[HeldClaim
             pod = pods.get((claim.place.namespace, consumer.name))
             if pod is not None and _goes_on(pod, consumer, now - limit):
                 who, age = f"pod {pod.namespace}/{pod.name}", duration(now - one.since)
-                yield f"{who} goes on using {one.device.id[2]} {age} after it got the taint {said(str(one.taint), 120)}"
+                yield f"{who} goes on using {one.device.id[2]} {age} after it got the taint {reported(str(one.taint), 120)}"
 
 
 def _goes_on(pod: Pod, consumer: Consumer, before: float) -> bool:

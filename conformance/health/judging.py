@@ -387,8 +387,8 @@ def of_device(seen: Seen) -> Answer:
     ]
     refused += [words for name in _MEASURED if is_error(words := unread.get(name, ""))]
     if seen.device.lost or refused:
-        said = next(iter(refused), "the device is lost")
-        words = f"the driver lists the device and gets no answer from it ({said}): the next job on it fails"
+        reported = next(iter(refused), "the device is lost")
+        words = f"the driver lists the device and gets no answer from it ({reported}): the next job on it fails"
         return Answer(faults=[Fault("DeviceDoesNotAnswer", words)])
     if not seen.device.uuid and seen.driver.vendor == "nvidia" and unread.get("uuid") != NOT_PRINTED:
         return Answer(unknown=f"it has no UUID: {unread.get('uuid', 'no reason is given')}")

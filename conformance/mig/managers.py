@@ -21,7 +21,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import AMD_PARTITION, AMD_PARTITION_LABELS, TIMES, amd_units, model_of, physical_counts
 from fixtures.model.devices.mig_nodes import CONFIG
 from fixtures.model.devices.node_labels import view_of
-from fixtures.model.facts import said
+from fixtures.model.facts import reported
 from fixtures.model.nodes.accelerators import type_of
 from fixtures.model.nodes.holds import label, last_write
 from fixtures.model.platform.agents import DEPLOY, paused_agents
@@ -92,8 +92,8 @@ def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: obje
     place = subject(node) if manager.config == CONFIG else Subject("Node", f"{node.name} {manager.config}")
     config, state = (node.metadata.label.get(key, "") for key in (manager.config, manager.state))
     paused, limit = manager.left_paused(node), max(scope.policy.advertisement.mig_pending_minutes, manager.retry_minutes)
-    wanted = said(config, 80) if config else manager.nothing
-    observed = f"{wanted}: {said(state, 40) or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
+    wanted = reported(config, 80) if config else manager.nothing
+    observed = f"{wanted}: {reported(state, 40) or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
     about = About(place, f"label {manager.state}", f"success within {limit:g} min, no agent left paused", observed)
     write = last_write(fields, label(manager.state))
     if state in manager.changing or (state in manager.ageing and write):

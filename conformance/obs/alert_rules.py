@@ -289,23 +289,23 @@ def _covered(
         if any(_OURS.search(rule.expr) for rule in meant):
             return about.ok(message, source="names of series")
         return about.undecided(message, cause="RulesNotEvaluated", source="names of series")
-    said, end = [], time.monotonic() + _SECONDS
+    reported, end = [], time.monotonic() + _SECONDS
     made = {sample.name for sample in scrape}
     for rule, expression in meant.items():
         longest = max(expression.longest, seconds(rule.wait))
         if longest > _LONGEST or time.monotonic() > end:
-            said.append((rule, "it needs more time than a trial has"))
+            reported.append((rule, "it needs more time than a trial has"))
             continue
         if foreign := sorted(expression.series - made - records.keys()):
-            said.append((rule, f"it needs {listed(foreign, 3)}, which the trial does not have"))
+            reported.append((rule, f"it needs {listed(foreign, 3)}, which the trial does not have"))
             continue
         used = [one for one in records.values() if one.name in expression.series]
         why = fires(rule, used, series_of(situation, expression, scrape), longest)
         if not why:
             return about.ok(f"{rule.name} fires", source=f"promtool over {rule.where} and a page of metrics")
-        said.append((rule, why))
-    words = listed([f"{rule.name}: {why}" for rule, why in said], 6)
-    if all(why.startswith("it needs") for _, why in said):
+        reported.append((rule, why))
+    words = listed([f"{rule.name}: {why}" for rule, why in reported], 6)
+    if all(why.startswith("it needs") for _, why in reported):
         return about.undecided(f"whether an alert fires when {situation.text}: {words}"[:900], cause="RulesNotEvaluated", source="promtool")
     message = f"no alert fires when {situation.text}: {words}"[:900]
     return about.bad(message, cause="RuleNeverFires", observed=words[:500], source="promtool over a page of metrics")

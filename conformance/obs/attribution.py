@@ -174,8 +174,9 @@ def judge_attribution(
     found: list[Flaw] = []
     if not mine:
         rows = [part for part in named.page.parts if part.uuid in uuids]
-        said = listed(one for part in rows for one in part.owners) or "nobody"
-        found.append(Flaw("OwnerNotNamed", f"{listed(rows) or 'no device'} names {said} while {owner} holds {listed(uuids) or 'a device'}"))
+        reported = listed(one for part in rows for one in part.owners) or "nobody"
+        words = f"{listed(rows) or 'no device'} names {reported} while {owner} holds {listed(uuids) or 'a device'}"
+        found.append(Flaw("OwnerNotNamed", words))
     for part in mine:
         if any(one.pod == owner.pod and one != owner for one in part.owners):
             found.append(Flaw("OwnerNotNamed", f"{part} names {listed(part.owners)}, expected {owner}"))

@@ -24,13 +24,13 @@ def check_node_words(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
     Raises :class:`NotApplicable` where nothing says anything: without conditions nobody watches the nodes.
     """
-    said = words_by_node(scope)
-    if said and not any(said.values()):
+    reported = words_by_node(scope)
+    if reported and not any(reported.values()):
         raise NotApplicable("NothingSaid", "no accelerator node has a condition or label about its health")
     held = held_nodes(scope, fields)
     for node in scope.accelerator_nodes:
-        if said[node.name]:
-            yield _judge(scope, node, said[node.name], bool(held.get(node.name)))
+        if reported[node.name]:
+            yield _judge(scope, node, reported[node.name], bool(held.get(node.name)))
         else:
             yield not_judged(subject(node), message="no condition or label says anything about its health", source="node.status.conditions")
 

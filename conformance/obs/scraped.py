@@ -142,5 +142,5 @@ def _why_unread(scope: Scope) -> str:
     if not every:
         return "no Prometheus object and no program that reads monitors is there"
     fields = ("serviceMonitorSelector", "serviceMonitorNamespaceSelector")
-    said = [f"{name} asks for {', '.join(f'{field} {spec.get(field)}' for field in fields)}" for name, spec in every.items()]
-    return f"no Prometheus reads it: {listed(said, 3)}"[:500]
+    reported = [f"{name} asks for {', '.join(f'{field} {spec.get(field)}' for field in fields)}" for name, spec in every.items()]
+    return f"no Prometheus reads it: {listed(reported, 3)}"[:500]

@@ -85,6 +85,6 @@ def test_exporter_kubelet_claims_and_pods_name_one_owner(judge: Evidence, scope:
 
 
 @requirement("OBS-10")
-def test_what_the_platform_says_of_its_nodes_is_heard(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_what_the_platform_says_of_its_nodes_is_received(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """No condition or label of an accelerator node reports a fault."""
     judge(check_node_words(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))

@@ -113,7 +113,7 @@ def _judge_object(scope: Scope, one: OperatorObject) -> Finding:
 def _state_and_conditions(scope: Scope, one: OperatorObject) -> str:
     """What is wrong with an object that has ``status.state`` and the conditions Ready and Error, or empty."""
     if one.phase != "ready":
-        why = next((one.said(kind) for kind in ("Error", "Ready") if one.conditions.get(kind, {}).get("message")), "")
+        why = next((one.reported(kind) for kind in ("Error", "Ready") if one.conditions.get(kind, {}).get("message")), "")
         return f"its state is {one.phase or 'not set'}" + (f": {why}" if why else ": its operator has not finished, or cannot finish")
     if "Ready" in one.conditions:
         ready = one.conditions["Ready"]
@@ -121,7 +121,7 @@ def _state_and_conditions(scope: Scope, one: OperatorObject) -> str:
         if reason in EMPTY_REASONS:
             return f"{_READY_FOR_NOTHING} {EMPTY_REASONS[reason]} ({reason}): nothing was installed"
         if not one.holds("Ready"):
-            return f"its state is ready and its condition Ready is {one.state('Ready')}: {one.said('Ready')}"
+            return f"its state is ready and its condition Ready is {one.state('Ready')}: {one.reported('Ready')}"
     elif not scope.accelerator_nodes:
         return "its state is ready, no condition gives the reason, and the cluster has no accelerator node"
-    return f"its state is ready and its condition Error is True: {one.said('Error')}" if one.holds("Error") else ""
+    return f"its state is ready and its condition Error is True: {one.reported('Error')}" if one.holds("Error") else ""

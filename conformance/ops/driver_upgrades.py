@@ -13,7 +13,7 @@ from conformance.common_findings import overdue
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope, subject
-from fixtures.model.facts import UNKNOWN, Since, said
+from fixtures.model.facts import UNKNOWN, Since, reported
 from fixtures.model.nodes.holds import Hold, is_cordoned, label, last_write
 from fixtures.model.nodes.work import age_words, held_nodes, is_young, limit_of
 from fixtures.model.platform.agents import DEPLOY, paused_agents
@@ -79,7 +79,7 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
 def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: list[Hold], moving: bool) -> Finding:
     place = subject(node) if key == "nvidia.com/gpu-driver-upgrade-state" else Subject("Node", f"{node.name} {key}")
-    state = f"{said(key, 80)}={said(value, 80)}"
+    state = f"{reported(key, 80)}={reported(value, 80)}"
     about = About(place, _SOURCE)
     if node.metadata.label.get(f"{key.removesuffix('-state')}.skip") == "true" and not _FAILED.fullmatch(value):
         return about.not_judged(f"{state}: its owner leaves it out of upgrades (label ….skip)")

@@ -113,8 +113,8 @@ def _unpack(document: Any) -> Iterator[Json]:
         if isinstance(items, list):
             # the API server says kind and version once, for the list
             kind = str(document.get("kind") or "").removesuffix("List")
-            said = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
-            yield from ({**said, **item} for item in items if isinstance(item, dict))
+            reported = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
+            yield from ({**reported, **item} for item in items if isinstance(item, dict))
         elif isinstance(document, dict):
             yield document
     elif isinstance(document, list):

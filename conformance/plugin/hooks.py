@@ -224,9 +224,9 @@ def _tell_simulated(state: State, say: Callable[[str], None]) -> None:
     from reports import phrases  # imported late, as all of reports
 
     target = state.opened.target
-    said = phrases.banner(target)
+    reported = phrases.banner(target)
     describe(target, state.snapshot.listing("nodes"))
-    if target.simulated and (words := phrases.banner(target)) != said:
+    if target.simulated and (words := phrases.banner(target)) != reported:
         say(f"*** {words} ***")
 
 
@@ -410,14 +410,14 @@ class Recorder:
 
         Raises :class:`pytest.UsageError` for one that refused the run or could not open the cluster: no worker has judged anything then.
         """
-        said = getattr(node, "workeroutput", None) or {}
-        if REFUSED in said:
-            raise pytest.UsageError(said[REFUSED])
-        if UNREACHABLE in said:
-            raise pytest.UsageError(harmless(f"a worker of -n could not open the cluster again: {said[UNREACHABLE]}"))
+        reported = getattr(node, "workeroutput", None) or {}
+        if REFUSED in reported:
+            raise pytest.UsageError(reported[REFUSED])
+        if UNREACHABLE in reported:
+            raise pytest.UsageError(harmless(f"a worker of -n could not open the cluster again: {reported[UNREACHABLE]}"))
         if error:
             self._state.lost_workers.append(str(getattr(getattr(node, "gateway", None), "id", "one")))
-        self._state.left_out = dict(said.get(WORKER_KEY) or self._state.left_out)
+        self._state.left_out = dict(reported.get(WORKER_KEY) or self._state.left_out)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: object) -> None:
@@ -447,10 +447,10 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     state = _state(config)
     if state is None or state.worker or not state.is_open:
         return None
-    return [*progress.header(state), *_said_of_workers(config, state)]
+    return [*progress.header(state), *_reported_of_workers(config, state)]
 
 
-def _said_of_workers(config: pytest.Config, state: State) -> list[str]:
+def _reported_of_workers(config: pytest.Config, state: State) -> list[str]:
     """What is to be said of a --dist that spreads probes over workers."""
     spread = getattr(config.option, "dist", "no")
     if not getattr(config.option, "tx", None) or spread in ("no", GROUPED) or state.options.access is Access.READ:

@@ -120,13 +120,13 @@ def group(config: pytest.Config, title: str) -> None:
         log.say(actions.command("group", title) if title else actions.command("endgroup"))
 
 
-def hold_back(config: pytest.Config, told: Callable[[pytest.TestReport], bool]) -> None:
+def hold_back(config: pytest.Config, stated: Callable[[pytest.TestReport], bool]) -> None:
     """Let pytest not print the failures that the summary tells: it says each once, with what to do."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         failed = reporter.stats.pop("failed", [])
         config.stash[_HELD_BACK] = failed
-        if others := [report for report in failed if not told(report)]:
+        if others := [report for report in failed if not stated(report)]:
             reporter.stats["failed"] = others
 
 

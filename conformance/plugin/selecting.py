@@ -118,10 +118,10 @@ class Failures:
         """Keep a failure that comes without a result."""
         if hasattr(report, RESULT_ATTRIBUTE):
             self._concluded.add(report.nodeid)
-        elif report.failed and not self._is_told(report):
+        elif report.failed and not self._is_stated(report):
             self._found[f"{_PHASE.get(str(report.when), '')}{report.nodeid} failed, and no result says so"] = None
 
-    def _is_told(self, report: pytest.TestReport) -> bool:
+    def _is_stated(self, report: pytest.TestReport) -> bool:
         """Whether the run tells the failure elsewhere: an experiment has a result, and what a dead worker left unjudged is a shortfall."""
         if not any(suite in self._path(report.nodeid).parents for suite in self._suites):
             return False

@@ -129,8 +129,8 @@ def _name_nodes(subjects: list[SubjectResult], snapshot: Snapshot) -> None:
 def worse_of(earlier: Result, later: Result) -> Result:
     """The worse of two results of one requirement, which says that there were two: a second try proves nothing about the first."""
     worse, other = sorted((earlier, later), key=lambda result: _WORST_FIRST.index(result.verdict))
-    said = f"{worse.message}; judged again, and {other.verdict} then" if worse is earlier else f"{worse.message}; {other.verdict} before"
-    return msgspec.structs.replace(worse, message=said.removeprefix("; "))
+    words = f"{worse.message}; judged again, and {other.verdict} then" if worse is earlier else f"{worse.message}; {other.verdict} before"
+    return msgspec.structs.replace(worse, message=words.removeprefix("; "))
 
 
 def unjudged(requirement: Requirement) -> Result:

@@ -60,7 +60,7 @@ class Waiting:
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._drawn = False
-        self._told = 0.0  # when a log was last told
+        self._stated = 0.0  # when a log was last told
         self._doing, self._since = "", time.monotonic()
         self._thread = threading.Thread(target=self._run, name="waiting", daemon=True)
 
@@ -72,7 +72,7 @@ class Waiting:
         """Something else is done from now on: a requirement by its id, or a sentence. Nothing is said of an empty one."""
         with self._lock:
             self._doing, self._since = doing, time.monotonic()
-            self._told = 0.0
+            self._stated = 0.0
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -100,9 +100,9 @@ class Waiting:
             if self._live:
                 self._stream.write(_ERASE + words[: max(self._width - 1, 1)])
                 self._drawn = True
-            elif now - (self._told or self._since) >= (LOG_AGAIN if self._told else LOG_FIRST):
+            elif now - (self._stated or self._since) >= (LOG_AGAIN if self._stated else LOG_FIRST):
                 self._stream.write(actions.harmless(words) + "\n")
-                self._told = now
+                self._stated = now
             self._stream.flush()
 
     def _run(self) -> None:

@@ -130,12 +130,12 @@ def _merged(node: Node, findings: Sequence[Finding]) -> Finding:
         "; ".join(dict.fromkeys(finding.observed for finding in same[:_SHOWN] if finding.observed)) + more,
         "; ".join(dict.fromkeys(finding.expected for finding in same[:_SHOWN] if finding.expected)),
         "; ".join(dict.fromkeys(finding.source for finding in same if finding.source)),
-        "; ".join(dict.fromkeys(_said(node, finding) for finding in same[:_SHOWN] if finding.message)) + (more if same[0].message else ""),
+        "; ".join(dict.fromkeys(_words(node, finding) for finding in same[:_SHOWN] if finding.message)) + (more if same[0].message else ""),
         same[0].cause,
     )
 
 
-def _said(node: Node, finding: Finding) -> str:
+def _words(node: Node, finding: Finding) -> str:
     return finding.message if finding.subject.name == node.name else f"{finding.subject}: {finding.message}"
 
 

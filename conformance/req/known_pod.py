@@ -23,7 +23,7 @@ from fixtures.model.demand.quotas import hard, used
 from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.shares import given_by_kubelet
 from fixtures.model.dra.claims import allocated_at
-from fixtures.model.facts import UNKNOWN, Fact, Since, said
+from fixtures.model.facts import UNKNOWN, Fact, Since, reported
 from fixtures.model.jobs.pending_groups import pending_groups
 from fixtures.model.nodes.pools import product_of
 from fixtures.model.objects import results_of
@@ -59,7 +59,7 @@ def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Find
     holds = listed((fact.value.replace("; ", ", ") for fact in facts if fact.about == "asks for"), 3) or "no devices"
     leaving = " and is being deleted" if pod.metadata.deletion_timestamp else ""
     if pod.finished:
-        why = f" ({said(f'{reason} {words}'.strip(), 200)})" if reason or words else ""
+        why = f" ({reported(f'{reason} {words}'.strip(), 200)})" if reason or words else ""
         return "has ended", f"{name} has ended as {pod.phase}{why} and holds nothing any more"
     if pod.node_name:
         if pod.phase == "Running":
@@ -67,7 +67,7 @@ def _answer(scope: Scope, pod: Pod, facts: Iterable[Fact], found: dict[str, Find
         return "starts", f"{name} is bound to {pod.node_name}{leaving}, holds {holds} and does not run: {quoted(why_not_running(pod))}"
     created = moment(pod.metadata.creation_timestamp)
     age = f" {duration(scope.snapshot.taken_at - created)}" if created is not None else ""
-    if gates := [said(name, 80) for name in pod.gates]:
+    if gates := [reported(name, 80) for name in pod.gates]:
         own = found.get("REQ-12")
         why = own.message if own is not None and own.message else "no scheduler looks at it before"
         return "waits", f"{name} has waited{age} behind the scheduling gate {listed(gates, 3)}: {why}"
@@ -89,7 +89,7 @@ def _itself(pod: Pod) -> Iterator[Fact]:
         ("nominated node", pod.nominated, "status.nominatedNodeName", UNKNOWN),
         ("scheduler", pod.scheduler_name or "default-scheduler", "spec.schedulerName", UNKNOWN),
         ("priority", str(pod.priority or ""), "spec.priority", UNKNOWN),
-        *(("scheduling gate", said(gate, 120), "spec.schedulingGates", UNKNOWN) for gate in pod.gates),
+        *(("scheduling gate", reported(gate, 120), "spec.schedulingGates", UNKNOWN) for gate in pod.gates),
     )
     return (Fact(about="pod", name=name, value=value, source=source, since=since) for name, value, source, since in rows if value)
 
@@ -107,7 +107,8 @@ def _quotas(scope: Scope, pod: Pod) -> Iterator[Fact]:
         for key in sorted(hard(quota)) if quota.namespace == pod.namespace else ():
             if scope.names_device(key.removeprefix("requests.")):
                 value = f"{hard(quota)[key]}, used: {used(quota).get(key, 'not known')}"
-                yield Fact(about="quota", name=said(key, 120), value=value, source=f"ResourceQuota {quota.name}, spec.hard, status.used")
+                source = f"ResourceQuota {quota.name}, spec.hard, status.used"
+                yield Fact(about="quota", name=reported(key, 120), value=value, source=source)
 
 
 def _claims(scope: Scope, pod: Pod) -> Iterator[Fact]:
@@ -132,7 +133,7 @@ def _claim(scope: Scope, name: str, asked: Json | str, claim: Json | None, names
     source = f"ResourceClaim {namespace}/{text_of(meta.get('name'))}" if claim else "spec.resourceClaims"
     at = allocated_at(claim)
     since = Since(latest=at, source="status.allocation.allocationTimestamp") if at is not None else UNKNOWN
-    return Fact(about="asks for", name=f"claim {said(name, 80)}", value=f"{wants}; {state}", source=source, since=since)
+    return Fact(about="asks for", name=f"claim {reported(name, 80)}", value=f"{wants}; {state}", source=source, since=since)
 
 
 def _held(scope: Scope, pod: Pod) -> Iterator[Fact]:
@@ -160,8 +161,8 @@ def _by_scheduler(scope: Scope, pod: Pod) -> Iterator[Fact]:
         yield Fact(about=_WAITS, name=who, value=quoted(condition.message), source="condition PodScheduled", since=since)
     for event in scope.pod_events.of(pod)[:1]:
         if event.text not in texts:
-            reporter, since = f"{said(event.reporter, 60) or 'an event'} says", Since(latest=moment(event.last), source="lastTimestamp")
-            yield Fact(about=_WAITS, name=reporter, value=quoted(event.text), source=f"event {said(event.reason, 60)}", since=since)
+            reporter, since = f"{reported(event.reporter, 60) or 'an event'} says", Since(latest=moment(event.last), source="lastTimestamp")
+            yield Fact(about=_WAITS, name=reporter, value=quoted(event.text), source=f"event {reported(event.reason, 60)}", since=since)
 
 
 def _findings(scope: Scope, pod: Pod) -> tuple[dict[str, Finding], tuple[str, ...]]:
@@ -211,7 +212,7 @@ def _by_nodes(scope: Scope, pod: Pod) -> Iterator[Fact]:
     for (product, refusal), nodes in sorted(groups.items()):
         free = [f"{name}: at most {max(scope.free(node, name) for node in nodes)} free on a node" for name in wanted if name in refusal]
         value = "; ".join([refusal or "it fits there now", *free])
-        words = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} of {said(product, 60)}"
+        words = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} of {reported(product, 60)}"
         yield Fact(about=_WAITS, name=words, value=value, source=_BY_NODES)
     if others := constraints_not_modelled(pod.spec):
         yield Fact(about=_WAITS, name="not weighed", value=f"only its scheduler can weigh {listed(others)}", source="spec")

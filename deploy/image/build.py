@@ -187,10 +187,10 @@ def script(module: str) -> str:
 
 
 def _epoch() -> int:
-    told = os.environ.get("SOURCE_DATE_EPOCH")
-    if told is None:
-        told = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%ct"], capture_output=True, text=True, check=True).stdout
-    return int(told)
+    stated = os.environ.get("SOURCE_DATE_EPOCH")
+    if stated is None:
+        stated = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%ct"], capture_output=True, text=True, check=True).stdout
+    return int(stated)
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:

@@ -103,10 +103,10 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
 def render(decision: Decision) -> str:
     """The comparison, then why the gate is closed, then one line that says whether it is."""
     lines = [runs.render(decision.difference).rstrip("\n"), ""]
-    told = {runs.sentence(change) for change in runs.regressions(decision.difference)}
-    if shown := sum(reason in told for reason in decision.reasons):
+    stated = {runs.sentence(change) for change in runs.regressions(decision.difference)}
+    if shown := sum(reason in stated for reason in decision.reasons):
         lines.append(f"GATE: {shown} regression{'s' if shown > 1 else ''}, listed above")
-    lines += [f"GATE: {one_line(reason, 600)}" for reason in decision.reasons if reason not in told]
+    lines += [f"GATE: {one_line(reason, 600)}" for reason in decision.reasons if reason not in stated]
     words = {
         GateCode.OPEN: "GATE OPEN: nothing is worse than before",
         GateCode.WORSE: "GATE CLOSED: worse than before",

@@ -122,7 +122,7 @@ def _requirements(baseline: Report, report: Report, difference: Difference) -> I
             observed=_state(new),
             expected=f"no worse than in the baseline ({_state(old)})",
             source="results of both runs",
-            message=_told(changes),
+            message=_stated(changes),
         )
 
 
@@ -149,7 +149,7 @@ def _experiments(difference: Difference) -> Iterator[SubjectResult]:
         )
 
 
-def _told(changes: Iterable[runs.Change]) -> str:
+def _stated(changes: Iterable[runs.Change]) -> str:
     """``new failure: Node gpu-0, Node gpu-1; fixed: Node gpu-2``: the later run's own results say what is wrong with them.
 
     Why something is no longer judged, they may not say: it is told here.

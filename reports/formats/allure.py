@@ -48,13 +48,13 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
     """
     private_files.make_folder(folder)
     results = dict(_results(report, chaos))
-    said = {
+    reported = {
         "environment.properties": _environment(report, chaos),
         "categories.json": _categories(),
         "executor.json": _executor(report, os.environ if environ is None else environ),
     }
     try:
-        for name, data in (results | {name: text.encode() for name, text in said.items() if text}).items():
+        for name, data in (results | {name: text.encode() for name, text in reported.items() if text}).items():
             private_files.write(folder / name, data)
     except OSError:
         for name in results:

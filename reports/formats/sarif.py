@@ -156,7 +156,7 @@ def _results(report: Report, result: Result, index: int) -> Iterator[_Json]:
 def _result(report: Report, result: Result, index: int, verdict: Verdict, text: str, subject: SubjectResult) -> _Json:
     kind, level = DISPLAY[verdict].sarif or ("pass", "none")
     real = report.target.kind is TargetKind.LIVE
-    said = text if real else f"[{phrases.target_name(report.target)}] {text}"
+    reported = text if real else f"[{phrases.target_name(report.target)}] {text}"
     path = "/".join(_segment(part) for part in (subject.kind, subject.namespace, subject.name) if part) or "Cluster"
     digest = hashlib.sha256("\0".join((result.id, subject.kind, subject.namespace, subject.name)).encode("utf-8", "backslashreplace"))
     one: _Json = {
@@ -164,7 +164,7 @@ def _result(report: Report, result: Result, index: int, verdict: Verdict, text: 
         "ruleIndex": index,
         "kind": kind,
         "level": level,
-        "message": {"text": visible(said)},
+        "message": {"text": visible(reported)},
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": path}, "region": {"startLine": 1}},

@@ -66,8 +66,8 @@ def matrix(report: Report) -> Matrix | None:
     for node in names:
         cells = [nodes.get(node) for _, nodes in columns]
         pool = pools.get(node) or UNKNOWN_POOL
-        told = (cell if cell in ATTENTION or unsure else None for cell, unsure in zip(cells, capped, strict=True))
-        key = (pool, *told) if grouped else (node,)
+        stated = (cell if cell in ATTENTION or unsure else None for cell, unsure in zip(cells, capped, strict=True))
+        key = (pool, *stated) if grouped else (node,)
         if key in rows:
             rows[key] = _joined(rows[key], node, cells)
         else:

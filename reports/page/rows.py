@@ -198,9 +198,9 @@ def _bucket(name: str, groups: list[Group], comparison: Comparison) -> Bucket:
     listed = [
         group if len(group.subjects) != 1 else msgspec.structs.replace(group, message=group.first.message) for group in groups[:MAX_LISTED]
     ]
-    told = sum(len(group.subjects) or 1 for group in listed)
-    count = max(comparison.counts.get(name, 0), told)
-    return Bucket(name=name, count=count, groups=listed, more=count - told, is_open=name in URGENT or len(listed) <= 5)
+    stated = sum(len(group.subjects) or 1 for group in listed)
+    count = max(comparison.counts.get(name, 0), stated)
+    return Bucket(name=name, count=count, groups=listed, more=count - stated, is_open=name in URGENT or len(listed) <= 5)
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -200,7 +200,7 @@ def _row(series: ChaosSeries, top: float, scale: _Scale) -> RowView:
         changed=[(x, width) for x, width, value in spans if value == 0.0] if series.kind == "state" else [],
         high=f"{high:g}" if series.kind == "number" else "as before",
         low=f"{low:g}" if series.kind == "number" else "changed",
-        words=_told(series, scale),
+        words=_stated(series, scale),
     )
 
 
@@ -214,7 +214,7 @@ def _spans(steps: list[ChaosStep], scale: _Scale) -> list[tuple[float, float, fl
     return found
 
 
-def _told(series: ChaosSeries, scale: _Scale) -> str:
+def _stated(series: ChaosSeries, scale: _Scale) -> str:
     """The steps in words, the first few of many."""
     parts = [f"{step.text or 'no data'} from {step.seconds - scale.zero:+.2f} s" for step in series.steps[:MAX_WORDS]]
     more = len(series.steps) - len(parts) + series.steps_omitted

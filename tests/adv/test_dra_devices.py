@@ -161,7 +161,7 @@ def test_a_driver_that_publishes_nothing_for_its_node_disagrees_with_itself() ->
 _LABELLED = {NFD: "true", "nvidia.com/gpu.product": "NVIDIA-H100"}
 
 
-def test_what_is_said_of_a_node_with_nothing_but_a_pool_that_several_nodes_reach_is_true() -> None:
+def test_what_is_reported_of_a_node_with_nothing_but_a_pool_that_several_nodes_reach_is_true() -> None:
     bare = a_node("gpu-0", gpus=0, labels=_LABELLED)
     remote = a_slice("gpu-0", pool="rack")
     del remote["spec"]["nodeName"]

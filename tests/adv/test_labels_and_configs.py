@@ -81,7 +81,7 @@ def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
     ],
     ids=["long", "two documents", "deep", "bytes"],
 )
-def test_what_is_not_read_here_is_not_said_to_be_refused_by_the_plugin(text: str) -> None:
+def test_what_is_not_read_here_is_not_reported_to_be_refused_by_the_plugin(text: str) -> None:
     """The plugin reads each of them, and passes over what it does not know."""
     key = {"nvidia.com/device-plugin.config": "shared"}
     node = a_node(gpus=32, labels={**LABELS, **key, "nvidia.com/gpu.replicas": "4"})

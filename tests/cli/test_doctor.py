@@ -71,7 +71,7 @@ def test_a_missing_right_names_the_requirements_that_need_it(tmp_path: Path) -> 
     assert len(everything) == len(set(everything)) == outlook["requirements"]
 
 
-def test_an_account_without_rights_is_told_so_and_nothing_looks_empty(tmp_path: Path) -> None:
+def test_an_account_without_rights_is_reported_so_and_nothing_looks_empty(tmp_path: Path) -> None:
     objects = initial_objects(load_scenario("healthy"), [], datetime.now(UTC))
     with served(tmp_path, objects, authorizer=NoRights()):
         done = command("doctor", "--kubeconfig", str(tmp_path / "kubeconfig"), "--read-only")
@@ -131,9 +131,9 @@ def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, arguments: list[s
     done = command("doctor", *(argument.format(**places) for argument in arguments))
     assert done.returncode == 4
     if "--json" in arguments:
-        told = json.loads(done.stdout)
-        assert words in told["message"]
-        assert (told["ready"], told["exitCode"], done.stderr) == (False, 4, "")
+        stated = json.loads(done.stdout)
+        assert words in stated["message"]
+        assert (stated["ready"], stated["exitCode"], done.stderr) == (False, 4, "")
     else:
         assert done.stdout == ""
         (line,) = done.stderr.splitlines()

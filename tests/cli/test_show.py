@@ -138,14 +138,14 @@ def a_pod(
 
 @each_row
 def test_what_cannot_be_shown_ends_with_its_reason(
-    words: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, reported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, item in (("DIR", a_node()), ("EMPTY", a_pod("train-0"))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "all.json").write_text(json.dumps(item))
     paths = {name: str(tmp_path / name) for name in ("DIR", "EMPTY")}
     assert main(["show", *(paths.get(word, word) for word in words)]) == code
-    assert said in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def a_claim(name: str, device: str = "", pod: str = "") -> Json:
@@ -257,9 +257,9 @@ def test_a_device_is_answered_with_who_holds_it(
     name: str, state: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-dddd"}]}
-    told = a_pod("told", "gpu-0", status={"containerStatuses": [{"name": "main", "allocatedResourcesStatus": [row]}]})
+    stated = a_pod("told", "gpu-0", status={"containerStatuses": [{"name": "main", "allocatedResourcesStatus": [row]}]})
     node = a_node(spec={"unschedulable": True})
-    answer = asked(tmp_path, capsys, "device", name, node, a_pod("train-0", "gpu-0", 0, **ENTRY), told, *DRA)
+    answer = asked(tmp_path, capsys, "device", name, node, a_pod("train-0", "gpu-0", 0, **ENTRY), stated, *DRA)
     assert answer["state"] == state
     assert words in answer["answer"]
     assert answer["answer"].endswith("; gpu-0: cordoned") == (name != "GPU-dddd")

@@ -76,9 +76,9 @@ class OpenCl:
 
     def _program(self, folder: Path) -> c_void_p:
         """The module as it is, or for a PoCL without SPIR-V as the LLVM bitcode that a translator makes of it."""
-        told = ctypes.create_string_buffer(256)
-        self.library.clGetDeviceInfo(self.device, 0x105B, c_size_t(256), told, None)  # CL_DEVICE_IL_VERSION
-        if b"SPIR-V" in told.value:
+        stated = ctypes.create_string_buffer(256)
+        self.library.clGetDeviceInfo(self.device, 0x105B, c_size_t(256), stated, None)  # CL_DEVICE_IL_VERSION
+        if b"SPIR-V" in stated.value:
             return c_void_p(self.made("clCreateProgramWithIL", self.context, spirv(), c_size_t(len(spirv()))))
         if shutil.which(_TRANSLATOR) is None:
             pytest.skip(f"OpenCL takes no SPIR-V here, and {_TRANSLATOR} is not on PATH")

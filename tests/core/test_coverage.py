@@ -60,7 +60,7 @@ def measured(*results: Result, left_out: dict[str, str] | None = None) -> Covera
     ],
     ids=lambda value: f"{value.reason_code}-{value.verdict}-{value.total}" if isinstance(value, Result) else "",
 )
-def test_causes_are_told_apart(one: Result, cause: Cause) -> None:
+def test_causes_are_reported_apart(one: Result, cause: Cause) -> None:
     coverage = measured(one)
     assert [(missing.id, missing.cause) for missing in coverage.not_judged] == [("NET-01", cause)]
     assert coverage.judged == 6
@@ -104,8 +104,8 @@ def missing(*results: Result, floor: Floor | None = None, left_out: dict[str, st
 def test_an_area_of_which_nothing_was_judged_is_named() -> None:
     floor = Floor(areas=("FENCE", "NET"))
     assert missing(silent("NET-02", "NoRdmaNodes"), floor=floor) == []
-    told = missing(floor=floor, left_out={"NET-01": "-k x", "NET-02": "-k x"})
-    assert told == ["no requirement of NET was judged, and gate.areas asks for one of each"]
+    stated = missing(floor=floor, left_out={"NET-01": "-k x", "NET-02": "-k x"})
+    assert stated == ["no requirement of NET was judged, and gate.areas asks for one of each"]
 
 
 def test_a_requirement_without_a_result_is_a_run_cut_short() -> None:

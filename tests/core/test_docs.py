@@ -103,8 +103,8 @@ def test_groups_are_replaced_by_what_they_stand_for_where_they_are_named(tmp_pat
 
 
 @each_row
-def test_a_group_that_nobody_knows_is_named_with_its_requirement(tmp_path: Path, entry: dict[str, str], said: str) -> None:
-    with pytest.raises(CatalogueError, match=rf"fence/catalogue.yaml: FENCE-01: {said}"):
+def test_a_group_that_nobody_knows_is_named_with_its_requirement(tmp_path: Path, entry: dict[str, str], reported: str) -> None:
+    with pytest.raises(CatalogueError, match=rf"fence/catalogue.yaml: FENCE-01: {reported}"):
         load_catalogue(load(tmp_path, **entry))
 
 

@@ -104,12 +104,12 @@ def test_without_events_pods_are_judged_all_the_same_and_the_result_says_so(id_:
         assert "the snapshot holds no events" in found[2].message
 
 
-@pytest.mark.parametrize(("trouble", "told"), [("Forbidden", True), ("Unreadable", True), ("TooLarge", False), ("", False)])
-def test_events_that_were_refused_are_a_shortfall_and_too_many_are_none(trouble: str, told: bool) -> None:
+@pytest.mark.parametrize(("trouble", "stated"), [("Forbidden", True), ("Unreadable", True), ("TooLarge", False), ("", False)])
+def test_events_that_were_refused_are_a_shortfall_and_too_many_are_none(trouble: str, stated: bool) -> None:
     """What they would have shown may be bad: a run that lost the right must not end as one that saw nothing."""
     snapshot = a_snapshot_with(lambda: Listing(key="events", trouble=trouble, message="403"), offline=False)
     results = [result(id_, Verdict.PASSED, [subject("node-1")]) for id_ in WITH_HINTS]
     results += [result("FENCE-01", Verdict.PASSED, [subject("node-1")])]
     sentences = list(unread_hints(CATALOGUE.by_id, results, snapshot))
-    assert sentences == [f"{', '.join(WITH_HINTS)} were judged without events, which could not be listed: 403"] * told
+    assert sentences == [f"{', '.join(WITH_HINTS)} were judged without events, which could not be listed: 403"] * stated
     assert list(unread_hints(CATALOGUE.by_id, [result(WITH_HINTS[0], Verdict.NOT_APPLICABLE, [])], snapshot)) == []

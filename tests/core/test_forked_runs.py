@@ -41,6 +41,6 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert set(multiprocessing.active_children()) == before
 
 
-def test_one_that_dies_is_told(tmp_path: Path) -> None:
+def test_one_that_dies_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path, "os.kill(os.getpid(), 9)")
     assert done.code == -9

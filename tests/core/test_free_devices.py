@@ -25,6 +25,6 @@ def test_other_vendors_and_passthrough_are_not_asked_with_nvidia_smi() -> None:
 
 
 @each_row
-def test_shared_is_told_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
+def test_shared_is_reported_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
     node = a_node(labels=labels, resource=resource)
     assert is_shared(node, view_of(a_scope(nodes=[node]), node), resource) is shared

@@ -159,7 +159,7 @@ def test_a_suspended_job_without_pods_on_nodes_is_not_judged() -> None:
 
 
 @each_row
-def test_the_gang_scheduler_is_told_from_the_pods_marks(more: Json, system: str) -> None:
+def test_the_gang_scheduler_is_reported_from_the_pods_marks(more: Json, system: str) -> None:
     assert gang_system(a_pod(devices=1, **more)) == system
 
 

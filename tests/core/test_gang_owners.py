@@ -140,7 +140,7 @@ def test_a_job_that_says_itself_that_fewer_are_enough_is_elastic() -> None:
 
 
 @pytest.mark.parametrize("plugin", ["pytorch", "mpi", "tensorflow"])
-def test_a_job_whose_pods_are_told_of_all_others_is_not_elastic(plugin: str) -> None:
+def test_a_job_whose_pods_are_reported_of_all_others_is_not_elastic(plugin: str) -> None:
     job = a_volcano_job(3, least=1, plugins={plugin: []})
     assert only(partial(of_groups(job, pods=of_volcano(1, 3), least=1))).outcome is Outcome.BAD
 

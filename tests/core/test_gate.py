@@ -100,7 +100,7 @@ def test_what_fails_without_a_bad_subject_has_a_cause_too() -> None:
 
 
 @pytest.mark.parametrize(("level", "verdict"), [(Level.MUST, Verdict.FAILED), (Level.SHOULD, Verdict.WARNED)])
-def test_what_a_check_did_not_come_to_is_told_beside_what_it_found_bad(level: Level, verdict: Verdict) -> None:
+def test_what_a_check_did_not_come_to_is_reported_beside_what_it_found_bad(level: Level, verdict: Verdict) -> None:
     requirement = msgspec.structs.replace(load_catalogue().by_id["FENCE-01"], level=level)
     target = Target(kind=TargetKind.LIVE)
     state, evidence = State(load_catalogue(), Options(), "r1"), Evidence()

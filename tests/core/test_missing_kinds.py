@@ -44,7 +44,7 @@ class Saved:
         scope = scope_of(load_scenario(scenario), [load_defect(defect)] if defect else ())
         self.policy: Policy = scope.policy
         self._taken_at = scope.snapshot.taken_at
-        self._listings = {key: _told(scope.snapshot.listing(key)) for key in KINDS}
+        self._listings = {key: _stated(scope.snapshot.listing(key)) for key in KINDS}
 
     def judged(self, *, without: Collection[str] = (), refused: str = "", ids: Collection[str] = READ) -> dict[str, Result]:
         kept = [listing for key, listing in self._listings.items() if key not in (*without, refused)]
@@ -53,7 +53,7 @@ class Saved:
         return judge(Snapshot(kept, taken_at=self._taken_at, offline=not refused), self.policy, ids)
 
 
-def _told(listing: Listing[Object]) -> Listing[Object]:
+def _stated(listing: Listing[Object]) -> Listing[Object]:
     group = listing.key.rpartition("/")[0]
     custom = "." in group and group not in _OF_EVERY_CLUSTER
     return Listing(key=listing.key, served=False) if custom and not listing.items else listing
@@ -72,19 +72,19 @@ def texts(result: Result) -> set[str]:
 def untrue(full: dict[str, Result], less: dict[str, Result], limit: str = SAID) -> Iterator[str]:
     """What a smaller snapshot says that the full one does not, and that does not say what was not read: ``limit``."""
     for id_, result in less.items():
-        said = texts(result)
+        reported = texts(result)
         if result.verdict is not full[id_].verdict:
-            honest = result.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE) and any(limit in text for text in said)
+            honest = result.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE) and any(limit in text for text in reported)
             if not honest:
                 yield f"{id_}: {full[id_].verdict} became {result.verdict}: {result.message}"
-        for text in said - texts(full[id_]):
+        for text in reported - texts(full[id_]):
             if ABSENCE.search(text) and limit not in text:
                 yield f"{id_}: {text}"
 
 
 @in_scenarios
 @pytest.mark.parametrize("key", KINDS)
-def test_without_a_kind_nothing_is_said_of_it(scenario: str, key: str) -> None:
+def test_without_a_kind_nothing_is_reported_of_it(scenario: str, key: str) -> None:
     cluster, full = saved(scenario)
     assert list(untrue(full, cluster.judged(without=[key]))) == []
 
@@ -92,7 +92,7 @@ def test_without_a_kind_nothing_is_said_of_it(scenario: str, key: str) -> None:
 @pytest.mark.test_all
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("kept", [("nodes",), ("pods",), ("nodes", "pods"), FEW, ("apps/deployments",)], ids=" ".join)
-def test_with_few_kinds_nothing_is_said_of_the_others(scenario: str, kept: tuple[str, ...]) -> None:
+def test_with_few_kinds_nothing_is_reported_of_the_others(scenario: str, kept: tuple[str, ...]) -> None:
     cluster, full = saved(scenario)
     assert list(untrue(full, cluster.judged(without=set(KINDS) - set(kept)))) == []
 
@@ -267,8 +267,8 @@ def test_a_snapshot_that_leaves_too_much_unjudged_is_a_shortfall(
     snapshot, policy = in_one_list(tmp_path / "all.json", "healthy", without=without)
     results = list(judge(snapshot, policy).values())
     scope, floor = Scope(snapshot, policy), Floor(not_in_snapshot=share)
-    said = coverage_of_run(CATALOGUE, results, {}, access=Access.READ, floor=floor, scope=scope).shortfalls
-    assert any("gate.maxNotInSnapshot" in sentence for sentence in said) is short
+    reported = coverage_of_run(CATALOGUE, results, {}, access=Access.READ, floor=floor, scope=scope).shortfalls
+    assert any("gate.maxNotInSnapshot" in sentence for sentence in reported) is short
 
 
 def test_a_good_subject_that_depends_on_no_missing_kind_is_judged() -> None:
@@ -322,11 +322,11 @@ def test_a_list_of_one_namespace_is_not_the_clusters(tmp_path: Path, defect: str
     full = judge(load_files(tmp_path), policy)
     write_lists(tmp_path, objects, key, namespace)
     less = judge(load_files(tmp_path), policy)
-    said = f"{key} could not be listed"
-    assert list(untrue(full, less, said)) == []
+    reported = f"{key} could not be listed"
+    assert list(untrue(full, less, reported)) == []
     for id_ in (id_ for id_ in READ if key in CATALOGUE.by_id[id_].reads):
         assert less[id_].verdict is Verdict.INCONCLUSIVE
-        assert said in less[id_].message
+        assert reported in less[id_].message
 
 
 NAMESPACES = [a_namespace(name) for name in ("kube-system", "team-a", "team-b")]
@@ -347,8 +347,8 @@ NAMESPACES = [a_namespace(name) for name in ("kube-system", "team-a", "team-b")]
 def test_pods_of_one_namespace_of_several_were_saved_without_the_others(
     offline: bool, namespaces: list[Any], pods: list[Any], doubted: bool
 ) -> None:
-    said = list(one_namespace(a_snapshot(offline=offline, namespaces=namespaces, pods=pods)))
-    assert [("-A" in text, "team-a" in text) for text in said] == ([(True, True)] if doubted else [])
+    reported = list(one_namespace(a_snapshot(offline=offline, namespaces=namespaces, pods=pods)))
+    assert [("-A" in text, "team-a" in text) for text in reported] == ([(True, True)] if doubted else [])
 
 
 def test_pods_in_namespaces_that_were_not_saved_are_a_shortfall() -> None:
@@ -356,13 +356,13 @@ def test_pods_in_namespaces_that_were_not_saved_are_a_shortfall() -> None:
     assert [
         ("team-c" in text, "team-a" in text) for text in unsaved_namespaces(a_snapshot(offline=True, namespaces=NAMESPACES, pods=pods))
     ] == [(True, False)]
-    for told in (a_snapshot(namespaces=NAMESPACES, pods=pods), a_snapshot(offline=True, pods=pods)):
-        assert list(unsaved_namespaces(told)) == []
+    for stated in (a_snapshot(namespaces=NAMESPACES, pods=pods), a_snapshot(offline=True, pods=pods)):
+        assert list(unsaved_namespaces(stated)) == []
 
 
 def test_an_empty_list_of_namespaces_holds_none_of_those_that_pods_are_in() -> None:
-    (said,) = unsaved_namespaces(a_snapshot(offline=True, namespaces=[], pods=[a_pod("a")]))
-    assert "team-a" in said
+    (reported,) = unsaved_namespaces(a_snapshot(offline=True, namespaces=[], pods=[a_pod("a")]))
+    assert "team-a" in reported
 
 
 def test_a_note_lists_every_kind_that_was_not_saved_and_that_somebody_reads() -> None:

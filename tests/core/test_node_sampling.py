@@ -96,12 +96,12 @@ def test_judged_counts_the_nodes_that_were_asked_and_total_all() -> None:
         **dict.fromkeys(("h-0", "l-0", "t-0"), Outcome.OK),
         **dict.fromkeys(("h-1", "h-2", "h-3", "l-1", "amd", "gone"), Outcome.NOT_JUDGED),
     }
-    said = {finding.subject.name: finding.message for finding in findings}
-    assert said["h-1"] == "not chosen; h-0 of the same product was probed"
-    assert said["h-2"] == "cordoned; h-0 of the same product was probed"
-    assert said["h-3"] == "busy (nvidia.com/gpu 8 of 8); h-0 of the same product was probed"
-    assert "amd.com/gpu" in said["amd"]
-    assert "no device" in said["gone"]
+    reported = {finding.subject.name: finding.message for finding in findings}
+    assert reported["h-1"] == "not chosen; h-0 of the same product was probed"
+    assert reported["h-2"] == "cordoned; h-0 of the same product was probed"
+    assert reported["h-3"] == "busy (nvidia.com/gpu 8 of 8); h-0 of the same product was probed"
+    assert "amd.com/gpu" in reported["amd"]
+    assert "no device" in reported["gone"]
 
 
 @pytest.mark.parametrize("allow", [[], ["t-*"]])

@@ -21,7 +21,7 @@ def a_plugin(node: str = "gpu-0", *, image: str = "nvcr.io/nvidia/k8s-device-plu
     return a_pod(name, "gpu-operator", node=node, containers=containers, volumes=FOLDER, status=status or {})
 
 
-def said(*pods: Pod, **more: Any) -> str:
+def reported(*pods: Pod, **more: Any) -> str:
     (finding,) = check_allocatable(a_scope(nodes=[AWAY], pods=list(pods), **more))
     assert finding.outcome is Outcome.BAD
     return finding.message
@@ -30,12 +30,12 @@ def said(*pods: Pod, **more: Any) -> str:
 @each_row
 def test_a_plugin_that_is_away_is_named_with_its_pod(pod: dict[str, Any], words: str) -> None:
     made = a_plugin(**pod)
-    assert words in said(made)
-    assert "none of 8 nvidia.com/gpu is allocatable" in said(made)
+    assert words in reported(made)
+    assert "none of 8 nvidia.com/gpu is allocatable" in reported(made)
 
 
 def test_pods_that_were_not_read_or_are_of_an_unknown_vendor_claim_nothing() -> None:
-    assert "no pod of it" not in said(trouble={"pods": "Forbidden"})
+    assert "no pod of it" not in reported(trouble={"pods": "Forbidden"})
     node = a_node(resource="amd.example.com/gpu", allocatable={"amd.com/gpu": "0"}, capacity={"amd.com/gpu": "8"})
     (finding, *_) = check_allocatable(a_scope(nodes=[node], pods=[]))
     assert "or calls every device unhealthy" in finding.message

@@ -78,7 +78,7 @@ def test_a_number_without_sense_is_refused_in_one_line(tmp_path: Path, place: st
 # -- policy text
 
 
-def test_defaults_have_no_changes_and_are_told_in_full() -> None:
+def test_defaults_have_no_changes_and_are_reported_in_full() -> None:
     text = policy_text(Policy())
     assert text.changed == ""
     assert build_policy(yaml.safe_load(text.whole)) == Policy()
@@ -93,7 +93,7 @@ def test_what_was_changed_gives_the_same_policy_again(document: dict[str, object
     assert len(text.changed) < len(text.whole) / 4
 
 
-def test_values_of_variables_are_never_told() -> None:
+def test_values_of_variables_are_never_reported() -> None:
     text = policy_text(build_policy({"network": {"env": {"NGC_TOKEN": "hush-hush"}}}))
     assert "NGC_TOKEN" in text.changed
     assert "hush" not in text.changed + text.whole

@@ -49,12 +49,12 @@ def test_every_preset_is_a_policy_that_extends_and_never_exempts_by_pattern(name
 
 def test_presets_agree_whatever_their_order() -> None:
     """Several may apply: none undoes what another says."""
-    said: dict[tuple[str, str], object] = {}
+    reported: dict[tuple[str, str], object] = {}
     for preset in presets().values():
         for section, keys in preset.policy.items():
             for key, value in keys.items():
                 if not isinstance(value, list | dict):
-                    assert said.setdefault((section, key), value) == value
+                    assert reported.setdefault((section, key), value) == value
 
 
 def test_api_groups_and_what_kubelets_say_choose_presets() -> None:

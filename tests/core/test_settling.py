@@ -211,5 +211,5 @@ def test_times_are_read_as_clusters_write_them(text: object, wanted: float | Non
 
 
 @each_row
-def test_a_duration_is_as_short_as_it_can_be_said(seconds: float, words: str) -> None:
+def test_a_duration_is_as_short_as_it_can_be_reported(seconds: float, words: str) -> None:
     assert duration(seconds) == words

@@ -26,7 +26,7 @@ def node(
     )
 
 
-def told(*nodes: Node, kind: TargetKind = TargetKind.LIVE) -> Target:
+def stated(*nodes: Node, kind: TargetKind = TargetKind.LIVE) -> Target:
     target = Target(kind=kind, scenario="healthy")
     describe(target, Listing(key="nodes", items=nodes))
     return target
@@ -63,7 +63,7 @@ def test_a_node_without_a_mark_is_real(real: Node) -> None:
 
 
 def test_a_live_cluster_of_simulated_nodes_is_no_live_cluster() -> None:
-    target = told(node("a", annotations=KWOK), node("b", annotations=KWOK))
+    target = stated(node("a", annotations=KWOK), node("b", annotations=KWOK))
     assert (target.kind, target.nodes, target.simulated_nodes, target.simulated) == (TargetKind.SIMULATED_NODES, 2, 2, True)
     assert phrases.target_name(target) == "cluster of simulated nodes"
     assert phrases.banner(target).startswith("SIMULATED NODES: 2 of 2 nodes say that they are simulated")
@@ -71,14 +71,14 @@ def test_a_live_cluster_of_simulated_nodes_is_no_live_cluster() -> None:
 
 
 def test_a_mixed_cluster_says_how_many_nodes_are_simulated() -> None:
-    target = told(node("a"), node("b", annotations=KWOK), node("c"))
+    target = stated(node("a"), node("b", annotations=KWOK), node("c"))
     assert target.partly_simulated
     assert phrases.target_name(target) == "cluster with 1 of 3 nodes simulated"
     assert "What was judged on them is not a real cluster's result" in phrases.banner(target)
 
 
 def test_a_cluster_of_real_nodes_stays_live() -> None:
-    target = told(node("a"), node("b"))
+    target = stated(node("a"), node("b"))
     assert (target.kind, target.simulated_nodes, target.simulated, phrases.banner(target)) == (TargetKind.LIVE, 0, False, "")
 
 

@@ -522,7 +522,7 @@ def test_a_copy_of_a_snapshot_is_not_younger_than_what_it_holds(tmp_path: Path) 
     ],
     ids=["true", "clocks differ", "before an object was created", "long after kubelets reported", "in the future"],
 )
-def test_a_stated_time_that_the_objects_contradict_is_said_and_does_not_count(
+def test_a_stated_time_that_the_objects_contradict_is_reported_and_does_not_count(
     tmp_path: Path, stated: float, heartbeat: float | None, doubt: str, judged_as: float
 ) -> None:
     node = wedged(TAKEN - 180, heartbeat=heartbeat)

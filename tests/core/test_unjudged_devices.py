@@ -89,9 +89,9 @@ def test_a_cluster_without_accelerators_is_named(count: int | None, why: str) ->
 @pytest.mark.parametrize("resource", ["huawei.com/Ascend910", "rebellions.ai/ATOM", "acme.example.com/npu"])
 def test_accelerators_that_the_policy_does_not_list_are_no_conformant_cluster(resource: str) -> None:
     beside = [a_node("gpu-0"), a_node("npu-0", gpus=0, capacity={resource: "8"})]
-    said = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
-    assert about_accelerators(a_scope(nodes=beside), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [said]
-    assert about_accelerators(a_scope(nodes=beside[1:])) == [said]
+    reported = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(a_scope(nodes=beside), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [reported]
+    assert about_accelerators(a_scope(nodes=beside[1:])) == [reported]
     exempt = a_policy(accelerators={"noDevices": [resource]})
     assert about_accelerators(a_scope(exempt, nodes=beside), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
 
@@ -130,15 +130,15 @@ ACCELERATORS = (
 @pytest.mark.parametrize("resource", ACCELERATORS)
 def test_a_judged_device_says_nothing_of_an_unlisted_accelerator_of_its_node(resource: str) -> None:
     scope = a_scope(nodes=[a_node("gpu-0", capacity={resource: "4"})])
-    said = f"no requirement judged {resource}, which gpu-0 offers (accelerators.resources of the policy lacks it)"
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", "gpu-0")) == [said]
+    reported = f"no requirement judged {resource}, which gpu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", "gpu-0")) == [reported]
 
 
 @pytest.mark.parametrize("resource", ACCELERATORS)
 def test_subjects_that_the_record_does_not_keep_hide_no_unlisted_accelerator(resource: str) -> None:
     scope = a_scope(nodes=[a_node("gpu-0"), a_node("npu-0", gpus=0, capacity={resource: "4"})])
-    said = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", subjects_omitted=1000)) == [said]
+    reported = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", subjects_omitted=1000)) == [reported]
 
 
 def test_devices_of_a_pool_that_several_nodes_reach_are_a_shortfall() -> None:
@@ -152,8 +152,8 @@ def test_devices_of_a_pool_that_several_nodes_reach_are_a_shortfall() -> None:
 
 def test_devices_beside_those_of_a_plugin_are_judged_by_themselves() -> None:
     scope = a_scope(nodes=[a_node("gpu-0")], resourceslices=[a_slice("gpu-0", "gpu.amd.com"), a_slice("gpu-0")])
-    said = "no requirement judged the devices of gpu.amd.com, which gpu-0 offers"
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [said]
+    reported = "no requirement judged the devices of gpu.amd.com, which gpu-0 offers"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [reported]
     assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", "gpu-0 gpu.amd.com")) == []
 
 
@@ -166,8 +166,8 @@ def test_a_driver_of_which_nothing_is_known_is_a_note() -> None:
 
 def test_resources_that_the_policy_does_not_know_are_a_note() -> None:
     odd = a_node("npu-0", gpus=0, capacity={"furiosa.ai/npu": "4", "example.com/none": "0", "rdma/hca": "1", "hugepages-1Gi": "8Gi"})
-    told = list(unjudged_devices.unknown_resources(a_scope(nodes=[odd, a_node()])))
-    assert told == ["nodes offer furiosa.ai/npu, which the policy calls neither a device nor a network (accelerators.resources)"]
+    stated = list(unjudged_devices.unknown_resources(a_scope(nodes=[odd, a_node()])))
+    assert stated == ["nodes offer furiosa.ai/npu, which the policy calls neither a device nor a network (accelerators.resources)"]
     assert list(unjudged_devices.unknown_resources(a_scope(nodes=[a_node()]))) == []
     assert list(unjudged_devices.unknown_resources(a_scope(trouble={"nodes": "Forbidden"}))) == []
 
@@ -188,12 +188,12 @@ def about_probes(coverage: Coverage, ceiling: Access = Access.WORKLOAD, **more: 
     return list(unjudged_devices.probes(a_scope(nodes=[a_node()], **more), coverage, CATALOGUE, ceiling))
 
 
-def test_probes_that_judged_some_nodes_are_not_said_to_have_judged_none() -> None:
+def test_probes_that_judged_some_nodes_are_not_reported_to_have_judged_none() -> None:
     results = [one_per_node(id_, "gpu-0", verdict=Verdict.INCONCLUSIVE, judged=1, total=2) for id_ in BY_PROBE]
     assert list(unjudged_devices.probes(a_scope(nodes=[a_node()]), covered(*results), CATALOGUE, Access.WORKLOAD, results)) == []
 
 
-def test_a_vendor_whose_devices_cannot_be_listed_is_said_by_the_cause_alone() -> None:
+def test_a_vendor_whose_devices_cannot_be_listed_is_reported_by_the_cause_alone() -> None:
     aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoListingForVendor", message="amd.com/gpu only") for id_ in BY_PROBE]
     assert about_probes(covered(*aside)) == []
 
@@ -205,11 +205,11 @@ def test_a_run_falls_short_where_no_probe_judged_a_device_and_not_where_one_did(
         scope = a_scope(nodes=[a_node()])
         return coverage_of_run(CATALOGUE, results, left_out or {}, access=ceiling, floor=Floor(), scope=scope).shortfalls
 
-    said = "no pod that holds a device could be judged: no Ready node"
+    reported = "no pod that holds a device could be judged: no Ready node"
     aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoUsableDevice", message="no Ready node") for id_ in BY_PROBE]
-    assert said in shortfalls(aside)
-    assert said not in shortfalls(aside, Access.READ)
-    assert said not in shortfalls(aside, left_out={"INV-01": "-k ISO"})
+    assert reported in shortfalls(aside)
+    assert reported not in shortfalls(aside, Access.READ)
+    assert reported not in shortfalls(aside, left_out={"INV-01": "-k ISO"})
     judged = [one_per_node(id_, "gpu-0", judged=1, total=1) for id_ in BY_PROBE]
     assert not [line for line in shortfalls(judged) if line.startswith("no pod that holds a device")]
 
@@ -233,9 +233,9 @@ def test_a_snapshot_without_the_kinds_that_every_cluster_has_names_them() -> Non
         for one in CATALOGUE.by_id.values()
         if "pods" in (*one.reads, *one.optional_reads)
     ]
-    (told,) = unjudged_devices.snapshot_gaps(scope, covered(*lacking), CATALOGUE)
-    assert told.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
-    assert "FENCE-02" in told
+    (stated,) = unjudged_devices.snapshot_gaps(scope, covered(*lacking), CATALOGUE)
+    assert stated.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
+    assert "FENCE-02" in stated
 
 
 def test_a_snapshot_that_lacks_what_no_requirement_asked_for_is_no_shortfall() -> None:
@@ -254,7 +254,7 @@ def about_patterns(policy: Policy, **items: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "stated"),
     [
         ({"tenants": {"namespaces": ["team-*", "tema-*"]}}, "tenants.namespaces has 'tema-*', and no tenant namespace"),
         ({"tenants": {"namespaces": ["kube-system"]}}, "tenants.namespaces has 'kube-system', and no tenant namespace"),
@@ -276,9 +276,9 @@ def about_patterns(policy: Policy, **items: Any) -> list[str]:
     ],
     ids=lambda value: value.split(",")[0] if isinstance(value, str) else "",
 )
-def test_a_pattern_that_says_what_is_judged_and_matches_nothing_is_named(section: dict[str, Any], told: str) -> None:
+def test_a_pattern_that_says_what_is_judged_and_matches_nothing_is_named(section: dict[str, Any], stated: str) -> None:
     (found,) = about_patterns(a_policy(**section))
-    assert told in found
+    assert stated in found
 
 
 def test_no_tenant_at_all_is_named() -> None:
@@ -291,30 +291,30 @@ TRAINING = a_pod(devices=8, node="gpu-0")
 
 
 @each_row
-def test_a_wildcard_that_makes_every_tenant_the_platforms_is_a_shortfall(tenants: dict[str, Any], told: str) -> None:
-    said = (
-        f"the policy leaves no tenant namespace, so nothing of tenants was judged: {told}; write exact names of the platform's namespaces"
+def test_a_wildcard_that_makes_every_tenant_the_platforms_is_a_shortfall(tenants: dict[str, Any], stated: str) -> None:
+    reported = (
+        f"the policy leaves no tenant namespace, so nothing of tenants was judged: {stated}; write exact names of the platform's namespaces"
     )
-    assert about_patterns(a_policy(tenants=tenants), namespaces=EVERYWHERE, pods=[TRAINING]) == [said]
+    assert about_patterns(a_policy(tenants=tenants), namespaces=EVERYWHERE, pods=[TRAINING]) == [reported]
 
 
 @pytest.mark.parametrize("pattern", ["d*", "[!t]*"])
 @pytest.mark.parametrize(
-    ("pod", "told"), [(TRAINING, "none of team-a, where pods ask for devices"), (a_pod("web"), "none of team-a, where pods are")]
+    ("pod", "stated"), [(TRAINING, "none of team-a, where pods ask for devices"), (a_pod("web"), "none of team-a, where pods are")]
 )
-def test_a_pattern_of_tenants_that_leaves_out_every_namespace_in_use_is_a_shortfall(pattern: str, pod: Any, told: str) -> None:
+def test_a_pattern_of_tenants_that_leaves_out_every_namespace_in_use_is_a_shortfall(pattern: str, pod: Any, stated: str) -> None:
     spaces = [a_namespace(name) for name in ("default", "kube-system", "team-a")]
-    (said,) = about_patterns(a_policy(tenants={"namespaces": [pattern]}), namespaces=spaces, pods=[pod])
-    assert said.startswith("the policy leaves no tenant namespace, so nothing of tenants was judged: tenants.namespaces has ")
-    assert told in said
+    (reported,) = about_patterns(a_policy(tenants={"namespaces": [pattern]}), namespaces=spaces, pods=[pod])
+    assert reported.startswith("the policy leaves no tenant namespace, so nothing of tenants was judged: tenants.namespaces has ")
+    assert stated in reported
 
 
 def test_a_pattern_of_tenants_beside_the_namespaces_with_devices_is_a_note() -> None:
     spaces = [a_namespace(name) for name in ("kube-system", "team-a", "web")]
     scope = a_scope(a_policy(tenants={"namespaces": ["w*"]}), namespaces=spaces, pods=[TRAINING, a_pod("x", "web")])
     assert list(unmatched_patterns.shortfalls(scope)) == []
-    (said,) = unmatched_patterns.notes(scope)
-    assert "tenants.namespaces has 'w*', which matches none of team-a" in said
+    (reported,) = unmatched_patterns.notes(scope)
+    assert "tenants.namespaces has 'w*', which matches none of team-a" in reported
 
 
 @pytest.mark.parametrize("patterns", [["team-*"], ["d*", "team-a"], ["*"]])
@@ -326,8 +326,8 @@ def test_patterns_of_tenants_that_match_a_namespace_in_use_are_good(patterns: li
 
 
 def test_a_wildcard_that_matches_every_name_is_a_shortfall_although_nobody_uses_devices() -> None:
-    (said,) = about_patterns(a_policy(tenants={"moreInfrastructure": ["*"]}), namespaces=EVERYWHERE, pods=[])
-    assert "tenants.moreInfrastructure has '*', which matches every name" in said
+    (reported,) = about_patterns(a_policy(tenants={"moreInfrastructure": ["*"]}), namespaces=EVERYWHERE, pods=[])
+    assert "tenants.moreInfrastructure has '*', which matches every name" in reported
 
 
 @pytest.mark.parametrize(
@@ -358,11 +358,11 @@ def test_namespaces_of_pods_that_were_not_read_are_not_called_the_tenants() -> N
 
 def test_what_the_owner_calls_the_platforms_is_a_note() -> None:
     named = a_scope(a_policy(tenants={"moreInfrastructure": ["team-a", "argocd", "default"]}), namespaces=EVERYWHERE, pods=[TRAINING])
-    said = "no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name argocd, default, team-a"
-    assert list(unmatched_patterns.notes(named)) == [said]
+    reported = "no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name argocd, default, team-a"
+    assert list(unmatched_patterns.notes(named)) == [reported]
     one_left = a_scope(a_policy(tenants={"moreInfrastructure": ["team-*"]}), namespaces=EVERYWHERE, pods=[TRAINING])
-    (told,) = unmatched_patterns.notes(one_left)
-    assert told.startswith(
+    (stated,) = unmatched_patterns.notes(one_left)
+    assert stated.startswith(
         "Tenant rules were skipped where a pattern of the policy makes a namespace the platform's: tenants.moreInfrastructure"
     )
 

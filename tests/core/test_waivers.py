@@ -91,7 +91,7 @@ def test_a_file_names_requirement_subjects_reason_owner_and_last_day(tmp_path: P
 
 
 @each_row
-def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_what_is_wrong_with_a_file_is_reported_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in GOOD
     with pytest.raises(WaiverError, match=words) as raised:
         read(tmp_path, GOOD.replace(old, new))

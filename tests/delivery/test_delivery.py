@@ -51,9 +51,10 @@ def an_outcome() -> Outcome:
 
 
 def test_the_last_line_says_what_was_judged_and_that_it_was_simulated() -> None:
-    said = json.loads(line(an_outcome()))["gpuConformance"]
-    assert (said["target"], said["simulated"], said["exitCode"], said["runId"]) == ("simulated", True, sample_report().exit_code, RUN)
-    assert "FENCE-01" in said["failed"]
+    reported = json.loads(line(an_outcome()))["gpuConformance"]
+    values = [reported[key] for key in ("target", "simulated", "exitCode", "runId")]
+    assert values == ["simulated", True, sample_report().exit_code, RUN]
+    assert "FENCE-01" in reported["failed"]
     assert json.loads(line(outcome_of(sample_report(TargetKind.LIVE), 0)))["gpuConformance"]["simulated"] is False
 
 
@@ -61,10 +62,10 @@ def test_the_last_line_says_what_was_judged_and_that_it_was_simulated() -> None:
 def test_whatever_a_cluster_is_called_it_stays_one_line_of_ascii(text: str) -> None:
     report = sample_report()
     report.target.cluster_uid = report.target.kubernetes_version = report.run.id = text
-    said = line(outcome_of(report, 1))
-    assert said.isascii()
-    assert said.isprintable()
-    assert json.loads(said)["gpuConformance"]["exitCode"] == 1
+    reported = line(outcome_of(report, 1))
+    assert reported.isascii()
+    assert reported.isprintable()
+    assert json.loads(reported)["gpuConformance"]["exitCode"] == 1
 
 
 # -- destinations -----------------------------------------------------------------------------------------------------------
@@ -121,14 +122,14 @@ def test_results_that_the_cluster_does_not_show_are_not_delivered(folder: Path, 
             destinations.write_config_map(Cluster.from_kubeconfig(tmp_path / "proxied"), PLACE, folder, outcome_of(None, 0))
 
 
-def test_a_record_that_is_too_large_is_left_out_and_said(folder: Path, tmp_path: Path) -> None:
+def test_a_record_that_is_too_large_is_left_out_and_reported(folder: Path, tmp_path: Path) -> None:
     (folder / "report.json").write_bytes(os.urandom(destinations.MAX_BINARY + 1))
     with served(tmp_path, [NAMESPACE]) as (cluster, _):
         assert destinations.write_config_map(cluster, PLACE, folder, an_outcome()).endswith("without report.json.gz: too large")
         assert not cluster.get("configmaps", "result", "gpu-conformance").json().get("binaryData")
 
 
-def test_a_refused_config_map_is_said_with_its_cause(folder: Path, tmp_path: Path) -> None:
+def test_a_refused_config_map_is_reported_with_its_cause(folder: Path, tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
         with pytest.raises(DeliveryError, match="cannot create the ConfigMap: 404 NotFound"):
             deliver(parse(f"configmap={PLACE}"), folder, an_outcome(), cluster, keep=1)
@@ -155,7 +156,7 @@ def test_a_run_id_never_leads_out_of_the_volume(folder: Path, tmp_path: Path, ru
         files.copy(folder, tmp_path / "volume", outcome, keep=2)
 
 
-def test_a_volume_that_is_not_mounted_is_said(folder: Path) -> None:
+def test_a_volume_that_is_not_mounted_is_reported(folder: Path) -> None:
     with pytest.raises(DeliveryError, match=r"folder=/nowhere: no such folder"):
         deliver(parse("folder=/nowhere"), folder, an_outcome(), None, keep=1)
 
@@ -261,7 +262,7 @@ def test_a_presigned_url_gets_the_archive(folder: Path, tmp_path: Path, store: S
 
 
 @pytest.mark.parametrize(("status", "location"), [(403, ""), (500, ""), (307, "http://127.0.0.1:1/elsewhere")])
-def test_a_refusal_is_said_without_the_url_and_redirects_are_not_followed(
+def test_a_refusal_is_reported_without_the_url_and_redirects_are_not_followed(
     folder: Path, tmp_path: Path, store: Store, status: int, location: str
 ) -> None:
     store.status, store.location = status, location
@@ -282,7 +283,7 @@ def test_what_is_no_safe_url_is_refused_and_never_shown(folder: Path, tmp_path: 
     assert "secret" not in str(refused.value)
 
 
-def test_nobody_there_is_said_without_the_url(folder: Path, tmp_path: Path) -> None:
+def test_nobody_there_is_reported_without_the_url(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DeliveryError, match=r"cannot send to 127.0.0.1: \w+$"):
         files.put(folder, url_file(tmp_path, "http://127.0.0.1:1/b?X-Amz-Signature=secret"))
 

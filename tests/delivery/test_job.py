@@ -35,21 +35,21 @@ def test_a_job_hands_its_results_on_and_labels_disturb_no_later_run(tmp_path: Pa
     with simulated(tmp_path, "healthy") as kubeconfig:
         job = ["job", "--kubeconfig", str(kubeconfig)]
         assert main([*job, "--to", f"folder={volume}", "--to", f"sonobuoy={sonobuoy}", "--publish", "1", "--", "--read-only"]) == 0
-        said = last_line(capfd)
-        assert (said["simulated"], said["verdict"], said["undelivered"]) == (True, "passed", [])
+        reported = last_line(capfd)
+        assert (reported["simulated"], reported["verdict"], reported["undelivered"]) == (True, "passed", [])
         nodes = Cluster.from_kubeconfig(kubeconfig).page("/api/v1/nodes", "").json()["items"]
         labels = {node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(LABEL) for node in nodes}
         assert {value for name, value in labels.items() if name.startswith("h100-")} == {"passed"}
         assert {value for name, value in labels.items() if not name.startswith("h100-")} == {None}
-        before = load(volume / str(said["runId"]))
+        before = load(volume / str(reported["runId"]))
         with tarfile.open((sonobuoy / "done").read_text()) as tar:
             assert "junit.xml" in tar.getnames()
         assert main([*job, "--to", f"folder={volume}", "--to", "folder=/nowhere", "--", "--read-only", "--only=INV,OPS,ADV"]) == 3
-        said = last_line(capfd)
-        assert (said["exitCode"], said["undelivered"]) == (3, ["folder"])
-        after = load(volume / str(said["runId"]))
-    told = {one.id: one.verdict for one in before.results}
-    assert {one.id: one.verdict for one in after.results}.items() <= told.items()
+        reported = last_line(capfd)
+        assert (reported["exitCode"], reported["undelivered"]) == (3, ["folder"])
+        after = load(volume / str(reported["runId"]))
+    stated = {one.id: one.verdict for one in before.results}
+    assert {one.id: one.verdict for one in after.results}.items() <= stated.items()
     assert len(after.results) > 10
 
 
@@ -57,8 +57,8 @@ def test_a_cluster_that_does_not_answer_ends_with_the_line_too(tmp_path: Path, c
     gone = tmp_path / "kubeconfig"
     gone.write_text("{}")
     assert main(["job", "--kubeconfig", str(gone), "--to", f"folder={tmp_path}"]) == 4
-    said = last_line(capfd)
-    assert (said["exitCode"], said["verdict"], said["undelivered"]) == (4, None, ["folder"])
+    reported = last_line(capfd)
+    assert (reported["exitCode"], reported["verdict"], reported["undelivered"]) == (4, None, ["folder"])
 
 
 @pytest.mark.parametrize("options", [["--collect-only", "-q"], ["--help"]], ids=str)
@@ -66,9 +66,9 @@ def test_a_job_that_judges_nothing_is_not_good(tmp_path: Path, capfd: pytest.Cap
     config = tmp_path / "kubeconfig"
     config.write_text("{}")
     assert main(["job", "--kubeconfig", str(config), "--", *options]) == 3
-    said = last_line(capfd)
-    assert (said["exitCode"], said["verdict"]) == (3, None)
-    assert said["headline"] == "nothing was judged: the run ended without a report"
+    reported = last_line(capfd)
+    assert (reported["exitCode"], reported["verdict"]) == (3, None)
+    assert reported["headline"] == "nothing was judged: the run ended without a report"
 
 
 def test_a_job_that_is_ended_removes_what_it_made_and_says_so(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_job_that_is_ended_removes_what_it_made_and_says_so(tmp_path: Path) ->
 
 
 @each_row
-def test_a_mistake_is_told_before_anything_runs(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_reported_before_anything_runs(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
     try:
         ended = main(["job", *arguments])
     except SystemExit as error:

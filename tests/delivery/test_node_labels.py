@@ -241,9 +241,9 @@ def test_a_node_that_was_made_anew_or_fell_sick_after_the_run_is_not_labelled_as
         assert job.main(["publish", str(tmp_path / "report.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]) == 0
         labels = {node["metadata"]["name"]: node["metadata"]["labels"].get(LABEL) for node in read_nodes(cluster)}
     assert labels == {"gpu-0": "passed", "gpu-1": None, "gpu-2": "unknown"}
-    said = capsys.readouterr().out
-    assert "node gpu-1: it gets no label: it is another machine" in said
-    assert "node gpu-2: it passed and is not to be used now, so its label says unknown: has XidCriticalError=True" in said
+    reported = capsys.readouterr().out
+    assert "node gpu-1: it gets no label: it is another machine" in reported
+    assert "node gpu-2: it passed and is not to be used now, so its label says unknown: has XidCriticalError=True" in reported
 
 
 def a_node(name: str, **labels: str) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def test_labels_follow_the_report_and_leave_nodes_that_it_does_not_name() -> Non
         ({}, False),
     ],
 )
-def test_a_label_goes_when_its_time_has_come_or_cannot_be_told(labels: dict[str, str], goes: bool) -> None:
+def test_a_label_goes_when_its_time_has_come_or_cannot_be_reported(labels: dict[str, str], goes: bool) -> None:
     assert [change.node for change in expired([a_node("gpu-0", **labels)], NOW)] == (["gpu-0"] if goes else [])
 
 

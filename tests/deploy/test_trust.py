@@ -25,8 +25,8 @@ def test_a_licence_is_read_from_what_a_distribution_says(fields: list[tuple[str,
 
 
 @each_row
-def test_what_may_not_be_shipped_is_named(told: str, permitted: bool) -> None:
-    assert bool(unknown([Licence("a", "1", told, "")])) is not permitted
+def test_what_may_not_be_shipped_is_named(stated: str, permitted: bool) -> None:
+    assert bool(unknown([Licence("a", "1", stated, "")])) is not permitted
 
 
 def test_everything_that_a_run_needs_may_be_shipped() -> None:
@@ -43,8 +43,8 @@ def test_the_page_lists_what_is_installed_and_keeps_what_another_python_needs() 
 
 
 def an_image(path: Path) -> Path:
-    said = "Package: libc6\nVersion: 2.36-9+deb12u10\nArchitecture: amd64\nDescription: x\n Package: liar\n"
-    layer = oci.layer([Entry(path=f"{build.STATUS}libc6", mode=0o644, data=said.encode())], 0)
+    reported = "Package: libc6\nVersion: 2.36-9+deb12u10\nArchitecture: amd64\nDescription: x\n Package: liar\n"
+    layer = oci.layer([Entry(path=f"{build.STATUS}libc6", mode=0o644, data=reported.encode())], 0)
     path.write_bytes(oci.layout(build.image(0), [layer]))
     return path
 

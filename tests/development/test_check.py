@@ -49,22 +49,22 @@ def say(words: str, code: int = 0) -> list[str]:
     return [sys.executable, "-c", f"print({words!r}); raise SystemExit({code})"]
 
 
-def test_a_job_that_fails_shows_what_it_said_and_one_that_passes_its_last_line(tmp_path: Path) -> None:
-    told: list[str] = []
-    assert not check([Job("good", [say("first"), say("last")]), Job("bad", [say("why", 3), say("never")])], told.append, tmp_path)
-    (good,) = [line for line in told if line.startswith("passed  good")]
-    (bad,) = [line for line in told if line.startswith("FAILED  bad")]
+def test_a_job_that_fails_shows_what_it_reported_and_one_that_passes_its_last_line(tmp_path: Path) -> None:
+    stated: list[str] = []
+    assert not check([Job("good", [say("first"), say("last")]), Job("bad", [say("why", 3), say("never")])], stated.append, tmp_path)
+    (good,) = [line for line in stated if line.startswith("passed  good")]
+    (bad,) = [line for line in stated if line.startswith("FAILED  bad")]
     assert (good.split()[-1], bad.split()[-1]) == ("last", "why")
-    assert set(told) - {good, bad} == {"why\n"}
-    assert check([Job("good", [say("last")])], told.append, tmp_path)
+    assert set(stated) - {good, bad} == {"why\n"}
+    assert check([Job("good", [say("last")])], stated.append, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reported"),
     [(["FENCE-99"], "did you mean FENCE-0"), (["NONSENSE"], "unknown requirement 'NONSENSE'"), ([], "REQ=FENCE-01")],
 )
-def test_an_id_that_is_not_known_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_that_is_not_known_is_one_line(arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 4
     err = capsys.readouterr().err
-    assert said in err
+    assert reported in err
     assert len(err.splitlines()) == 1

@@ -45,7 +45,7 @@ def longest_walk(check: Callable[[], Iterable[Finding]]) -> list[str]:
 
 CHECKS: dict[str, Callable[[], Iterable[Finding]]] = {
     "FENCE-01": lambda: check_fenced(a_scope(nodes=[a_node()])),
-    "REQ-12 pods": lambda: check_waiting(scope(a_waiting_pod(said="0/1 nodes are available: 1 Insufficient cpu."), holders(6)), NOW),
+    "REQ-12 pods": lambda: check_waiting(scope(a_waiting_pod(reported="0/1 nodes are available: 1 Insufficient cpu."), holders(6)), NOW),
     "REQ-12 jobs": lambda: check_jobs_without_pods(scope(batch__jobs=[a_job()]), NOW),
     "REQ-12 workloads": lambda: check_workloads(scope(apps__deployments=[wants("Deployment")]), NOW),
 }

@@ -58,9 +58,9 @@ def test_a_rule_may_reserve_devices_for_ever_but_not_repair_them(rule: Json, out
 def test_a_rule_for_every_device_is_advised_against() -> None:
     rule = a_rule("example.com/reserved", name="drain-one", deviceSelector={}, taint={"key": "k", "effect": "NoExecute"})
     scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], devicetaintrules=[rule])
-    told = [one for one in check_taints(scope, NOW) if one.subject.kind == "DeviceTaintRule"]
-    assert [(one.subject.name, one.outcome) for one in told] == [("drain-one", Outcome.ADVISED)]
-    assert "every pod that uses a device of any driver is evicted" in told[0].message
+    stated = [one for one in check_taints(scope, NOW) if one.subject.kind == "DeviceTaintRule"]
+    assert [(one.subject.name, one.outcome) for one in stated] == [("drain-one", Outcome.ADVISED)]
+    assert "every pod that uses a device of any driver is evicted" in stated[0].message
 
 
 HOUR = a_taint(HOUR_AGO, "NoExecute")

@@ -46,7 +46,7 @@ def test_requirements_of_a_module_that_cannot_be_imported_were_not_left_out_by_a
     assert {causes[id_] for id_ in ("FENCE-01", "FENCE-02")} == {Cause.CUT_SHORT}
     assert causes["MIG-01"] is Cause.SELECTION
     assert "conformance/fence" in "".join(notes(done))
-    assert any(told.startswith("the run ended before it had judged FENCE-01") for told in done.scope.shortfalls)
+    assert any(stated.startswith("the run ended before it had judged FENCE-01") for stated in done.scope.shortfalls)
 
 
 def test_a_module_that_cannot_be_imported_costs_no_run_that_leaves_its_area_out_the_selection(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_one_worker_has_all_probes(tmp_path: Path, options: tuple[str, ...]) -> 
     assert TOLD not in done.output
 
 
-def test_a_dist_that_spreads_probes_is_kept_and_told_and_they_wait_for_each_other(tmp_path: Path) -> None:
+def test_a_dist_that_spreads_probes_is_kept_and_reported_and_they_wait_for_each_other(tmp_path: Path) -> None:
     done, spans = judged(tmp_path, "--dist", "each")
     assert f"--dist each {TOLD}" in done.output
     assert len(spans) == 2

@@ -91,15 +91,15 @@ def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reported"),
     [
         (["--only", "fence-untainted-gpu-nod"], "did you mean 'fence-untainted-gpu-node'?"),
         (["--requirement", "FENCE-99"], "did you mean FENCE-0"),
     ],
 )
-def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], reported: str) -> None:
     tool = str(Path(command()[0]).parent / "gpu-conformance")
     done = subprocess.run([tool, "matrix", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 4
-    assert said in done.stderr
+    assert reported in done.stderr
     assert len(done.stderr.splitlines()) == 1

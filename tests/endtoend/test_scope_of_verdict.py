@@ -81,9 +81,9 @@ def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path:
 def test_a_run_that_lost_workers_says_so(tmp_path: Path, dies: str) -> None:
     arguments = [*HEALTHY, "--read-only", "--only", "FENCE", "-n", "2", "-p", "tests.endtoend.dying_worker"]
     done = run_for_record(tmp_path, *arguments, DIES=dies)
-    lost, told = shortfalls(done)
+    lost, stated = shortfalls(done)
     assert "killed or crashed" in lost
-    assert told.startswith("the run ended before it had judged FENCE-0")
+    assert stated.startswith("the run ended before it had judged FENCE-0")
     assert "INTERNALERROR" not in done.output
 
 
@@ -143,21 +143,21 @@ STATE = "nvidia.com/gpu-driver-upgrade-state"
 def test_a_change_is_awaited_for_as_long_as_was_asked_and_named(tmp_path: Path) -> None:
     embedded = EmbeddedCluster.start("healthy", tmp_path)
     try:
-        cluster, said = Cluster.from_kubeconfig(embedded.kubeconfig), list[str]()
+        cluster, reported = Cluster.from_kubeconfig(embedded.kubeconfig), list[str]()
         version = "v1.36.3"
-        assert settle(cluster, Policy(), version, 5, said.append)
-        assert said[-1].startswith("settled: nothing is under way")
+        assert settle(cluster, Policy(), version, 5, reported.append)
+        assert reported[-1].startswith("settled: nothing is under way")
 
         stop_operator(cluster)
         mark(cluster, "drain-required")
-        assert not settle(cluster, Policy(), version, 1, said.append)
-        assert said[-1].startswith("not settled after 1 s, judged as it is: h100-1: its driver is being upgraded")
+        assert not settle(cluster, Policy(), version, 1, reported.append)
+        assert reported[-1].startswith("not settled after 1 s, judged as it is: h100-1: its driver is being upgraded")
 
         done = threading.Timer(1.0, mark, (cluster, "upgrade-done"))
         done.start()
-        assert settle(cluster, Policy(), version, 30, said.append)
+        assert settle(cluster, Policy(), version, 30, reported.append)
         done.join()
-        assert said[-2].startswith("settling, up to")
+        assert reported[-2].startswith("settling, up to")
     finally:
         embedded.stop()
 

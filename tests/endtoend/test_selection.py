@@ -76,19 +76,19 @@ def test_what_was_left_out_names_the_option_that_did(tmp_path: Path, workers: li
 
 @pytest.mark.test_all
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reported"),
     [
         (["-m", "FENCE-01"], "-m FENCE-01"),
         (["-k", "FENCE-01", "-m", "FENCE or PSA"], "-k FENCE-01 -m 'FENCE or PSA'"),
     ],
     ids=["-m", "-k and -m"],
 )
-def test_a_mark_that_left_something_out_is_not_called_a_keyword(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_a_mark_that_left_something_out_is_not_called_a_keyword(tmp_path: Path, arguments: list[str], reported: str) -> None:
     """Whoever looks for the option to take away must find it in his command."""
     done, shown = run(tmp_path, "--only", "FENCE,PSA-01", "--read-only", *arguments)
-    assert shown["left_out"]["FENCE-02"] == shown["left_out"]["PSA-01"] == said
+    assert shown["left_out"]["FENCE-02"] == shown["left_out"]["PSA-01"] == reported
     assert shown["left_out"]["GANG-01"] == "--only FENCE,PSA-01"
-    assert f"left out by {said}" in {one.because for one in done.scope.not_judged}
+    assert f"left out by {reported}" in {one.because for one in done.scope.not_judged}
 
 
 @pytest.mark.test_all

@@ -71,9 +71,9 @@ def test_an_empty_argument_of_a_command_is_one_line_and_exit_code_4(
         code = main([argument.format(away=away) for argument in arguments])
     except SystemExit as ended:
         code = int(ended.code or 0)
-    told = capsys.readouterr()
-    assert (code, told.out) == (4, "")
-    (line,) = told.err.splitlines()
+    stated = capsys.readouterr()
+    assert (code, stated.out) == (4, "")
+    (line,) = stated.err.splitlines()
     assert "an empty value was given" in line
 
 

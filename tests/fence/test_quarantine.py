@@ -5,7 +5,7 @@ from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.nodes.holds import SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
-from tests.model.nodes.said import DAY, HOUR, MINUTE, a_condition, ago, told, written
+from tests.model.nodes.reported import DAY, HOUR, MINUTE, a_condition, ago, stated, written
 from tests.tables import each_row
 
 LOST = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaXID79Error", age=3 * HOUR)
@@ -23,53 +23,53 @@ def test_who_is_in_quarantine(node: dict[str, Any], fields: str | None, outcome:
     """``fields``: who wrote the cordon, twenty days ago. Ages are in days."""
     condition = a_condition(node["condition"], node["status"], age=node.get("days", 0.2) * DAY) if "condition" in node else FINE
     more = {name: node[name] for name in ("labels", "annotations", "taints") if name in node}
-    made = told(condition, cordoned=node["cordoned"] * DAY if "cordoned" in node else None, **more)
+    made = stated(condition, cordoned=node["cordoned"] * DAY if "cordoned" in node else None, **more)
     made.spec.unschedulable = "cordoned" in node or "unschedulable" in node
     assert only(made, fields=written(SPEC_UNSCHEDULABLE, fields, 20 * DAY) if fields else None).outcome is outcome
 
 
 def test_a_node_that_the_policy_leaves_out_may_stay_in_quarantine() -> None:
     policy = a_policy(accelerators={"allowNotJudged": ["gpu-0"]})
-    (finding,) = check_quarantined(a_scope(policy, nodes=[told(FINE, cordoned=9 * DAY, annotations=NVSENTINEL)]), {})
+    (finding,) = check_quarantined(a_scope(policy, nodes=[stated(FINE, cordoned=9 * DAY, annotations=NVSENTINEL)]), {})
     assert finding.outcome is Outcome.OK
 
 
 def test_a_taint_that_no_healthy_peer_has_is_a_quarantine_whatever_its_name() -> None:
-    peer = told(FINE, name="gpu-1", taints=["team=vision:NoSchedule"])
-    assert only(told(LOST, taints=["acme.example/broken:NoSchedule", "team=vision:NoSchedule"]), peer).outcome is Outcome.OK
-    assert only(told(LOST, taints=["team=vision:NoSchedule"]), peer).outcome is Outcome.BAD
-    assert only(told(LOST, taints=["acme.example/broken:PreferNoSchedule"]), peer).outcome is Outcome.BAD
+    peer = stated(FINE, name="gpu-1", taints=["team=vision:NoSchedule"])
+    assert only(stated(LOST, taints=["acme.example/broken:NoSchedule", "team=vision:NoSchedule"]), peer).outcome is Outcome.OK
+    assert only(stated(LOST, taints=["team=vision:NoSchedule"]), peer).outcome is Outcome.BAD
+    assert only(stated(LOST, taints=["acme.example/broken:PreferNoSchedule"]), peer).outcome is Outcome.BAD
 
 
-def test_a_fault_that_was_just_told_is_undecided_with_the_time_to_ask_again() -> None:
-    finding = only(told(a_condition("GPUMissing", age=5 * MINUTE)))
+def test_a_fault_that_was_just_reported_is_undecided_with_the_time_to_ask_again() -> None:
+    finding = only(stated(a_condition("GPUMissing", age=5 * MINUTE)))
     assert finding.outcome is Outcome.UNDECIDED
     assert "ask again in 10 min" in finding.message
     policy = a_policy(nodes={"quarantineMinutes": 1})
-    (finding,) = check_quarantined(a_scope(policy, nodes=[told(a_condition("GPUMissing", age=5 * MINUTE))]), {})
+    (finding,) = check_quarantined(a_scope(policy, nodes=[stated(a_condition("GPUMissing", age=5 * MINUTE))]), {})
     assert finding.outcome is Outcome.BAD
 
 
 def test_a_fault_without_a_time_is_no_excuse() -> None:
-    finding = only(told(a_condition("GPUMissing", age=None)))
+    finding = only(stated(a_condition("GPUMissing", age=None)))
     assert finding.outcome is Outcome.BAD
     assert "for a time that nothing tells" in finding.message
 
 
 @each_row
 def test_labels_about_health_count(labels: dict[str, str], wanted: Outcome) -> None:
-    assert only(told(labels=labels)).outcome is wanted
+    assert only(stated(labels=labels)).outcome is wanted
 
 
 def test_a_condition_that_nobody_can_read_is_undecided() -> None:
-    finding = only(told(a_condition("AcmeCheck", message="NVLink 3 is odd")))
+    finding = only(stated(a_condition("AcmeCheck", message="NVLink 3 is odd")))
     assert finding.outcome is Outcome.UNDECIDED
     assert "AcmeCheck=True" in finding.message
 
 
 def test_an_unhealthy_taint_on_a_node_that_is_healthy_again_fails_when_it_is_old() -> None:
     taint = Taint(key="amd-gpu-unhealthy", effect="NoSchedule", time_added=ago(5 * DAY))
-    finding = only(told(FINE, taints=[taint]))
+    finding = only(stated(FINE, taints=[taint]))
     assert finding.outcome is Outcome.BAD
     assert "of the AMD GPU operator for 5 days" in finding.message
 
@@ -77,4 +77,4 @@ def test_an_unhealthy_taint_on_a_node_that_is_healthy_again_fails_when_it_is_old
 @each_row
 def test_only_a_hold_for_a_fault_must_end_with_the_fault(key: str, wanted: Outcome) -> None:
     taint = Taint(key=key, effect="NoSchedule", time_added=ago(5 * DAY))
-    assert only(told(FINE, taints=[taint])).outcome is wanted
+    assert only(stated(FINE, taints=[taint])).outcome is wanted

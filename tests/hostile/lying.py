@@ -35,14 +35,14 @@ class Said(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-def said(document: object, status: int = 200, **headers: str) -> Said:
+def reported(document: object, status: int = 200, **headers: str) -> Said:
     """An answer in JSON."""
     return Said(json.dumps(document).encode(), status, headers)
 
 
 def status(code: int, reason: str, message: str = "by the test") -> Said:
     """A refusal in an API server's words."""
-    return said(
+    return reported(
         {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "message": message, "code": code},
         code,
     )
@@ -76,20 +76,20 @@ def lying(folder: Path, answer: Callable[[Asked], Said]) -> Iterator[tuple[Clust
             url = urlsplit(self.path)
             body, credentials = json.loads(sent) if sent else None, self.headers.get("Authorization", "")
             asked.append(Asked(self.command, url.path, dict(parse_qsl(url.query)), body, credentials))
-            told = answer(asked[-1])
-            self.send_response_only(told.status)
-            whole = isinstance(told.body, bytes)
-            for name, value in {"Content-Type": "application/json", "Date": self.date_time_string(), **told.headers}.items():
+            stated = answer(asked[-1])
+            self.send_response_only(stated.status)
+            whole = isinstance(stated.body, bytes)
+            for name, value in {"Content-Type": "application/json", "Date": self.date_time_string(), **stated.headers}.items():
                 self.send_header(name, value)
-            if whole and "Content-Length" not in told.headers:
-                self.send_header("Content-Length", str(len(told.body)))  # type: ignore[arg-type]
+            if whole and "Content-Length" not in stated.headers:
+                self.send_header("Content-Length", str(len(stated.body)))  # type: ignore[arg-type]
             elif not whole:
                 self.send_header("Connection", "close")
             self.end_headers()
             with suppress(OSError):
-                for piece in [told.body] if isinstance(told.body, bytes) else told.body:
+                for piece in [stated.body] if isinstance(stated.body, bytes) else stated.body:
                     self.wfile.write(piece)
-            if not whole or "Content-Length" in told.headers:
+            if not whole or "Content-Length" in stated.headers:
                 self.close_connection = True
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve

@@ -20,7 +20,7 @@ from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.subjects import Inconclusive
-from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, reported, status
 from tests.tables import table
 
 TABLE = table(__file__)
@@ -34,21 +34,21 @@ NO_ANSWERS: dict[str, Said] = {
     "empty object": Said(b"{}"),
     "cut": Said(b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"na'),
     "not text": Said(b"\xff\xfe\x00"),
-    "success": said({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}),
+    "success": reported({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}),
     "redirection": Said(b"", 302, {"Location": "https://login.example.com/"}),
-    "another kind": said(a_list("Secret", an_object("Secret", "s"))),
-    "another version": said({**a_list("Pod"), "apiVersion": "v2"}),
-    "list without items": said({"kind": "PodList", "apiVersion": "v1", "metadata": {}}),
-    "list without metadata": said({"kind": "PodList", "apiVersion": "v1", "items": []}),
-    "items that are a mapping": said({**a_list("Pod"), "items": {}}),
-    "items that are not objects": said(a_list("Pod", 1)),
-    "items without metadata": said(a_list("Pod", {"spec": {}})),
-    "items whose metadata is true": said(a_list("Pod", {"metadata": True})),
-    "items without a name": said(a_list("Pod", {"metadata": {"uid": "u", "resourceVersion": "1"}})),
-    "items with odd labels": said(a_list("Pod", {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "labels": [1]}})),
-    "items of another kind": said(a_list("Pod", an_object("Secret", "p"))),
-    "items of another version": said(a_list("Pod", an_object("Pod", "p", "v2"))),
-    "items with an odd spec": said(a_list("Pod", {**an_object("Pod", "p"), "spec": "x"})),
+    "another kind": reported(a_list("Secret", an_object("Secret", "s"))),
+    "another version": reported({**a_list("Pod"), "apiVersion": "v2"}),
+    "list without items": reported({"kind": "PodList", "apiVersion": "v1", "metadata": {}}),
+    "list without metadata": reported({"kind": "PodList", "apiVersion": "v1", "items": []}),
+    "items that are a mapping": reported({**a_list("Pod"), "items": {}}),
+    "items that are not objects": reported(a_list("Pod", 1)),
+    "items without metadata": reported(a_list("Pod", {"spec": {}})),
+    "items whose metadata is true": reported(a_list("Pod", {"metadata": True})),
+    "items without a name": reported(a_list("Pod", {"metadata": {"uid": "u", "resourceVersion": "1"}})),
+    "items with odd labels": reported(a_list("Pod", {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "labels": [1]}})),
+    "items of another kind": reported(a_list("Pod", an_object("Secret", "p"))),
+    "items of another version": reported(a_list("Pod", an_object("Pod", "p", "v2"))),
+    "items with an odd spec": reported(a_list("Pod", {**an_object("Pod", "p"), "spec": "x"})),
     "page that says not found": Said(b"<html>default backend - 404</html>", 404, {"Content-Type": "text/html"}),
     "text that says not found": Said(b"404 page not found\n", 404, {"Content-Type": "text/plain"}),
     "list that is not there": status(404, "NotFound"),
@@ -80,12 +80,12 @@ NOWHERE = an_object("Pod", "p", namespace="")
 
 @pytest.mark.parametrize("pod", [ELSEWHERE, NOWHERE])
 def test_what_is_not_in_the_namespace_is_no_answer_to_it(tmp_path: Path, pod: dict[str, Any]) -> None:
-    with lying(tmp_path, every(said(a_list("Pod", pod)))) as (cluster, _):
+    with lying(tmp_path, every(reported(a_list("Pod", pod)))) as (cluster, _):
         with pytest.raises(ApiTrouble, match="not in namespace default"):
             cluster.find("pods", "p", "default")
         with pytest.raises(ApiTrouble, match="not in namespace default"), Observation(cluster, "pods", "default"):
             pass
-    with lying(tmp_path, every(said(pod))) as (cluster, _), pytest.raises(ApiTrouble, match="not in namespace default"):
+    with lying(tmp_path, every(reported(pod))) as (cluster, _), pytest.raises(ApiTrouble, match="not in namespace default"):
         read(cluster, "pods", "p", "default")
 
 
@@ -97,7 +97,7 @@ def test_an_item_that_is_none_of_the_kind_is_no_part_of_the_list(tmp_path: Path,
     group, _, plural = key.rpartition("/")
     version = "nvidia.com/v1" if group else "v1"
     kind = KINDS[key].kind
-    change = at(f"/apis/{version}/{plural}" if group else f"/api/v1/{plural}", said(a_list(kind, item, api_version=version)))
+    change = at(f"/apis/{version}/{plural}" if group else f"/api/v1/{plural}", reported(a_list(kind, item, api_version=version)))
     with pytest.raises(Inconclusive, match="a list that holds"):
         discovered(tmp_path, change, [key]).items(key)
 
@@ -121,9 +121,9 @@ def test_what_no_api_server_stored_is_no_part_of_a_list(tmp_path: Path, key: str
 def test_items_need_not_say_of_what_kind_they_are_and_nothing_of_it_is_kept(tmp_path: Path, key: str) -> None:
     """API servers say it in the list, and of custom resources in the items too."""
     kind = KINDS[key]
-    said_so = an_object(kind.kind, "a", f"{kind.group}/v1".removeprefix("/"), namespace="default" * kind.namespaced)
-    silent = {field: value for field, value in said_so.items() if field == "metadata"}
-    [first] = discovered(tmp_path, nothing, [key], lists={kind.plural: [said_so]}).items(key)
+    reported_so = an_object(kind.kind, "a", f"{kind.group}/v1".removeprefix("/"), namespace="default" * kind.namespaced)
+    silent = {field: value for field, value in reported_so.items() if field == "metadata"}
+    [first] = discovered(tmp_path, nothing, [key], lists={kind.plural: [reported_so]}).items(key)
     [second] = discovered(tmp_path, nothing, [key], lists={kind.plural: [silent]}).items(key)
     assert first == second
     if not isinstance(first, dict):
@@ -142,7 +142,7 @@ def test_an_object_of_a_custom_kind_says_that_it_is_one(tmp_path: Path, kind: st
         status={"conditions": [{"type": "Established", "status": "True"}]},
     )
     item = an_object(kind, "train", "kubeflow.org/v1", spec={"containers": [{"name": "c"}]})
-    change = at("/apis/kubeflow.org/v1/mxjobs", said(a_list("MXJob", item, api_version="kubeflow.org/v1")))
+    change = at("/apis/kubeflow.org/v1/mxjobs", reported(a_list("MXJob", item, api_version="kubeflow.org/v1")))
     snapshot = discovered(tmp_path, change, [*WORKLOAD_KEYS, DEFINITIONS], lists={"customresourcedefinitions": [definition]})
     [listing] = snapshot.custom
     assert (listing.trouble, len(listing.items)) == (trouble, 0 if trouble else 1)
@@ -151,10 +151,10 @@ def test_an_object_of_a_custom_kind_says_that_it_is_one(tmp_path: Path, kind: st
 OBJECTS: dict[str, Said] = {
     name: answer for name, answer in NO_ANSWERS.items() if name not in ("list that is not there", "another kind", "another version")
 } | {
-    "another object": said(an_object("Lease", "another", "coordination.k8s.io/v1")),
-    "another kind": said(an_object("Secret", lease.NAME)),
-    "object without a UID": said({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"name": lease.NAME}}),
-    "metadata that is true": said({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": True}),
+    "another object": reported(an_object("Lease", "another", "coordination.k8s.io/v1")),
+    "another kind": reported(an_object("Secret", lease.NAME)),
+    "object without a UID": reported({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"name": lease.NAME}}),
+    "metadata that is true": reported({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": True}),
 }
 
 
@@ -177,10 +177,10 @@ def test_a_deletion_whose_race_another_has_won_is_one(tmp_path: Path) -> None:
     """The API server then answers with the object as it was last seen, without its version (seen on 1.36.3)."""
     pod = an_object("Pod", "p")
     del pod["metadata"]["resourceVersion"]
-    with lying(tmp_path, every(said(pod))) as (cluster, _):
+    with lying(tmp_path, every(reported(pod))) as (cluster, _):
         assert owned.ask_deletion(cluster, "pods", "p", "default", "u")
     del pod["metadata"]["uid"]
-    with lying(tmp_path, every(said(pod))) as (cluster, _), pytest.raises(ApiTrouble):
+    with lying(tmp_path, every(reported(pod))) as (cluster, _), pytest.raises(ApiTrouble):
         owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
@@ -199,7 +199,7 @@ def test_a_review_that_does_not_answer_gives_and_takes_no_right(tmp_path: Path, 
 
 def test_a_review_that_allows_and_denies_says_nothing(tmp_path: Path) -> None:
     asked = access.review("list", "", "pods")
-    answer = said({**asked, "metadata": {}, "status": {"allowed": True, "denied": True}}, 201)
+    answer = reported({**asked, "metadata": {}, "status": {"allowed": True, "denied": True}}, 201)
     with lying(tmp_path, every(answer)) as (cluster, _), pytest.raises(ApiTrouble):
         cluster.request("POST", access.PATH, body=asked)
 
@@ -210,7 +210,7 @@ def test_only_a_budget_s_own_words_are_its_refusal(tmp_path: Path, cause: str) -
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429}
     details = {"details": {"causes": [{"reason": cause}]}} if cause else {}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "default"}}
-    with lying(tmp_path, every(said({**body, **details}, 429))) as (cluster, asked):
+    with lying(tmp_path, every(reported({**body, **details}, 429))) as (cluster, asked):
         path = cluster.path("pods", "default", "p", "eviction")
         if cause == "DisruptionBudget":
             assert cluster.request("POST", path, body=eviction).refused_by_budget
@@ -226,13 +226,13 @@ def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
 
     def answers(asked: Asked) -> Said:
         if asked.method == "DELETE":
-            return said({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+            return reported({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
         if asked.path.endswith("/absent"):
             return status(404, "NotFound")
         if asked.path.endswith("/p"):
-            return said(pod)
+            return reported(pod)
         none = "labelSelector" in asked.query or asked.query.get("fieldSelector") == "metadata.name=absent"
-        return said({**a_list("Pod", pod), "items": None}) if none else said(a_list("Pod", pod))
+        return reported({**a_list("Pod", pod), "items": None}) if none else reported(a_list("Pod", pod))
 
     with lying(tmp_path, answers) as (cluster, _):
         assert cluster.find("pods", "p", "default") == pod
@@ -244,18 +244,18 @@ def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
 
 def refusal(**fields: object) -> Said:
     """A 404 whose Status has these fields."""
-    return said({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404, **fields}, 404)
+    return reported({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404, **fields}, 404)
 
 
 CONTRADICTIONS = {
     "success": refusal(status="Success"),
-    "another code": said({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}, 404),
+    "another code": reported({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}, 404),
     "another version": refusal(apiVersion="evil/v9"),
     "another object": refusal(reason="NotFound", details={"name": "other", "kind": "pods"}),
     "no Status": refusal(kind="Pod"),
 }
 TERSE = {
-    "a Status and no more": said({"kind": "Status"}, 404),
+    "a Status and no more": reported({"kind": "Status"}, 404),
     "nothing in its details": refusal(details={}),
     "no details": refusal(details=None, message=""),
     "the object": refusal(reason="NotFound", details={"name": "p", "kind": "pods"}),
@@ -300,7 +300,7 @@ ABOUT_P = an_object("Event", "p.1", involvedObject={"kind": "Pod", "name": "p", 
 def test_a_list_that_drops_the_selector_is_no_answer(tmp_path: Path, kind: str, query: dict[str, str], good: bool) -> None:
     """A gateway that caches by path, or strips queries, gives everybody's objects for one's own: the scheduler's words, for example."""
     item = {"pods": LABELLED, "events": ABOUT_P}[kind]
-    with lying(tmp_path, every(said(a_list(item["kind"], item)))) as (cluster, _):
+    with lying(tmp_path, every(reported(a_list(item["kind"], item)))) as (cluster, _):
         if good:
             assert cluster.request("GET", f"/api/v1/{kind}", query=query).json()["items"] == [item]
         else:
@@ -311,7 +311,7 @@ def test_a_list_that_drops_the_selector_is_no_answer(tmp_path: Path, kind: str, 
 def test_a_watch_tells_of_no_other_nodes_pods(tmp_path: Path) -> None:
     other = {**LABELLED, "metadata": {**LABELLED["metadata"], "resourceVersion": "10"}}
     lie = Said(json.dumps({"type": "ADDED", "object": other}).encode() + b"\n")
-    with lying(tmp_path, lambda asked: lie if asked.query.get("watch") else said(a_list("Pod"))) as (cluster, _):
+    with lying(tmp_path, lambda asked: lie if asked.query.get("watch") else reported(a_list("Pod"))) as (cluster, _):
         with Observation(cluster, "pods", fields="spec.nodeName=m") as observation:
             assert not any(objects for objects in observation.until(time.monotonic() + 0.3))
         with Observation(cluster, "pods", fields="spec.nodeName=n") as observation:
@@ -320,17 +320,17 @@ def test_a_watch_tells_of_no_other_nodes_pods(tmp_path: Path) -> None:
 
 def test_an_object_that_a_list_holds_twice_is_not_two(tmp_path: Path) -> None:
     pod, other = an_object("Pod", "p"), an_object("Pod", "p", namespace="other")
-    with lying(tmp_path, every(said(a_list("Pod", pod, other, pod)))) as (cluster, _):
+    with lying(tmp_path, every(reported(a_list("Pod", pod, other, pod)))) as (cluster, _):
         with pytest.raises(ApiTrouble, match="twice"):
             cluster.request("GET", "/api/v1/pods")
-    with lying(tmp_path, every(said(a_list("Pod", pod, other)))) as (cluster, _):
+    with lying(tmp_path, every(reported(a_list("Pod", pod, other)))) as (cluster, _):
         assert len(cluster.request("GET", "/api/v1/pods").json()["items"]) == 2
 
 
 @pytest.mark.parametrize("code", [203, 204, 206, 207, 226])
 def test_a_good_status_that_no_api_server_has_is_none(tmp_path: Path, code: int) -> None:
     """206 is a part of a body, and 203 a body that a proxy has changed, though both may be whole JSON."""
-    with lying(tmp_path, every(said(a_list("Pod", an_object("Pod", "p")), code))) as (cluster, _):
+    with lying(tmp_path, every(reported(a_list("Pod", an_object("Pod", "p")), code))) as (cluster, _):
         with pytest.raises(ApiTrouble) as caught:
             cluster.request("GET", "/api/v1/pods")
         assert caught.value.code == "Unreadable"
@@ -340,7 +340,7 @@ def test_a_good_status_that_no_api_server_has_is_none(tmp_path: Path, code: int)
 
 def test_a_status_is_no_log(tmp_path: Path) -> None:
     success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    with lying(tmp_path, every(said(success))) as (cluster, _), pytest.raises(ApiTrouble, match="a Status instead of text"):
+    with lying(tmp_path, every(reported(success))) as (cluster, _), pytest.raises(ApiTrouble, match="a Status instead of text"):
         cluster.logs("default", "p")
     with lying(tmp_path, every(Said(b"{}\nStatus\n"))) as (cluster, _):
         assert cluster.logs("default", "p") == "{}\nStatus\n"
@@ -373,14 +373,14 @@ def version_of(group: str) -> str:
 def legacy(asked: Asked, keys: list[str]) -> Said:
     """Discovery as it was before there was an aggregated one."""
     if asked.path == "/api":
-        return said({"kind": "APIVersions", "versions": ["v1"]})
+        return reported({"kind": "APIVersions", "versions": ["v1"]})
     groups = dict.fromkeys(key.rpartition("/")[0] for key in keys)
     if asked.path == "/apis":
         versions = {group: {"version": version_of(group), "groupVersion": f"{group}/{version_of(group)}"} for group in groups if group}
-        return said({"kind": "APIGroupList", "groups": [{"name": group, "versions": [version]} for group, version in versions.items()]})
+        return reported({"kind": "APIGroupList", "groups": [{"name": group, "versions": [version]} for group, version in versions.items()]})
     group = asked.path.removeprefix("/apis/").rpartition("/")[0] if asked.path.startswith("/apis/") else ""
     names = [{"name": key.rpartition("/")[2]} for key in keys if key.rpartition("/")[0] == group]
-    return said({"kind": "APIResourceList", "groupVersion": "v1", "resources": names})
+    return reported({"kind": "APIResourceList", "groupVersion": "v1", "resources": names})
 
 
 OPTIONAL = ["nvidia.com/clusterpolicies", "kueue.x-k8s.io/workloads"]
@@ -397,14 +397,14 @@ def discovered(
         if (changed := change(asked)) is not None:
             return changed
         if asked.path in ("/api", "/apis") and aggregated:
-            return said(announced(SERVED, root=asked.path))
+            return reported(announced(SERVED, root=asked.path))
         if asked.path in ("/api", "/api/v1", "/apis") or (asked.path.count("/") == 3 and asked.path.startswith("/apis")):
             return legacy(asked, SERVED)
         plural = asked.path.rpartition("/")[2]
         kind, api_version = next(
             (kind.kind, f"{kind.group}/{kind.versions[0]}".removeprefix("/")) for kind in KINDS.values() if kind.plural == plural
         )
-        return said(a_list(kind, *(lists or {}).get(plural, []), api_version=api_version))
+        return reported(a_list(kind, *(lists or {}).get(plural, []), api_version=api_version))
 
     with lying(tmp_path, answers) as (cluster, _):
         return collect(cluster, keys, version="v1.36.0")
@@ -418,11 +418,11 @@ def nothing(asked: Asked) -> None:
     return None
 
 
-def harmed(snapshot: Any, bad: Sequence[str], good: Sequence[str], code: str = "", said: str | None = None) -> None:
+def harmed(snapshot: Any, bad: Sequence[str], good: Sequence[str], code: str = "", reported: str | None = None) -> None:
     """Kinds of which nobody knows whether they are served, and those that are read or not served all the same."""
     assert {key: snapshot.items(key) for key in good} == {key: [] for key in good}
     for key in bad:
-        with pytest.raises(Inconclusive, match=said) as caught:
+        with pytest.raises(Inconclusive, match=reported) as caught:
             snapshot.items(key)
         assert code in ("", caught.value.code)
         assert snapshot.served(key), "nobody knows that it is not"
@@ -441,14 +441,14 @@ def test_honest_discovery_tells_served_from_not_served(tmp_path: Path, aggregate
 BROKEN: dict[str, Said] = {
     "403": status(403, "Forbidden"),
     "sign-in page": Said(SIGN_IN),
-    "empty object": said({}),
-    "null items": said({"kind": "APIGroupDiscoveryList", "items": None}),
-    "items that are not objects": said({"kind": "APIGroupDiscoveryList", "items": [1]}),
-    "group without a name": said({"kind": "APIGroupDiscoveryList", "items": [{"versions": []}]}),
-    "name that is a path": said({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "../../x"}, "versions": []}]}),
-    "no groups": said({"kind": "APIGroupList"}),
-    "nothing announced": said({"kind": "APIGroupDiscoveryList", "items": []}),
-    "nothing announced as it was before": said({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
+    "empty object": reported({}),
+    "null items": reported({"kind": "APIGroupDiscoveryList", "items": None}),
+    "items that are not objects": reported({"kind": "APIGroupDiscoveryList", "items": [1]}),
+    "group without a name": reported({"kind": "APIGroupDiscoveryList", "items": [{"versions": []}]}),
+    "name that is a path": reported({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "../../x"}, "versions": []}]}),
+    "no groups": reported({"kind": "APIGroupList"}),
+    "nothing announced": reported({"kind": "APIGroupDiscoveryList", "items": []}),
+    "nothing announced as it was before": reported({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
 }
 
 
@@ -465,7 +465,7 @@ def test_a_server_that_leaves_out_what_every_kubernetes_has_is_not_believed(tmp_
 
 
 def test_a_stale_group_harms_who_reads_it_and_nobody_else(tmp_path: Path) -> None:
-    stale = said(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io", "metrics.k8s.io")))
+    stale = reported(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io", "metrics.k8s.io")))
     snapshot = discovered(tmp_path, at("/apis", stale), ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL])
     harmed(snapshot, [OPTIONAL[1]], ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[0]], "Stale")
 
@@ -474,7 +474,7 @@ def test_a_stale_group_harms_who_reads_it_and_nobody_else(tmp_path: Path) -> Non
 def test_groups_that_a_part_of_discovery_leaves_out_may_be_served(tmp_path: Path, more: dict[str, Any]) -> None:
     """What is announced counts: nobody makes up a kind."""
     kept = [key for key in [*BUILT_IN, OPTIONAL[0]] if more or not key.startswith("policy/")]
-    document = said({**announced(kept), "metadata": more})
+    document = reported({**announced(kept), "metadata": more})
     snapshot = discovered(tmp_path, at("/apis", document), ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL])
     harmed(snapshot, ("ray.io/rayjobs", OPTIONAL[1]), ["apps/daemonsets", OPTIONAL[0]])
 
@@ -485,21 +485,21 @@ def test_a_group_that_is_announced_with_nothing_in_it_harms_who_reads_it_and_nob
     group = key.partition("/")[0]
     document = announced([other for other in SERVED if not other.startswith(group)])
     document["items"] += [{"metadata": {"name": other}, **TABLE["emptied"][name]} for other in (group, "custom.metrics.k8s.io")]
-    snapshot = discovered(tmp_path, at("/apis", said(document)), ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[1], key])
+    snapshot = discovered(tmp_path, at("/apis", reported(document)), ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[1], key])
     harmed(snapshot, [key], ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[1]], "Partial", f"discovery announces {group} without a")
 
 
 def test_a_kind_that_one_version_holds_is_served_though_another_version_is_empty(tmp_path: Path) -> None:
     document = announced(SERVED)
     next(item for item in document["items"] if item["metadata"]["name"] == "nvidia.com")["versions"].append({"version": "v1alpha1"})
-    assert discovered(tmp_path, at("/apis", said(document)), [OPTIONAL[0]]).items(OPTIONAL[0]) == []
+    assert discovered(tmp_path, at("/apis", reported(document)), [OPTIONAL[0]]).items(OPTIONAL[0]) == []
 
 
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        ("/apis/nvidia.com/v1", said({"kind": "APIResourceList", "groupVersion": "nvidia.com/v1", "resources": []})),
-        ("/apis/nvidia.com/v1", said({"kind": "APIResourceList", "resources": [{"name": "clusterpolicies/status"}]})),
+        ("/apis/nvidia.com/v1", reported({"kind": "APIResourceList", "groupVersion": "nvidia.com/v1", "resources": []})),
+        ("/apis/nvidia.com/v1", reported({"kind": "APIResourceList", "resources": [{"name": "clusterpolicies/status"}]})),
         ("/apis", None),
     ],
     ids=["no resources", "subresources", "no version"],
@@ -512,11 +512,11 @@ def test_an_empty_legacy_group_harms_who_reads_it_and_nobody_else(tmp_path: Path
             return answer
         document = json.loads(bytes(legacy(asked, SERVED).body))  # type: ignore[arg-type]
         next(group for group in document["groups"] if group["name"] == "nvidia.com")["versions"] = []
-        return said(document)
+        return reported(document)
 
     snapshot = discovered(tmp_path, change, ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL], aggregated=False)
     good = ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[1]]
-    harmed(snapshot, [OPTIONAL[0]], good, said=r"discovery announces nvidia\.com without a")
+    harmed(snapshot, [OPTIONAL[0]], good, reported=r"discovery announces nvidia\.com without a")
 
 
 def test_groups_that_nobody_reads_are_not_asked_for_and_harm_nobody(tmp_path: Path) -> None:
@@ -527,7 +527,7 @@ def test_groups_that_nobody_reads_are_not_asked_for_and_harm_nobody(tmp_path: Pa
 
     snapshot = discovered(tmp_path, change, ["pods", "ray.io/rayjobs", *OPTIONAL], aggregated=False)
     harmed(snapshot, [], ["pods", "ray.io/rayjobs", *OPTIONAL])
-    stale = said(announced(SERVED, stale=("metrics.k8s.io",)))
+    stale = reported(announced(SERVED, stale=("metrics.k8s.io",)))
     assert discovered(tmp_path, at("/apis", stale), ["ray.io/rayjobs"]).items("ray.io/rayjobs") == []
 
 
@@ -555,12 +555,12 @@ def test_discovery_that_lags_behind_the_definitions_is_stale(tmp_path: Path, est
 
 def test_what_may_be_served_is_looked_for_when_something_is_to_be_removed(tmp_path: Path) -> None:
     """A ClusterQueue of a run is not gone because discovery was stale."""
-    stale = said(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io",)))
+    stale = reported(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io",)))
 
     def answers(asked: Asked) -> Said:
         if asked.path == "/apis":
             return stale
-        return said(announced(SERVED, root="/api")) if asked.path == "/api" else Said(b"404 page not found\n", 404)
+        return reported(announced(SERVED, root="/api")) if asked.path == "/api" else Said(b"404 page not found\n", 404)
 
     with lying(tmp_path, answers) as (cluster, _):
         found = look(cluster)
@@ -581,7 +581,8 @@ def test_a_kind_nobody_announced_is_not_there_in_the_api_servers_words(tmp_path:
 
 
 def test_an_unreadable_server_is_named_when_it_is_opened(tmp_path: Path) -> None:
-    for answer in (Said(SIGN_IN), Said(b""), said({}), said({"gitVersion": 7}), Said(b"[" * 2000), Said(SIGN_IN, 403), Said(b"", 302)):
+    odd = [reported({}), reported({"gitVersion": 7}), Said(b"[" * 2000), Said(SIGN_IN, 403), Said(b"", 302)]
+    for answer in (Said(SIGN_IN), Said(b""), *odd):
         with lying(tmp_path, every(answer)) as (cluster, _), pytest.raises(ClusterUnreachable):
             cluster.probe()
 

@@ -23,7 +23,7 @@ from fixtures.snapshot.collect import collect
 from fixtures.text import json_text, limits
 from fixtures.text.json_text import NotJson, check_depth
 from fixtures.verdict.subjects import Inconclusive
-from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, reported, status
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.served import kubeconfig, served
 from tests.steps import steps
@@ -40,7 +40,7 @@ def read_pods(tmp_path: Path, answer: Callable[[Asked], Said]) -> tuple[Any, lis
     """What a read of the pods comes to, on a server whose discovery is honest, and what it was asked."""
 
     def answers(asked: Asked) -> Said:
-        return said(announced(SERVED, root=asked.path)) if asked.path in ("/api", "/apis") else answer(asked)
+        return reported(announced(SERVED, root=asked.path)) if asked.path in ("/api", "/apis") else answer(asked)
 
     with lying(tmp_path, answers) as (cluster, asked):
         return collect(cluster, ["pods"], version=""), asked
@@ -85,7 +85,7 @@ def test_a_watch_that_never_begins_costs_its_time_once_and_not_each_probe(tmp_pa
     def answer(asked: Asked) -> Said:
         if asked.query.get("watch"):
             over.wait(PATIENCE)
-        return said(a_list("Pod"))
+        return reported(a_list("Pod"))
 
     with lying(tmp_path, answer) as (cluster, _):
         begun = time.monotonic()
@@ -272,7 +272,7 @@ def test_what_an_answer_says_of_itself_is_cut(tmp_path: Path) -> None:
     with pytest.raises(Inconclusive) as caught:
         _ = snapshot.pods
     assert len(caught.value.code) == limits.MESSAGE_CHARACTERS
-    with lying(tmp_path, every(said({"gitVersion": f"v1.36.{long}"}))) as (cluster, _):
+    with lying(tmp_path, every(reported({"gitVersion": f"v1.36.{long}"}))) as (cluster, _):
         assert cluster.probe() == f"v1.36.{long}"[: limits.VERSION_CHARACTERS]
 
 
@@ -317,7 +317,7 @@ def test_a_head_has_to_come_in_time_as_well(tmp_path: Path) -> None:
 
 def test_who_is_always_late_costs_the_time_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.1)
-    with lying(tmp_path, lambda asked: Said(slowly()) if "pods" in asked.path else said(an_object("Node", "n"))) as (cluster, _):
+    with lying(tmp_path, lambda asked: Said(slowly()) if "pods" in asked.path else reported(an_object("Node", "n"))) as (cluster, _):
         given = []
         for _ in range(8):
             with pytest.raises(ApiTrouble) as caught:
@@ -329,7 +329,7 @@ def test_who_is_always_late_costs_the_time_once(tmp_path: Path, monkeypatch: pyt
 
 def test_who_is_always_throttled_is_asked_less_each_time_and_again_as_before_once_he_answers(tmp_path: Path) -> None:
     refusing = [True]
-    created = said(an_object("Pod", "p"), 201)
+    created = reported(an_object("Pod", "p"), 201)
     refused = Said(status(429, "TooManyRequests").body, 429, {"Retry-After": "soon"})
     with lying(tmp_path, lambda asked: refused if refusing[0] else created) as (cluster, asked):
 
@@ -484,7 +484,7 @@ def refused(snapshot: Any) -> str:
 
 def page_of(number: int, period: int) -> Said:
     """A page with a pod of its own, and one of ``period`` tokens."""
-    return said(a_list("Pod", an_object("Pod", f"p{number}"), token=f"t{number % period}"))
+    return reported(a_list("Pod", an_object("Pod", f"p{number}"), token=f"t{number % period}"))
 
 
 @pytest.mark.parametrize("period", [1, 2, 5])
@@ -506,7 +506,7 @@ def test_a_list_of_ever_new_pages_has_an_end(tmp_path: Path, monkeypatch: pytest
 def test_the_same_page_under_ever_new_tokens_is_no_list(tmp_path: Path) -> None:
     """Whoever drops the query of a request gives the first page for each."""
     numbers = itertools.count()
-    snapshot, asked = read_pods(tmp_path, lambda request: said(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers)}")))
+    snapshot, asked = read_pods(tmp_path, lambda request: reported(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers)}")))
     assert refused(snapshot) == "Unreadable"
     assert len(asked) <= 6
 
@@ -519,7 +519,7 @@ def watched(tmp_path: Path, events: Callable[[], Said], seconds: float = 60) -> 
     pods = a_list("Pod", an_object("Pod", "p"))
     later = {**pods, "metadata": {"resourceVersion": "1000000000"}}
     lists = itertools.chain([pods], itertools.repeat(later))
-    with lying(tmp_path, lambda asked: events() if asked.query.get("watch") else said(next(lists))) as (cluster, asked):
+    with lying(tmp_path, lambda asked: events() if asked.query.get("watch") else reported(next(lists))) as (cluster, asked):
         trouble = None
         try:
             with Observation(cluster, "pods", "default") as observation:
@@ -596,21 +596,21 @@ def test_a_silent_watch_ends_at_the_deadline_too(tmp_path: Path) -> None:
     assert not outlasted.is_set(), "the watch ended before the silence"
 
 
-@pytest.mark.parametrize("told", [b"", event("BOOKMARK", {"metadata": {"resourceVersion": "9"}})], ids=["nothing", "bookmarks"])
-def test_where_watches_are_silent_later_waits_see_changes_by_lists(tmp_path: Path, told: bytes) -> None:
+@pytest.mark.parametrize("stated", [b"", event("BOOKMARK", {"metadata": {"resourceVersion": "9"}})], ids=["nothing", "bookmarks"])
+def test_where_watches_are_silent_later_waits_see_changes_by_lists(tmp_path: Path, stated: bytes) -> None:
     """A proxy that forwards no event must not cost each probe the whole time that a pod may take to start."""
     ended, lists = threading.Event(), itertools.count(1)
 
     def silence() -> Iterator[bytes]:
-        if told:
-            yield told
+        if stated:
+            yield stated
         ended.wait(PATIENCE)
         yield b""
 
     def answered(asked: Asked) -> Said:
         if asked.query.get("watch"):
             return Said(silence())
-        return said(a_list("Pod", *(an_object("Pod", f"p{number}") for number in range(next(lists)))))
+        return reported(a_list("Pod", *(an_object("Pod", f"p{number}") for number in range(next(lists)))))
 
     with lying(tmp_path, answered) as (cluster, _):
         with Observation(cluster, "pods", "default") as observation:

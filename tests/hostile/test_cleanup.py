@@ -44,8 +44,8 @@ class Stage:
     def cleanup(self, *arguments: str) -> tuple[int, str]:
         """Exit code, and what was printed."""
         code = cleanup.main(["cleanup", "--kubeconfig", str(self.folder / "kubeconfig"), *arguments])
-        told = self._capsys.readouterr()
-        return code, told.out + told.err
+        stated = self._capsys.readouterr()
+        return code, stated.out + stated.err
 
     def leave(self, run_id: str = RUN, *, ended: bool = True, folder: Path | None = None) -> str:
         """A run of this machine that was killed, or goes on; the name of its namespace."""
@@ -97,28 +97,28 @@ def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str], troubles: list[Tro
 )
 def test_it_shows_its_plan_and_touches_nothing_unasked(stage: Stage, consent: tuple[str, ...], says: str) -> None:
     stage.leave()
-    code, told = stage.cleanup(*consent)
+    code, stated = stage.cleanup(*consent)
     assert code == 4
-    assert f"delete namespaces {NAMESPACE} (run {RUN})" in told
-    assert UID in told
-    assert says in told
+    assert f"delete namespaces {NAMESPACE} (run {RUN})" in stated
+    assert UID in stated
+    assert says in stated
     assert NAMESPACE in stage.there()
 
 
 def test_a_dry_run_shows_the_plan_without_leave(stage: Stage) -> None:
     assert stage.cleanup("--dry-run") == (0, "nothing of the suite is left\n")
     stage.leave()
-    code, told = stage.cleanup("--dry-run")
-    assert (code, f"would delete namespaces {NAMESPACE}" in told) == (0, True)
+    code, stated = stage.cleanup("--dry-run")
+    assert (code, f"would delete namespaces {NAMESPACE}" in stated) == (0, True)
     assert NAMESPACE in stage.there()
 
 
 def test_what_an_ended_run_left_goes_and_nothing_else(stage: Stage) -> None:
     stage.leave()
     before = stage.there() - {NAMESPACE}
-    code, told = stage.cleanup(*YES)
-    assert code == 0, told
-    assert f"removed: namespaces {NAMESPACE}" in told
+    code, stated = stage.cleanup(*YES)
+    assert code == 0, stated
+    assert f"removed: namespaces {NAMESPACE}" in stated
     assert (stage.there(), stage.there(CLASSES)) == (before, set())
     assert stage.cleanup() == (0, "nothing of the suite is left\n")
 
@@ -136,10 +136,10 @@ def test_a_killed_run_of_experiments_keeps_what_its_open_changes_are_undone_with
     opened.vouch("digest")
     name = namespaces.ensure_run(stage.cluster, RUN)
     stage.say(RUN, process=str(msgspec.structs.replace(Process.me(), pid=4_000_000)), prefix=CHAOS_PREFIX)
-    code, told = stage.cleanup(*YES)
+    code, stated = stage.cleanup(*YES)
     assert code == 11
-    assert "1 changes that are not undone; run `gpu-conformance chaos recover` first" in told
-    assert f"namespaces {name} (run {RUN}): it may be needed to undo changes of its run" in told
+    assert "1 changes that are not undone; run `gpu-conformance chaos recover` first" in stated
+    assert f"namespaces {name} (run {RUN}): it may be needed to undo changes of its run" in stated
     assert name in stage.there()
     assert stage.there(CLASSES) == {f"{CHAOS_PREFIX}-{RUN}"}
     opened.forget({"digest"})
@@ -155,9 +155,9 @@ def test_a_living_run_is_spared(stage: Stage, asleep: bool) -> None:
     living, ended = stage.leave(OTHER, ended=False), stage.leave()
     if asleep:  # its machine slept, or it was stopped: it renews nothing, and its process is there
         stage.say(OTHER, renewed="2020-01-01T00:00:00+00:00")
-    code, told = stage.cleanup(*YES)
+    code, stated = stage.cleanup(*YES)
     assert code == 0
-    assert f"spared, because it is alive: run {OTHER}" in told
+    assert f"spared, because it is alive: run {OTHER}" in stated
     assert stage.there() & {living, ended} == {living}
     assert stage.there(CLASSES) == {f"gpu-conformance-{OTHER}"}
 
@@ -193,24 +193,24 @@ def look_alike(name: str, run_id: str, **annotations: str) -> dict[str, Any]:
     ],
     ids=["labels", "another run", "name and labels", "token", "chaos"],
 )
-def test_what_only_says_that_it_is_ours_is_told_and_never_touched(stage: Stage, theirs: dict[str, Any]) -> None:
+def test_what_only_says_that_it_is_ours_is_reported_and_never_touched(stage: Stage, theirs: dict[str, Any]) -> None:
     """Whoever may label a namespace would have it deleted otherwise: his neighbour's, or the platform's."""
     name = theirs["metadata"]["name"]
     assert stage.cluster.create("namespaces", theirs).ok
     stage.leave()
-    code, told = stage.cleanup(*YES)
+    code, stated = stage.cleanup(*YES)
     assert code == 10
-    assert f"NOT touched: namespaces {name}" in told
-    assert "possibly an attack" in told
+    assert f"NOT touched: namespaces {name}" in stated
+    assert "possibly an attack" in stated
     assert stage.there() & {name, NAMESPACE} == {name}
     assert stage.cleanup(*YES)[0] == 10  # a machine hears of it as long as it is there
 
 
-def test_a_flood_of_look_alikes_is_told_in_a_few_lines(stage: Stage) -> None:
+def test_a_flood_of_look_alikes_is_reported_in_a_few_lines(stage: Stage) -> None:
     for number in range(25):
         assert stage.cluster.create("namespaces", look_alike(f"mine-{number:02}", RUN)).ok
-    code, told = stage.cleanup(*YES)
-    lines = [line for line in told.splitlines() if line.startswith("NOT touched")]
+    code, stated = stage.cleanup(*YES)
+    lines = [line for line in stated.splitlines() if line.startswith("NOT touched")]
     assert (code, len(lines), "5 more" in lines[-1]) == (10, 21, True)
 
 
@@ -236,8 +236,8 @@ def test_the_run_s_own_folder_vouches_where_the_class_was_refused(stage: Stage, 
     assert stage.cleanup(*YES)[0] == 10  # labelled, and nothing in the cluster vouches
     assert NAMESPACE in stage.there()
     file.chmod(0o666)
-    code, told = stage.cleanup(*YES, "--folder", str(stage.folder / "out"))
-    assert (code, "others may write" in told) == (10, True)
+    code, stated = stage.cleanup(*YES, "--folder", str(stage.folder / "out"))
+    assert (code, "others may write" in stated) == (10, True)
     file.chmod(0o600)
     assert stage.cleanup(*YES, "--folder", str(stage.folder / "out"))[0] == 0
     assert NAMESPACE not in stage.there()
@@ -249,10 +249,10 @@ def test_the_run_s_own_folder_vouches_where_the_class_was_refused(stage: Stage, 
 def test_what_stays_is_exit_11(stage: Stage, troubles: list[Trouble]) -> None:
     stage.leave()
     troubles[0].times = 99
-    code, told = stage.cleanup(*YES)
+    code, stated = stage.cleanup(*YES)
     assert code == 11
-    assert f"NOT removed: namespaces {NAMESPACE}" in told
-    assert CLASSES.partition("/")[2] in told  # it is the proof of what is left, so it stays too
+    assert f"NOT removed: namespaces {NAMESPACE}" in stated
+    assert CLASSES.partition("/")[2] in stated  # it is the proof of what is left, so it stays too
     troubles[0].times = 0
     assert stage.cleanup(*YES)[0] == 0
 
@@ -279,10 +279,10 @@ def test_a_list_of_what_no_run_is_named_like_vouches_for_nothing(stage: Stage, w
         report.mkdir()
         record = {"run": OTHER, "process": "", "since": "", "renewed": "2020-01-01T00:00:00+00:00", "created": created}
         (report / "created.json").write_bytes(msgspec.json.encode(record))
-    code, told = stage.cleanup(*YES, "--folder", str(stage.folder))
+    code, stated = stage.cleanup(*YES, "--folder", str(stage.folder))
     assert {"payments", "kube-system"} <= stage.there()
     assert (mine in stage.there()) is (where == "class")
-    assert ("it lists namespaces payments" in told) is (where == "folder")
+    assert ("it lists namespaces payments" in stated) is (where == "folder")
     assert code == (10 if where == "class" else 0)  # of what the class listed, the run's own namespace is no longer
 
 
@@ -308,10 +308,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_cluster_is_allowed_by_its_uid_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str], allowed: tuple[str, ...]) -> None:
     with pytest.raises(NotConfirmed, match=f"expected --chaos-cluster {UID}, or this UID in the policy"):
         confirm(cluster, PLAN, Consent(allowed=allowed, yes=True), ask=lambda _: UID)
-    told = capsys.readouterr().out
-    assert "delete namespaces one" in told
-    assert UID in told
-    assert "\x1b" not in told
+    stated = capsys.readouterr().out
+    assert "delete namespaces one" in stated
+    assert UID in stated
+    assert "\x1b" not in stated
 
 
 @pytest.mark.parametrize(("typed", "goes_on"), [("served", True), (f" {UID}\n", True), ("yes", False), ("y", False), ("", False)])

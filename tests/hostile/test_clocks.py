@@ -14,7 +14,7 @@ from fixtures.cluster.server_clock import ServerClock
 from fixtures.kubernetes.times import unix
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.state import Snapshot
-from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, reported
 from tests.hostile.test_answers import SERVED, announced
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -54,9 +54,9 @@ def read(folder: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[S
 
     def answers(asked: Asked) -> Said:
         if asked.path not in ("/api", "/apis"):
-            return said(lists[asked.path], Date=formatdate(true() - 9 * DAY, usegmt=True))  # what is handed on tells another's time
+            return reported(lists[asked.path], Date=formatdate(true() - 9 * DAY, usegmt=True))  # what is handed on tells another's time
         date = world.date if isinstance(world.date, str) else formatdate(true() + world.date, usegmt=True)
-        honest = said(announced(SERVED, root=asked.path))
+        honest = reported(announced(SERVED, root=asked.path))
         return msgspec.structs.replace(honest, headers={"Date": date, **world.headers})
 
     monkeypatch.setattr(time, "time", lambda: true() + world.own)

@@ -33,7 +33,7 @@ from tests.endtoend.runs import run_suite
 from tests.hostile.faults import effects, experiments
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
-from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, reported, status
 from tests.hostile.test_answers import announced
 from tests.served import served
 from tests.watching import PATIENCE
@@ -47,7 +47,7 @@ def absent(resource: str, skip: int = 0, times: int = ALWAYS) -> Fault:
 
 
 POD = an_object("Pod", "p")
-EMPTY, FULL = said(a_list("Pod")), said(a_list("Pod", POD))
+EMPTY, FULL = reported(a_list("Pod")), reported(a_list("Pod", POD))
 NOT_FOUND = status(404, "NotFound")
 
 
@@ -55,7 +55,7 @@ NOT_FOUND = status(404, "NotFound")
     ("answers", "found"),
     [
         ([NOT_FOUND, EMPTY], None),
-        ([NOT_FOUND, FULL, said(POD)], POD),
+        ([NOT_FOUND, FULL, reported(POD)], POD),
         ([NOT_FOUND, FULL, NOT_FOUND, EMPTY], None),
     ],
     ids=["not there", "created meanwhile", "created and deleted meanwhile"],
@@ -67,7 +67,7 @@ def test_what_a_list_does_not_show_either_is_absent(tmp_path: Path, answers: lis
         assert len(asked) == len(answers)
 
 
-@pytest.mark.parametrize("listed", [FULL, status(403, "Forbidden"), said({})], ids=["shown", "refused", "no list"])
+@pytest.mark.parametrize("listed", [FULL, status(403, "Forbidden"), reported({})], ids=["shown", "refused", "no list"])
 def test_what_a_list_shows_or_does_not_tell_is_not_absent(tmp_path: Path, listed: Said) -> None:
     def answers(asked: Asked) -> Said:
         return NOT_FOUND if asked.path.endswith("/p") else listed
@@ -86,7 +86,7 @@ def without(words: Said, *served: str, stale: tuple[str, ...] = ()) -> Callable[
 
     def answer(asked: Asked) -> Said:
         if asked.path in ("/api", "/apis"):
-            return said(announced([*sorted(BUILT_IN), *served], stale=stale, root=asked.path))
+            return reported(announced([*sorted(BUILT_IN), *served], stale=stale, root=asked.path))
         return words
 
     return answer
@@ -136,7 +136,7 @@ def test_what_an_experiment_created_is_undone_with_its_kind(tmp_path: Path, ther
 
 @pytest.mark.parametrize("resource", ["namespaces", "leases"])
 @pytest.mark.parametrize("ask", [read_lease, end_halt], ids=["read", "end"])
-def test_a_halt_is_not_over_because_its_lease_is_said_to_be_gone(tmp_path: Path, resource: str, ask: Callable[[Cluster], object]) -> None:
+def test_a_halt_is_not_over_because_its_lease_is_reported_gone(tmp_path: Path, resource: str, ask: Callable[[Cluster], object]) -> None:
     with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent(resource)]):
         halt(cluster)
         with pytest.raises(ApiTrouble, match="a list shows it"):
@@ -167,7 +167,7 @@ def test_a_proof_that_somebody_deleted_is_not_left_behind(tmp_path: Path) -> Non
         assert proof.close() == ""
 
 
-def test_an_experiment_leaves_no_namespace_because_it_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_an_experiment_leaves_no_namespace_because_it_is_reported_to_be_gone(tmp_path: Path) -> None:
     outcome = experiments.under((absent("namespaces", skip=1),), tmp_path)
     assert outcome.wrong == []
     assert outcome.requests < 1000

@@ -123,9 +123,9 @@ def test_what_the_kubelet_lists_is_held_against_the_containers_that_run(holder: 
     read = Read(there, an_experiment())
     value("allocations", there, read)
     known_for_long(read)
-    told = msgspec.convert(value("allocations", there, read.again(there)), Allocations)
-    assert list(told.pods) == ["uid-w"]
-    found = check_invariants([AllocationSnapshot(t=0.0, phase="before", allocations=told)])
+    stated = msgspec.convert(value("allocations", there, read.again(there)), Allocations)
+    assert list(stated.pods) == ["uid-w"]
+    found = check_invariants([AllocationSnapshot(t=0.0, phase="before", allocations=stated)])
     assert [one.invariant for one in found if one.breaches] == broken
 
 

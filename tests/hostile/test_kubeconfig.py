@@ -21,7 +21,7 @@ from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.text.yaml_text import NotYaml
 from fixtures.text.yaml_text import read as read_yaml
 from reports.folder import ReportError, load
-from tests.hostile.lying import Asked, Said, lying, said, status
+from tests.hostile.lying import Asked, Said, lying, reported, status
 from tests.served import edited, kubeconfig, served
 from tests.tables import filled, table
 
@@ -33,9 +33,9 @@ TABLE = filled(table(__file__), {"SECRET": SECRET})
 
 
 @pytest.mark.parametrize("name", TABLE["nobody"])
-def test_credentials_that_come_to_nothing_are_told_and_nobody_is_asked(tmp_path: Path, name: str) -> None:
+def test_credentials_that_come_to_nothing_are_reported_and_nobody_is_asked(tmp_path: Path, name: str) -> None:
     """The official client goes on without them, as nobody, and a cluster may let nobody see a part of it."""
-    with lying(tmp_path, lambda _: said({"gitVersion": "v1.36.0"})) as (served, asked):
+    with lying(tmp_path, lambda _: reported({"gitVersion": "v1.36.0"})) as (served, asked):
         path = edited(tmp_path, served.server, user={"user": TABLE["nobody"][name]})
         with pytest.raises(ClusterUnreachable) as caught:
             Cluster.from_kubeconfig(path).probe()
@@ -46,8 +46,8 @@ def test_credentials_that_come_to_nothing_are_told_and_nobody_is_asked(tmp_path:
 
 @pytest.mark.parametrize("name", TABLE["refused"])
 def test_what_a_kubeconfig_may_not_say_is_refused_when_it_is_opened(tmp_path: Path, name: str) -> None:
-    said, changes = TABLE["refused"][name]
-    with pytest.raises(ClusterUnreachable, match=said):
+    reported, changes = TABLE["refused"][name]
+    with pytest.raises(ClusterUnreachable, match=reported):
         Cluster.from_kubeconfig(edited(tmp_path, **changes))
 
 
@@ -55,10 +55,10 @@ def test_what_a_kubeconfig_may_not_say_is_refused_when_it_is_opened(tmp_path: Pa
 def test_it_is_one_line_and_exit_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     path = edited(tmp_path, **TABLE["cases"][name])
     assert main(["chaos", "status", "--kubeconfig", str(path)]) == 4
-    said = capsys.readouterr().err
-    assert said.startswith("gpu-conformance chaos: ")
-    assert said[:-1].isprintable()
-    assert SECRET not in said
+    reported = capsys.readouterr().err
+    assert reported.startswith("gpu-conformance chaos: ")
+    assert reported[:-1].isprintable()
+    assert SECRET not in reported
 
 
 def _echo(status: object) -> str:
@@ -95,10 +95,10 @@ def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
         monkeypatch.setattr(exec_plugin, "SECONDS", 1.0)
     path = _with_plugin(tmp_path, "http://127.0.0.1:1", script)
     assert main(["chaos", "status", "--kubeconfig", str(path)]) == 4
-    said = capfd.readouterr().err
-    assert said.startswith(f"gpu-conformance chaos: kubeconfig {path}: the exec plugin 'sh': {why}")
-    assert said[:-1].isprintable()
-    assert SECRET not in said
+    reported = capfd.readouterr().err
+    assert reported.startswith(f"gpu-conformance chaos: kubeconfig {path}: the exec plugin 'sh': {why}")
+    assert reported[:-1].isprintable()
+    assert SECRET not in reported
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
     ids=["the time that Go writes for none", "fields of its own"],
 )
 def test_an_exec_plugin_that_kubectl_understands_opens_the_cluster(tmp_path: Path, more: Config) -> None:
-    with lying(tmp_path, lambda _: said({"gitVersion": "v1.36.0"})) as (served, asked):
+    with lying(tmp_path, lambda _: reported({"gitVersion": "v1.36.0"})) as (served, asked):
         cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, served.server, _echo({"token": SECRET, **more})))
         assert cluster.probe() == "v1.36.0"
         assert len(asked) == 1
@@ -135,7 +135,7 @@ def test_an_exec_plugin_gives_the_token_of_each_request_until_it_fails(tmp_path:
 @pytest.mark.parametrize(
     ("server", "why"), [("http://127.0.0.1:1", "Connection refused"), ("http://no-such-host.invalid:1", "Failed to resolve")]
 )
-def test_a_server_that_nobody_reaches_is_not_said_to_be_slow(tmp_path: Path, server: str, why: str) -> None:
+def test_a_server_that_nobody_reaches_is_not_reported_to_be_slow(tmp_path: Path, server: str, why: str) -> None:
     with pytest.raises(ClusterUnreachable, match=f"GET /version: Failed to .*{why}|GET /version: {why}") as caught:
         Cluster.from_kubeconfig(kubeconfig(tmp_path, server)).probe()
     assert "within" not in str(caught.value)
@@ -184,7 +184,7 @@ def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(
 
     def answers(asked: Asked) -> Said:
         refusals[0] += 1
-        return said({"gitVersion": "v1.37.0"}) if refusals[0] in (1, 3) else status(401, "Unauthorized")
+        return reported({"gitVersion": "v1.37.0"}) if refusals[0] in (1, 3) else status(401, "Unauthorized")
 
     script = f"echo >> {tmp_path}/started; sleep {takes}; {_echo({'token': SECRET})}"
     (tmp_path / "server").mkdir()
@@ -194,8 +194,8 @@ def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(
     assert (tmp_path / "started").read_text() == "\n\n"
 
 
-def test_plain_http_behind_https_is_said(tmp_path: Path) -> None:
-    with lying(tmp_path, lambda asked: said({})) as (cluster, _):
+def test_plain_http_behind_https_is_reported(tmp_path: Path) -> None:
+    with lying(tmp_path, lambda asked: reported({})) as (cluster, _):
         https = kubeconfig(tmp_path, cluster.server.replace("http:", "https:"))
         with pytest.raises((ApiTrouble, ClusterUnreachable), match="the server speaks plain HTTP"):
             Cluster.from_kubeconfig(https).request("GET", "/version", attempts=1)
@@ -229,10 +229,10 @@ def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused(capsys: pytest.CaptureFixture[str], *target: str) -> str:
     assert main(["cleanup", "--dry-run", *target]) == 4
-    said = capsys.readouterr().err
-    assert said.startswith("gpu-conformance cleanup: ")
-    assert said[:-1].isprintable()
-    return said
+    reported = capsys.readouterr().err
+    assert reported.startswith("gpu-conformance cleanup: ")
+    assert reported[:-1].isprintable()
+    return reported
 
 
 @pytest.fixture(params=["without PySocks", "with PySocks"])
@@ -253,8 +253,8 @@ def test_a_socks_proxy_before_the_server_of_a_kubeconfig(
     path = edited(tmp_path, "https://127.0.0.1:1", cluster={"proxy-url": SOCKS} if way == "proxy-url" else {})
     if way == "environment":
         monkeypatch.setenv("HTTPS_PROXY", SOCKS)
-    said = refused(capsys, "--kubeconfig", str(path))
-    assert f"kubeconfig {path}: {NO_SOCKS}" in said
+    reported = refused(capsys, "--kubeconfig", str(path))
+    assert f"kubeconfig {path}: {NO_SOCKS}" in reported
 
 
 @pytest.mark.filterwarnings("ignore:SOCKS support")

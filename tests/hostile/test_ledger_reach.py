@@ -108,8 +108,8 @@ def pods_of(cluster: Cluster, where: str) -> int:
 )
 def test_an_edited_report_changes_nothing_in_a_tenants_namespace(tmp_path: Path, experiment: str, undo: str, args: Json) -> None:
     with operated(tmp_path, namespace("team-a"), agent_pod("team-a"), scaled("team-a", 0)) as cluster:
-        told = why(recovered(cluster, written(tmp_path, experiment, undo, args)))
-        assert "namespace team-a, which is neither the platform's nor an operator's" in told
+        stated = why(recovered(cluster, written(tmp_path, experiment, undo, args)))
+        assert "namespace team-a, which is neither the platform's nor an operator's" in stated
         assert pods_of(cluster, "team-a") == 1
         assert fetch(cluster, "apps/deployments", "shop", "team-a")["spec"]["replicas"] == 0
         assert not cluster.get("services", "evil", "team-a").ok
@@ -194,7 +194,7 @@ def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "reported"),
     [
         (service("kube-system", externalIPs=["10.0.0.1"]), "which no ClusterPolicy of this cluster owns"),
         (service("kube-system"), "which no ClusterPolicy of this cluster owns"),
@@ -205,11 +205,11 @@ def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_p
         (service("gpu-operator"), ""),
     ],
 )
-def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(tmp_path: Path, args: Json, said: str) -> None:
+def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(tmp_path: Path, args: Json, reported: str) -> None:
     with operated(tmp_path) as cluster:
         done = recovered(cluster, written(tmp_path, "A5", "object.present", args))
-        assert cluster.get("services", "evil", args["namespace"]).ok is not bool(said)
-        assert said in why(done) if said else done.clean
+        assert cluster.get("services", "evil", args["namespace"]).ok is not bool(reported)
+        assert reported in why(done) if reported else done.clean
 
 
 @pytest.mark.parametrize("owner", ["uid-operand-policy", ""])
@@ -230,11 +230,11 @@ def test_a_run_arms_no_operand_but_the_targets_of_its_plan(tmp_path: Path) -> No
         found = ObjectPresent().args("configmaps", fetch(cluster, "configmaps", "operand", "gpu-operator"))
         target = Target(kind="configmaps", name="operand", namespace="gpu-operator", uid=found.uid)
         other = msgspec.structs.replace(target, uid="uid-of-another")
-        for one, said in ((target, ""), (other, "which is no target of its plan")):
+        for one, reported in ((target, ""), (other, "which is no target of its plan")):
             terms = TERMS.of_plan(plan(one, experiment="A5"))
             draft = ledger(tmp_path / one.uid, cluster, experiment="A5").draft("object.present", found)
-            assert said in terms.outside(draft)
-            assert bool(said) is bool(terms.outside(draft))
+            assert reported in terms.outside(draft)
+            assert bool(reported) is bool(terms.outside(draft))
 
 
 # -- nodes -----------------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ def taints(cluster: Cluster) -> list[Json]:
 @pytest.mark.parametrize("machine", ["machine-gpu-1", "", "another"])
 def test_a_node_gets_no_taint_that_nothing_but_an_unlisted_entry_tells_of(tmp_path: Path, machine: str) -> None:
     with world(tmp_path) as (cluster, _):
-        told = why(recovered(cluster, written(tmp_path, "N9", "node.exists", node_exists(machine=machine))))
-        assert "labels and taints of node gpu-1: no proof in the cluster lists the entry" in told
+        stated = why(recovered(cluster, written(tmp_path, "N9", "node.exists", node_exists(machine=machine))))
+        assert "labels and taints of node gpu-1: no proof in the cluster lists the entry" in stated
         assert EVIL not in taints(cluster)
 
 
@@ -315,7 +315,7 @@ def of_remediation(cluster: Cluster) -> tuple[str | None, str | None, bool]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "reported"),
     [
         ({"notes": {NOTE: "[]"}}, f"{NOTE} of node gpu-1: no proof in the cluster lists the entry"),
         ({"labels": {STATE: "quarantined"}}, f"{STATE} of node gpu-1: no proof in the cluster lists the entry"),
@@ -323,14 +323,14 @@ def of_remediation(cluster: Cluster) -> tuple[str | None, str | None, bool]:
         ({"labels": {"evil.example/x": "1"}}, "labels evil.example/x of a node"),
     ],
 )
-def test_an_edited_report_writes_nothing_of_remediation_on_a_node(tmp_path: Path, given: Json, said: str) -> None:
+def test_an_edited_report_writes_nothing_of_remediation_on_a_node(tmp_path: Path, given: Json, reported: str) -> None:
     with world(tmp_path) as (cluster, _):
         before = fetch(cluster, "nodes", "gpu-1")
         args = {**identity(before), "unschedulable": False, "labels": {STATE: None}, "conditions": {}, **given}
         folder = written(tmp_path, "D9", "node.cleared", args)
         (line,) = preview(cluster, folder, terms=TERMS)[0]
         assert line.startswith("leave, and tell")
-        assert said in why(recovered(cluster, folder))
+        assert reported in why(recovered(cluster, folder))
         assert fetch(cluster, "nodes", "gpu-1") == before
 
 

@@ -213,7 +213,7 @@ def test_a_doubt_about_what_an_experiment_does_not_stand_on_is_none() -> None:
     assert planned(agent("gfd", "gpu-operator"), *others, pods=agent_pods("gpu-operator")).targets
 
 
-def test_a_component_that_the_policy_misspells_is_told_at_once() -> None:
+def test_a_component_that_the_policy_misspells_is_reported_at_once() -> None:
     for components, words in (({"device-plugn": "a/b"}, "did you mean 'device-plugin'"), ({"gfd": "gfd"}, "expected 'namespace/name'")):
         with pytest.raises(SettingsError, match=words):
             settings_of(a_policy(chaos={"components": components}))

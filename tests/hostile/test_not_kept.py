@@ -187,9 +187,9 @@ def test_a_halt_that_is_not_kept_ends_soon_and_leaves_nothing(
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]) as proxy:
         assert main(["chaos", "halt", "--kubeconfig", str(tmp_path / "proxied"), "--chaos-cluster", KUBE_SYSTEM, "--yes"]) == 10
         assert proxy.requests < 60
-    told = capsys.readouterr().err
-    assert "show" in told
-    assert "somebody else" not in told
+    stated = capsys.readouterr().err
+    assert "show" in stated
+    assert "somebody else" not in stated
     assert before.differences(leak_scan.scan(cluster)) == []
 
 
@@ -231,9 +231,9 @@ def test_a_recovery_whose_closing_is_never_kept_tells_which_ledger_stays(
     lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
         assert recovered(tmp_path / "proxied", *words) == 11
-    told = capsys.readouterr().out
+    stated = capsys.readouterr().out
     ledger_of_run = f"configmaps {namespaces.SHARED}/{config_maps.config_map_name(RUN)}"
-    assert f"NOT put back: {ledger_of_run}: 2 entries stand open in it, although they are closed" in told
+    assert f"NOT put back: {ledger_of_run}: 2 entries stand open in it, although they are closed" in stated
     assert products(cluster) == [None if words else "H100", "H100"]
     assert recovered(tmp_path / "kubeconfig", *words) == 0
     assert products(cluster) == [None if words else "H100", "H100"]
@@ -241,7 +241,7 @@ def test_a_recovery_whose_closing_is_never_kept_tells_which_ledger_stays(
 
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
-def test_a_class_that_only_a_page_says_to_be_gone_is_removed_again_or_told(
+def test_a_class_that_only_a_page_says_to_be_gone_is_removed_again_or_reported(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: int
 ) -> None:
     monkeypatch.setattr(recovering, "LEAVE_SECONDS", 5.0)
@@ -252,8 +252,8 @@ def test_a_class_that_only_a_page_says_to_be_gone_is_removed_again_or_told(
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
         assert recovered(tmp_path / "proxied") == (0 if times == 1 else 11)
     assert lie.befell
-    told = capsys.readouterr().out
-    assert (f"NOT put back: PriorityClass {CHAOS_PREFIX}-{RUN}: it did not go away" in told) is (times == ALWAYS)
+    stated = capsys.readouterr().out
+    assert (f"NOT put back: PriorityClass {CHAOS_PREFIX}-{RUN}: it did not go away" in stated) is (times == ALWAYS)
     assert (before.differences(leak_scan.scan(cluster)) == []) is (times == 1)
 
 
@@ -266,8 +266,8 @@ def test_an_entry_whose_words_are_gone_is_lost_and_named_until_somebody_accepts_
     armed(cluster, tmp_path, faults=2)
     rewritten(cluster, lines=lines_of(cluster)[1])
     assert recovered(tmp_path / "kubeconfig") == 11
-    told = capsys.readouterr().out
-    assert f"NOT put back: run {RUN}: entry {RUN}/A9/1 node.labels gpu-1 is open" in told
+    stated = capsys.readouterr().out
+    assert f"NOT put back: run {RUN}: entry {RUN}/A9/1 node.labels gpu-1 is open" in stated
     assert products(cluster) == [None, "H100"]
     assert main(["chaos", "status", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 11
     with pytest.raises(LeaseRefused, match="1 changes of run"):
@@ -306,7 +306,7 @@ def test_neither_ledger_nor_an_old_folder_settles_an_entry_that_was_shown(tmp_pa
     assert done.unmade == ()
 
 
-def test_a_run_that_ended_before_it_said_that_the_ledger_holds_an_entry_is_put_back(
+def test_a_run_that_ended_before_it_reported_that_the_ledger_holds_an_entry_is_put_back(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended(self: Proof, digest: str) -> None:
@@ -356,9 +356,9 @@ def test_an_entry_that_has_lost_its_proof_is_residue_until_somebody_accepts_it(
     armed(cluster, tmp_path)
     Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).only(())
     assert recovered(tmp_path / "kubeconfig") == 11
-    told = capsys.readouterr().out
-    assert [line for line in told.splitlines() if line.startswith("NOT put back: ") and f"entry {RUN}/A9/1" in line]
-    assert "0 changes" in told
+    stated = capsys.readouterr().out
+    assert [line for line in stated.splitlines() if line.startswith("NOT put back: ") and f"entry {RUN}/A9/1" in line]
+    assert "0 changes" in stated
     (left,) = recover(cluster, seconds=PATIENCE).residue
     assert (left.reason, left.seq, left.command) == (Reason.UNPROVEN, 1, "")
     assert products(cluster) == [None, "H100"]  # anybody could have written what nothing proves

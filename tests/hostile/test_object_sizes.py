@@ -193,7 +193,7 @@ def test_pods_that_share_devices_are_not_held_against_each_other() -> None:
     assert growth(judging, 25) < 5
 
 
-def test_of_thousands_of_templates_in_one_object_the_first_are_judged_and_the_others_said() -> None:
+def test_of_thousands_of_templates_in_one_object_the_first_are_judged_and_the_others_reported() -> None:
     spec = a_spec(containers=[a_container("c", securityContext={"privileged": True})])
     findings = list(check_bypass(a_scope(pytorchjobs=[a_pytorchjob(**{f"role-{number}": spec for number in range(2_000)})])))
     assert [finding.outcome for finding in findings] == [Outcome.BAD] * MAX_TEMPLATES + [Outcome.UNDECIDED]

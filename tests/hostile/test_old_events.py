@@ -28,7 +28,7 @@ from tests.definitions import definitions
 from tests.hostile.faults import effects
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
-from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, reported
 from tests.hostile.test_bounds import at_version, event
 from tests.served import served
 from tests.watching import PATIENCE
@@ -46,7 +46,7 @@ def look_new(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def told(tmp_path: Path, *events: bytes, version: str = "9") -> Iterator[tuple[Observation, list[Asked]]]:
+def stated(tmp_path: Path, *events: bytes, version: str = "9") -> Iterator[tuple[Observation, list[Asked]]]:
     """An observation of pod p, of version 7 and UID ``uid-of-p``, whose first watch tells of these events, and later ones of none."""
     watches, versions = itertools.count(), itertools.chain([version], itertools.repeat("99"))
 
@@ -55,7 +55,7 @@ def told(tmp_path: Path, *events: bytes, version: str = "9") -> Iterator[tuple[O
             return Said(b"".join(events) if next(watches) == 0 else b"")
         pods = a_list("Pod", at_version("p", "7"))
         pods["metadata"]["resourceVersion"] = next(versions)
-        return said(pods)
+        return reported(pods)
 
     with lying(tmp_path, answers) as (cluster, asked), Observation(cluster, "pods", "default") as observation:
         yield observation, asked
@@ -79,14 +79,14 @@ def states(observation: Observation) -> list[list[tuple[str, str]]]:
     ids=["older", "as old as the list", "deletion", "an object that is gone", "deletion of what had the name before"],
 )
 def test_an_event_that_can_be_no_news_changes_nothing_and_is_listed_again(tmp_path: Path, replayed: bytes) -> None:
-    with told(tmp_path, replayed) as (observation, asked):
+    with stated(tmp_path, replayed) as (observation, asked):
         assert {tuple(state) for state in states(observation)} == {(("p", "7"),)}
     assert observation.gaps >= 1
     assert sum(not request.query.get("watch") for request in asked) >= 3
 
 
 def test_an_event_that_is_older_than_the_one_before_is_no_news_either(tmp_path: Path) -> None:
-    with told(tmp_path, event("MODIFIED", at_version("p", "12")), event("MODIFIED", at_version("p", "11"))) as (observation, _):
+    with stated(tmp_path, event("MODIFIED", at_version("p", "12")), event("MODIFIED", at_version("p", "11"))) as (observation, _):
         seen = states(observation)
     assert [("p", "12")] in seen
     assert [("p", "11")] not in seen
@@ -101,7 +101,7 @@ def test_what_an_honest_watch_tells_is_news(tmp_path: Path) -> None:
         event("ADDED", at_version("p", "12", uid="another")),
         event("DELETED", at_version("p", "13", uid="another")),
     ]
-    with told(tmp_path, *lines) as (observation, _):
+    with stated(tmp_path, *lines) as (observation, _):
         assert states(observation)[:5] == [[("p", "7")], [("p", "10")], [], [("p", "12")], []]
 
 
@@ -109,12 +109,12 @@ def test_what_an_honest_watch_tells_is_news(tmp_path: Path) -> None:
 def test_versions_that_cannot_be_compared_are_not(tmp_path: Path, version: str) -> None:
     """A watch of version 0, or of none, begins with all that is there, in any order. Aggregated API servers may number as they like."""
     lines = [event("MODIFIED", at_version("p", "6")), event("ADDED", at_version("q", "3")), event("DELETED", at_version("p", "x"))]
-    with told(tmp_path, *lines, version=version) as (observation, _):
+    with stated(tmp_path, *lines, version=version) as (observation, _):
         assert states(observation)[:4] == [[("p", "7")], [("p", "6")], [("p", "6"), ("q", "3")], [("q", "3")]]
 
 
 def test_a_version_that_is_no_number_is_not_compared_with_one(tmp_path: Path) -> None:
-    with told(tmp_path, event("MODIFIED", at_version("p", "x"))) as (observation, _):
+    with stated(tmp_path, event("MODIFIED", at_version("p", "x"))) as (observation, _):
         assert states(observation)[:2] == [[("p", "7")], [("p", "x")]]
 
 
@@ -218,7 +218,7 @@ def test_an_undo_is_verified_by_what_a_list_shows(
         again = next(lists) > 0
         page = a_list(before["kind"], after if again and not lied else before, api_version=before["apiVersion"])
         page["metadata"]["resourceVersion"] = "11" if again else "9"
-        return said(page)
+        return reported(page)
 
     with lying(tmp_path, answers) as (cluster, _):
         assert bool(words(lambda: verify(cluster, time.monotonic() + 1))) is lied
@@ -272,7 +272,7 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 
 def of_version(document: dict[str, Any], version: str) -> Said:
     document["metadata"]["resourceVersion"] = version
-    return said(document)
+    return reported(document)
 
 
 def in_turn(*versions: str) -> Callable[[Asked], Said]:
@@ -406,8 +406,8 @@ def test_a_sample_of_an_old_list_has_no_data(tmp_path: Path) -> None:
         for number, one in enumerate((proxied, honest)):
             assert one.patch("nodes", "gpu-1", {"metadata": {"labels": {"fault": str(number)}}}).ok
         assert faults(honest) == ["1", None]
-        with pytest.raises(NoData, match="older than version") as said:
+        with pytest.raises(NoData, match="older than version") as reported:
             faults(proxied)
-        assert said.value.code == "Stale"
+        assert reported.value.code == "Stale"
         with pytest.raises(NoData, match="older than version"):
             View.of(proxied).select("nodes")

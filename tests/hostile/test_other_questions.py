@@ -20,7 +20,7 @@ from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
 from fixtures.text import limits
 from fixtures.verdict.subjects import Inconclusive
-from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, reported, status
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.hostile.test_bounds import event, read_pods
 from tests.served import edited
@@ -29,7 +29,7 @@ POD = an_object("Pod", "p")
 
 
 def a_part(**metadata: Any) -> Said:
-    return said({**a_list("Pod", POD), "metadata": {"resourceVersion": "9", **metadata}})
+    return reported({**a_list("Pod", POD), "metadata": {"resourceVersion": "9", **metadata}})
 
 
 @pytest.mark.parametrize("answer", [a_part(**{"continue": "more"}), a_part(remainingItemCount=7)], ids=["token", "count"])
@@ -53,7 +53,7 @@ def test_a_part_of_a_list_is_not_the_list(tmp_path: Path, answer: Said) -> None:
 
 def test_pages_that_say_there_is_more_and_hold_nothing_are_few(tmp_path: Path) -> None:
     numbers = itertools.count()
-    snapshot, asked = read_pods(tmp_path, lambda request: said(a_list("Pod", token=f"t{next(numbers)}")))
+    snapshot, asked = read_pods(tmp_path, lambda request: reported(a_list("Pod", token=f"t{next(numbers)}")))
     with pytest.raises(Inconclusive) as caught:
         _ = snapshot.pods
     assert caught.value.code == "Endless"
@@ -81,7 +81,7 @@ def test_a_review_of_another_right_says_nothing(tmp_path: Path, asked_of: dict[s
         "spec": {"resourceAttributes": asked_of},
         "status": {"allowed": False},
     }
-    with lying(tmp_path, every(said(review, 201))) as (cluster, _):
+    with lying(tmp_path, every(reported(review, 201))) as (cluster, _):
         assert access.refused(cluster, "pods", ["list"]) == refuses
 
 
@@ -96,7 +96,7 @@ def test_a_review_of_another_right_says_nothing(tmp_path: Path, asked_of: dict[s
 )
 def test_an_event_that_was_not_asked_for_adds_nothing(tmp_path: Path, pod: dict[str, Any]) -> None:
     """Otherwise another tenant's running pod would count as the probe's."""
-    ours = said(a_list("Pod", {**POD, "metadata": {**POD["metadata"], "labels": {"run": "a"}}}))
+    ours = reported(a_list("Pod", {**POD, "metadata": {**POD["metadata"], "labels": {"run": "a"}}}))
     lie = event("ADDED", {**pod, "metadata": {**pod["metadata"], "labels": {"run": "a"}, "resourceVersion": "10"}})
     with lying(tmp_path, lambda asked: Said(lie) if asked.query.get("watch") else ours) as (cluster, _):
         with Observation(cluster, "pods", "default", labels="run=a", fields="metadata.name=p") as observation:
@@ -110,7 +110,7 @@ def test_an_event_without_the_labels_adds_nothing_and_one_that_lost_them_is_gone
     last = {**POD, "metadata": {**POD["metadata"], "resourceVersion": "10"}}
     added = {**POD, "metadata": {**POD["metadata"], "name": "other", "resourceVersion": "11"}}
     lines = event("DELETED", last) + event("ADDED", added)
-    with lying(tmp_path, lambda asked: Said(lines) if asked.query.get("watch") else said(next(lists))) as (cluster, _):
+    with lying(tmp_path, lambda asked: Said(lines) if asked.query.get("watch") else reported(next(lists))) as (cluster, _):
         with Observation(cluster, "pods", "default", labels="run=a") as observation:
             seen = [set(objects) for objects in observation.until(time.monotonic() + 0.3)]
     assert seen[0] == {"default/p"}
@@ -150,7 +150,7 @@ def read(folder: Path, key: str, body: str | bytes) -> tuple[Any, int]:
 
     def answers(asked: Asked) -> Said:
         return (
-            said(announced([*SERVED, CLAIMS], root=asked.path))
+            reported(announced([*SERVED, CLAIMS], root=asked.path))
             if asked.path in ("/api", "/apis")
             else Said(body if isinstance(body, bytes) else body.encode())
         )
@@ -217,7 +217,7 @@ ECHOES: dict[str, Callable[[str], Said]] = {
     "a reason": lambda token: status(403, f"No {token}"),
     "a page": lambda token: Said(f"<pre>GET /\nx-token: {token}\n</pre>".encode(), 502, {"Content-Type": "text/html"}),
     "a page that says OK": lambda token: Said(f"<pre>x-token: {token}</pre>".encode(), 200),
-    "the request as JSON": lambda token: said({"headers": {"x-token": [token]}}),
+    "the request as JSON": lambda token: reported({"headers": {"x-token": [token]}}),
     "a page behind some text": lambda token: Said(b" " * 150 + token.encode(), 200),
     "another status": lambda token: Said(f"x-token: {token}".encode(), 206),
 }
@@ -249,7 +249,7 @@ def test_no_message_repeats_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("fixtures.cluster.client._pause", lambda _: None)
 
     def answers(asked: Asked) -> Said:
-        return said(announced(SERVED, root=asked.path)) if asked.path in ("/api", "/apis") else ECHOES[name](token)
+        return reported(announced(SERVED, root=asked.path)) if asked.path in ("/api", "/apis") else ECHOES[name](token)
 
     with lying(tmp_path, answers) as (served, _):
         found = list(texts(Cluster.from_kubeconfig(edited(tmp_path, served.server, user={"user": {"token": token}}))))
@@ -259,7 +259,7 @@ def test_no_message_repeats_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_no_warning_repeats_them(tmp_path: Path) -> None:
     token = TOKENS["a word"]
-    warned = said(an_object("Pod", "a"), Warning=f'299 - "{token} is deprecated"')
+    warned = reported(an_object("Pod", "a"), Warning=f'299 - "{token} is deprecated"')
     with lying(tmp_path, lambda _: warned) as (served, _):
         answer = Cluster.from_kubeconfig(edited(tmp_path, served.server, user={"user": {"token": token}})).get("pods", "a", "default")
     assert answer.warnings == (f"{REDACTED} is deprecated",)
@@ -276,7 +276,7 @@ def test_an_object_stays_as_it_is(tmp_path: Path) -> None:
     """An experiment puts back what it has read."""
     token = TOKENS["a word"]
     pod = an_object("Pod", "a", spec={"nodeName": token})
-    with lying(tmp_path, lambda asked: said(pod if asked.path.endswith("/a") else a_list("Pod", pod))) as (served, _):
+    with lying(tmp_path, lambda asked: reported(pod if asked.path.endswith("/a") else a_list("Pod", pod))) as (served, _):
         cluster = Cluster.from_kubeconfig(edited(tmp_path, served.server, user={"user": {"token": token}}))
         assert cluster.get("pods", "a", "default").json()["spec"] == {"nodeName": token}
         assert [item["spec"] for item in cluster.each("pods", "default")] == [{"nodeName": token}]

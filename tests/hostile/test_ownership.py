@@ -154,7 +154,7 @@ def test_namespaces_filled_to_the_brim_hide_nothing(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("finalizers", [[], ["kueue.x-k8s.io/managed"]], ids=["free", "held"])
-def test_a_namespace_goes_where_workloads_are_not_listed_and_one_that_they_hold_is_told(tmp_path: Path, finalizers: list[str]) -> None:
+def test_a_namespace_goes_where_workloads_are_not_listed_and_one_that_they_hold_is_reported(tmp_path: Path, finalizers: list[str]) -> None:
     """Discovery may be silent about Kueue where there is none: a list of its Workloads is then an error, not an empty one."""
     pod = {"metadata": {"name": "p", "finalizers": finalizers}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     with a_workspace(tmp_path, Trouble("list", "kueue.x-k8s.io/workloads", 503, 99)) as (workspace, cluster):

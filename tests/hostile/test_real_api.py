@@ -272,9 +272,9 @@ def test_what_a_tenant_writes_puts_no_pod_anywhere_and_keeps_nobody_from_working
     consent = ["--kubeconfig", str(kubeconfig), "--chaos-cluster", cluster_is, "--yes"]
     assert main(["chaos", "recover", *consent]) == 0
     assert main(["chaos", "status", "--kubeconfig", str(kubeconfig)]) == 0
-    told = capsys.readouterr().out
-    assert told.count(f"possible attack: entry {RUN}/N2/1 (host.command)") == 2
-    assert f"possible attack: entry {RUN}/N2/2 (host.kubelet)" in told
+    stated = capsys.readouterr().out
+    assert stated.count(f"possible attack: entry {RUN}/N2/1 (host.command)") == 2
+    assert f"possible attack: entry {RUN}/N2/2 (host.kubelet)" in stated
     assert suite(["cleanup", "--kubeconfig", str(kubeconfig), "--dry-run"]) == 10, "what is only labelled is told"
     assert f"NOT touched: namespaces {namespaces.SHARED} " in capsys.readouterr().out
     run = LeaseKeeper(cluster, "20261121-130000-beef", lambda reason: None)

@@ -117,7 +117,7 @@ NOT_THERE = effects.refused(404, "NotFound")
     ],
     ids=["404", "event", "404 of the proof"],
 )
-def test_what_is_said_to_be_gone_and_is_listed_is_residue(tmp_path: Path, key: str, lies: dict[str, Effect]) -> None:
+def test_what_is_reported_to_be_gone_and_is_listed_is_residue(tmp_path: Path, key: str, lies: dict[str, Effect]) -> None:
     faults = [Fault(name=verb, verb=verb, resource=key, effect=effect, times=ALWAYS) for verb, effect in lies.items()]
     with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", faults):
         killed(cluster, tmp_path)
@@ -159,7 +159,7 @@ def test_a_creation_that_the_cluster_does_not_show_is_none(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_class_whose_creation_got_half_an_answer_is_removed_or_told(tmp_path: Path, listed: bool) -> None:
+def test_a_class_whose_creation_got_half_an_answer_is_removed_or_reported(tmp_path: Path, listed: bool) -> None:
     """It is the first that a run creates: nothing else was, so nothing else tells of it."""
     half = Fault(name="half", verb="create", resource="priorityclasses", effect=effects.half, times=ALWAYS)
     lost = Fault(name="no list", verb="list", resource="*", effect=effects.refused(401, "Unauthorized"), times=0 if listed else ALWAYS)

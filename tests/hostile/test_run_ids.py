@@ -67,9 +67,9 @@ def test_what_runs_share_is_no_run(cluster: Cluster, tmp_path: Path, capsys: pyt
     assert recovery(tmp_path, "--run", namespaces.SHARING) == 4
     assert recovery(tmp_path, "--accept", f"{namespaces.SHARING}/A9/1") == 4
     recovery(tmp_path, "--folder", str(unpacked(tmp_path / "unpacked", cluster, namespaces.SHARING)))
-    told = capsys.readouterr()
-    assert f"'{namespaces.SHARING}' is not the id of a run" in told.out
-    assert "1 changes of 1 runs put back" in told.out
+    stated = capsys.readouterr()
+    assert f"'{namespaces.SHARING}' is not the id of a run" in stated.out
+    assert "1 changes of 1 runs put back" in stated.out
     assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
     assert not namespaces.has_anchor(cluster)
     assert not cluster.get("namespaces", namespaces.SHARED).ok
@@ -80,9 +80,9 @@ def test_entries_of_no_run_are_not_carried_out(cluster: Cluster, tmp_path: Path,
     folder = unpacked(tmp_path / "unpacked", cluster, run_id, closed=False)
     before = fetch(cluster, "nodes", "gpu-1")
     assert recovery(tmp_path, "--folder", str(folder)) == 11
-    told = capsys.readouterr().out
-    assert "is not the id of a run" in told
-    assert "\x1b" not in told
+    stated = capsys.readouterr().out
+    assert "is not the id of a run" in stated
+    assert "\x1b" not in stated
     assert fetch(cluster, "nodes", "gpu-1") == before
 
 
@@ -144,7 +144,7 @@ def spoil(cluster: Cluster, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["newer", "garbage", "none", "another's"])
-def test_it_keeps_nobody_from_recovering_and_is_told(cluster: Cluster, tmp_path: Path, how: str) -> None:
+def test_it_keeps_nobody_from_recovering_and_is_reported(cluster: Cluster, tmp_path: Path, how: str) -> None:
     Proof.open(cluster, OTHER, prefix=CHAOS_PREFIX, renewing=False)
     own = namespaces.ensure_run(cluster, OTHER)
     spoil(cluster, how)
@@ -232,7 +232,7 @@ def test_an_entry_may_save_anything(tmp_path: Path, saved: Any) -> None:
     assert entry_words(entry(tmp_path, "object.present", {**service(), "saved": saved})).isprintable()
 
 
-@pytest.mark.parametrize(("reason", "told"), [(Reason.OUTSIDE, False), (Reason.UNPROVEN, False), (Reason.NOT_UNDONE, True)])
-def test_no_command_is_told_of_an_entry_that_is_refused(tmp_path: Path, reason: Reason, told: bool) -> None:
+@pytest.mark.parametrize(("reason", "stated"), [(Reason.OUTSIDE, False), (Reason.UNPROVEN, False), (Reason.NOT_UNDONE, True)])
+def test_no_command_is_reported_of_an_entry_that_is_refused(tmp_path: Path, reason: Reason, stated: bool) -> None:
     left = residue_of(entry(tmp_path, "object.present", service()), reason, "why")
-    assert ("by hand" in str(left)) is told
+    assert ("by hand" in str(left)) is stated

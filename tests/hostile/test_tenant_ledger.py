@@ -93,7 +93,7 @@ def stripped(cluster: Cluster, folder: Path, run_id: str = RUN) -> Any:
     return book
 
 
-def is_told(done: RecoveryResult, *words: str) -> None:
+def is_stated(done: RecoveryResult, *words: str) -> None:
     line = next(line for line in done.forged if "was made by somebody else" not in line)
     assert line.startswith(authentic.ATTACK), line
     for word in words:
@@ -110,7 +110,7 @@ def is_told(done: RecoveryResult, *words: str) -> None:
     ],
     ids=["a privileged pod", "labels", "a cordon", "a deletion"],
 )
-def test_a_ledger_that_a_tenant_wrote_is_told_and_not_carried_out(
+def test_a_ledger_that_a_tenant_wrote_is_reported_and_not_carried_out(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], undo: str, args: dict[str, Any]
 ) -> None:
     plant(cluster, forged_line(undo, args))
@@ -120,7 +120,7 @@ def test_a_ledger_that_a_tenant_wrote_is_told_and_not_carried_out(
     writes = [key for key in cluster.requests().by_verb_and_resource if not key.startswith(("get", "list", "watch"))]
     done = recover(cluster, seconds=PATIENCE)
     assert (done.restored, done.residue) == (0, ())
-    is_told(done, undo)
+    is_stated(done, undo)
     assert fetch(cluster, "nodes", "gpu-1") == before
     assert cluster.get("namespaces", "gpu-operator").ok
     made = {key for key in cluster.requests().by_verb_and_resource if not key.startswith(("get", "list", "watch"))} - set(writes)
@@ -152,20 +152,20 @@ def test_numbers_without_bound_hold_nobody_up(cluster: Cluster, closed: dict[str
     plant(cluster)
     assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": closed}, namespaces.SHARED).ok
     before = time.process_time()
-    told = status(cluster).forged
+    stated = status(cluster).forged
     assert time.process_time() - before < 5
-    assert any("no list of numbers" in line for line in told), told
+    assert any("no list of numbers" in line for line in stated), stated
 
 
-def test_a_flood_of_ledgers_costs_a_page_and_is_told_in_a_few_lines(cluster: Cluster) -> None:
+def test_a_flood_of_ledgers_costs_a_page_and_is_reported_in_a_few_lines(cluster: Cluster) -> None:
     """Whoever makes a namespace may fill it: reading all of it would be an answer too large, and that would hold everybody up."""
     for number in range(30):
         run = f"20261121-140000-{number:04x}"
         plant(cluster, forged_line("node.labels", {}, run), run_id=run)
     asked = cluster.requests().bytes
-    told = status(cluster).forged
-    assert "made by somebody else" in told[0]
-    assert 5 < len(told) <= 21
+    stated = status(cluster).forged
+    assert "made by somebody else" in stated[0]
+    assert 5 < len(stated) <= 21
     assert cluster.requests().bytes - asked < 30_000
 
 
@@ -184,8 +184,8 @@ def test_a_true_ledger_in_a_flood_is_still_found(cluster: Cluster, tmp_path: Pat
 def test_two_entries_of_one_number_are_no_ledger(cluster: Cluster) -> None:
     """A forged entry must not count because a true one has its number."""
     plant(cluster, forged_line("node.labels", {}), forged_line("host.command", PRIVILEGED))
-    told = status(cluster).forged
-    assert any("two entries of one number" in line for line in told)
+    stated = status(cluster).forged
+    assert any("two entries of one number" in line for line in stated)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_pa
     plant(cluster, run_id=ANOTHER)
     assert cluster.patch("configmaps", config_maps.config_map_name(ANOTHER), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=PATIENCE)
-    is_told(done, f"holds an entry of A1 of run {RUN}")
+    is_stated(done, f"holds an entry of A1 of run {RUN}")
     assert product(cluster) == "None"
     assert any(f"entry {RUN}/A1/1 node.labels gpu-1 is open" in line for line in done.unreadable)  # and what it was is told as missing
 
@@ -223,7 +223,7 @@ def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_pat
     plant(cluster, name="innocent")
     assert cluster.patch("configmaps", "innocent", {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=PATIENCE)
-    is_told(done, "is not the run of its name")
+    is_stated(done, "is not the run of its name")
     assert product(cluster) == "None"
 
 
@@ -232,7 +232,7 @@ def test_an_entry_that_was_edited_is_not_the_one_that_was_written(cluster: Clust
     edited = lines_of(cluster).replace('"H100"', '"B200"')
     assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": edited}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=PATIENCE)
-    is_told(done, f"entry {RUN}/A1/1")
+    is_stated(done, f"entry {RUN}/A1/1")
     assert product(cluster) == "None"
     assert not done.clean
     found = recover(cluster, tmp_path / RUN, seconds=PATIENCE)  # the run's own folder still knows
@@ -240,7 +240,7 @@ def test_an_entry_that_was_edited_is_not_the_one_that_was_written(cluster: Clust
     assert product(cluster) == "H100"
 
 
-def test_an_entry_beside_true_ones_is_told_and_they_are_put_back(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_entry_beside_true_ones_is_reported_and_they_are_put_back(cluster: Cluster, tmp_path: Path) -> None:
     stripped(cluster, tmp_path)
     entry = forged_line("host.command", PRIVILEGED).entry
     assert entry is not None
@@ -249,7 +249,7 @@ def test_an_entry_beside_true_ones_is_told_and_they_are_put_back(cluster: Cluste
         "configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": lines_of(cluster) + more}}, namespaces.SHARED
     ).ok
     done = recover(cluster, seconds=PATIENCE)
-    is_told(done, f"entry {RUN}/A1/2 (host.command)")
+    is_stated(done, f"entry {RUN}/A1/2 (host.command)")
     assert done.restored == 1
     assert product(cluster) == "H100"
 
@@ -271,7 +271,7 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
     plant(cluster)
     assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=PATIENCE)
-    is_told(done, f"entry {RUN}/A1/1 (node.labels)")
+    is_stated(done, f"entry {RUN}/A1/1 (node.labels)")
     assert product(cluster) == "None"
 
 
@@ -430,7 +430,7 @@ def command(tmp_path: Path, *words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("consent", "said"),
+    ("consent", "reported"),
     [
         (["--yes"], f"expected --chaos-cluster {KUBE_SYSTEM}"),
         (["--yes", "--chaos-cluster", "served"], "a context's name, which alone is not enough"),
@@ -440,14 +440,14 @@ def command(tmp_path: Path, *words: str) -> list[str]:
 )
 @pytest.mark.parametrize("words", [["recover"], ["halt"], ["halt", "--off"]], ids=" ".join)
 def test_nothing_is_changed_that_was_not_allowed_and_confirmed(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], consent: list[str], said: str
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], consent: list[str], reported: str
 ) -> None:
     book = ledger(tmp_path, cluster, experiment="A9")
     strip(cluster, book)
     before = cluster.request("GET", cluster.path("namespaces")).json()["items"]
     assert main([*command(tmp_path, *words), *consent]) == 4
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert reported in shown.err
     assert ("put back: nodes gpu-1" if words == ["recover"] else "halt") in shown.out.replace("node gpu-1", "nodes gpu-1")
     assert product(cluster) == "None"
     assert status(cluster).halted == ""

@@ -70,7 +70,7 @@ def test_what_a_file_system_keeps_for_itself_holds_nobody_up(cluster: Cluster, t
     assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
 
 
-def test_a_proof_that_may_be_in_a_folder_is_told(tmp_path: Path, shut: Shut) -> None:
+def test_a_proof_that_may_be_in_a_folder_is_reported(tmp_path: Path, shut: Shut) -> None:
     (tmp_path / "run").mkdir()
     shut(tmp_path / "run")
     assert read_folder(tmp_path) == ({}, [f"folder {tmp_path / 'run'}: Permission denied"])

@@ -15,12 +15,12 @@ from fixtures.verdict.record import Report, Verdict
 from tests.endtoend.runs import Finished, run_for_record
 from tests.hostile.faults import effects
 from tests.hostile.faults.campaign import INCONCLUSIVE, POLICY, left_behind, suffered, usual
-from tests.hostile.faults.commands import told
+from tests.hostile.faults.commands import stated
 from tests.hostile.faults.effects import SIGN_IN, Effect
 from tests.hostile.faults.experiments import endured
 from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ODD_HEADERS, ordeal
 from tests.hostile.faults.proxy import Fault, through
-from tests.hostile.lying import Asked, Said, lying, said, status
+from tests.hostile.lying import Asked, Said, lying, reported, status
 
 pytestmark = pytest.mark.test_all
 
@@ -35,7 +35,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What is answered badly, and what it costs: the requirements that read it, and words that tell the reason."""
 
     effect: Effect
-    said: str
+    reported: str
     verb: str = "list"
     resource: str = "configmaps"
     costs: tuple[str, ...] = ("ADV-06",)
@@ -49,8 +49,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
         yield started
 
 
-def of_discovery(name: str, said: str) -> Case:
-    return Case(effect=DISCOVERY_LIES[name], verb="discovery", resource="*", said=said, costs=("OPS-01", "ADV-06"))
+def of_discovery(name: str, reported: str) -> Case:
+    return Case(effect=DISCOVERY_LIES[name], verb="discovery", resource="*", reported=reported, costs=("OPS-01", "ADV-06"))
 
 
 CASES = {
@@ -58,11 +58,11 @@ CASES = {
         effect=effects.events(),
         verb="watch",
         resource="pods",
-        said="watches in a row ended as soon as they were open",
+        reported="watches in a row ended as soon as they were open",
         costs=("ISO-01",),
         selected=("FENCE-01", "ISO-01"),
     ),
-    "a sign-in page": Case(effect=effects.replaced(200, SIGN_IN, "text/html"), said="Sign in"),
+    "a sign-in page": Case(effect=effects.replaced(200, SIGN_IN, "text/html"), reported="Sign in"),
     "stale discovery": of_discovery("stale discovery", "discovery of nvidia.com is Stale"),
     "partial discovery": of_discovery("partial discovery", "discovery is partial: it does not announce apps/"),
 }
@@ -93,8 +93,8 @@ def test_what_is_answered_badly_costs_those_who_read_it_their_verdict(cluster: E
         id_: Verdict.INCONCLUSIVE if id_ in case.costs else Verdict.PASSED for id_ in case.selected
     }, done.output
     for id_ in case.costs:
-        told = done.result(id_)
-        assert case.said in " ".join([told.message, *(found.message for found in told.subjects)])
+        stated = done.result(id_)
+        assert case.reported in " ".join([stated.message, *(found.message for found in stated.subjects)])
     assert (done.code, done.report.exit_code, done.report.residue) == (INCONCLUSIVE, INCONCLUSIVE, [])
     assert left_behind(Cluster.from_kubeconfig(cluster.kubeconfig)) == []
 
@@ -204,7 +204,7 @@ def test_credentials_that_are_read_again_are_those_of_the_same_context(tmp_path:
 
     def answers(asked: Asked) -> Said:
         tokens.append(asked.credentials)
-        return status(401, "Unauthorized") if len(tokens) == 1 else said({"gitVersion": "v1.37.0"})
+        return status(401, "Unauthorized") if len(tokens) == 1 else reported({"gitVersion": "v1.37.0"})
 
     with lying(tmp_path, answers) as (unused, _):
         path = tmp_path / "contexts"
@@ -239,10 +239,10 @@ def test_a_fault_may_cost_a_verdict_and_never_turns_one(expected: Report, tmp_pa
 
 
 @pytest.mark.parametrize("seed", [5, 7, 16, 24, 31])
-def test_what_an_experiment_leaves_is_told_and_recovered(tmp_path: Path, seed: int) -> None:
+def test_what_an_experiment_leaves_is_reported_and_recovered(tmp_path: Path, seed: int) -> None:
     assert endured(seed, tmp_path).wrong == []
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_what_a_command_says_is_what_the_cluster_shows(tmp_path: Path, seed: int) -> None:
-    assert told(seed, tmp_path).wrong == []
+    assert stated(seed, tmp_path).wrong == []

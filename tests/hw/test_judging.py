@@ -88,7 +88,7 @@ FAULTS: list[tuple[Table, str]] = TABLE["FAULTS"]
 @with_driver
 @pytest.mark.parametrize("name", PROFILES)
 def test_each_fault_is_found_by_its_cause_on_its_device(library: Path, tmp_path: Path, name: str) -> None:
-    without = {key for key, told in (("1.link.5", "1.links"), ("1.fabric.state", "1.fabric.state")) if told not in PROFILES[name]}
+    without = {key for key, stated in (("1.link.5", "1.links"), ("1.fabric.state", "1.fabric.state")) if stated not in PROFILES[name]}
     without |= {"1.processes"} if "mig" in name else set()  # processes of others may be on a part of a device
     able = [(fault, cause) for fault, cause in FAULTS if not without & fault.keys()]
     drivers = each(library, tmp_path, [{**PROFILES[name], **fault} for fault, _ in able])

@@ -141,7 +141,7 @@ def test_documents_are_read_once_and_so_is_what_is_in_the_way(monkeypatch: pytes
             once.get(full, runs)  # type: ignore[arg-type]
 
 
-def test_nodes_that_were_not_asked_are_said_to_be_left_out() -> None:
+def test_nodes_that_were_not_asked_are_reported_to_be_left_out() -> None:
     scope, read = fleet(3, {"everyNode": False}, {"gpu-2": 8}), NodeDocuments(by_node={"gpu-0": a_document(name="gpu-0")})
     findings = {one.subject.name: one for one in judged(scope, read, lambda one: [ok(Subject("Node", one.node.name))])}
     assert [findings[f"gpu-{number}"].outcome for number in range(3)] == [Outcome.OK, Outcome.NOT_JUDGED, Outcome.NOT_JUDGED]

@@ -82,12 +82,12 @@ def judged(incident: Incident) -> dict[str, Result]:
 
 def unseen(incident: Incident) -> dict[str, str]:
     """Requirements that do not see it, and what they say instead; empty when all of them name what is wrong."""
-    said = {id_: "no such requirement yet" for id_ in incident.requirements if id_ not in CATALOGUE.by_id}
-    if said:
-        return said
+    reported = {id_: "no such requirement yet" for id_ in incident.requirements if id_ not in CATALOGUE.by_id}
+    if reported:
+        return reported
     for id_, result in judged(incident).items():
         named = " ".join([result.message, *(f"{found.namespace}/{found.name} {found.message}" for found in result.subjects)])
         missing = [name for name in incident.names if name not in named]
         if result.verdict not in RED or missing:
-            said[id_] = f"{result.verdict.value}: {result.message}" + (f" (does not name {', '.join(missing)})" if missing else "")
-    return said
+            reported[id_] = f"{result.verdict.value}: {result.message}" + (f" (does not name {', '.join(missing)})" if missing else "")
+    return reported

@@ -10,11 +10,11 @@ REPORT = re.compile(r"[\w.-]+/[\w.-]+#\d+|https://\S+")
 
 @pytest.mark.parametrize("incident", EVERY, ids=[one.id for one in EVERY])
 def test_an_incident_turns_its_requirements_red_and_is_named(incident: Incident) -> None:
-    said = unseen(incident)
+    reported = unseen(incident)
     if incident.later:
-        assert said, f"{incident.id} is seen now: remove `later` from its file"
+        assert reported, f"{incident.id} is seen now: remove `later` from its file"
     else:
-        assert said == {}
+        assert reported == {}
 
 
 def test_incidents_have_ids_of_their_own_and_sources() -> None:

@@ -20,7 +20,7 @@ from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level, Verdict
 from tests.builders import FENCE, NFD, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
-from tests.model.nodes.said import HOUR, MINUTE, ago, told
+from tests.model.nodes.reported import HOUR, MINUTE, ago, stated
 from tests.tables import each_row
 
 _SLICE: Json = a_slice("gpu-1")
@@ -275,10 +275,10 @@ def test_where_no_probe_can_run_a_cordon_is_no_failure_and_no_pass() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        told(cordoned=HOUR),
-        told(taints=[Taint(key="readiness.k8s.io/warm", effect="NoSchedule", time_added=ago(HOUR))]),
-        told(taints=["cloud.google.com/impending-node-termination:NoSchedule"]),
-        told(taints=["karpenter.sh/unregistered:NoExecute"], age=MINUTE),
+        stated(cordoned=HOUR),
+        stated(taints=[Taint(key="readiness.k8s.io/warm", effect="NoSchedule", time_added=ago(HOUR))]),
+        stated(taints=["cloud.google.com/impending-node-termination:NoSchedule"]),
+        stated(taints=["karpenter.sh/unregistered:NoExecute"], age=MINUTE),
     ],
 )
 def test_a_hold_that_is_a_change_under_way_is_undecided(node: Node) -> None:
@@ -288,7 +288,7 @@ def test_a_hold_that_is_a_change_under_way_is_undecided(node: Node) -> None:
 
 
 def test_an_owner_s_cordon_without_a_time_is_undecided() -> None:
-    node = told(annotations={"acme.example/cordoned-by": "jane"})
+    node = stated(annotations={"acme.example/cordoned-by": "jane"})
     node.spec.unschedulable = True
     finding = only(nodes=[node])
     assert finding.outcome is Outcome.UNDECIDED
@@ -296,20 +296,20 @@ def test_an_owner_s_cordon_without_a_time_is_undecided() -> None:
 
 
 def test_a_cordon_of_nobody_without_a_time_fails() -> None:
-    node = told()
+    node = stated()
     node.spec.unschedulable = True
     assert only(nodes=[node]).outcome is Outcome.MISSED
 
 
 def test_the_taint_of_a_cordon_without_the_cordon_is_never_passed() -> None:
     taint = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-    finding = only(nodes=[told(taints=[taint])])
+    finding = only(nodes=[stated(taints=[taint])])
     assert finding.outcome is Outcome.MISSED
     assert "taint node.kubernetes.io/unschedulable" in finding.observed
 
 
 def test_one_temporary_taint_does_not_excuse_another_that_stays() -> None:
-    node = told(taints=["cloud.google.com/impending-node-termination:NoSchedule", "team-a/own=yes:NoSchedule"])
+    node = stated(taints=["cloud.google.com/impending-node-termination:NoSchedule", "team-a/own=yes:NoSchedule"])
     assert only(nodes=[node]).outcome is Outcome.MISSED
 
 

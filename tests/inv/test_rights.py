@@ -115,7 +115,7 @@ def test_answers_that_are_none_do_not_allow() -> None:
     )
 
 
-def test_a_custom_kind_that_was_refused_is_said_and_harms_nothing() -> None:
+def test_a_custom_kind_that_was_refused_is_reported_and_harms_nothing() -> None:
     listings = [
         Listing[Any](key="kubeflow.org/mxjobs", kind="MXJob", trouble="Forbidden"),
         Listing[Any](key="kubeflow.org/notebooks", kind="Notebook"),

@@ -47,7 +47,7 @@ def test_amds_devices_are_judged_where_the_pod_holds_all_that_the_kernel_shows(c
 
 
 @each_row
-def test_a_kubelet_that_keeps_a_device_is_told_from_a_pod_that_took_it(trouble: str, cause: str) -> None:
+def test_a_kubelet_that_keeps_a_device_is_reported_from_a_pod_that_took_it(trouble: str, cause: str) -> None:
     places = a_document().places
     found = not_freed(Unread(places=places, finding=undecided(subject(places[0].node), message="x"), trouble=trouble))
     assert (found.cause if found else "") == cause

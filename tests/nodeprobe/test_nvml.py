@@ -149,7 +149,7 @@ def test_a_driver_that_enumerates_nothing_says_why(library: Path, tmp_path: Path
     assert driver.devices == []
 
 
-def test_xids_are_heard_while_the_probe_listens(library: Path, tmp_path: Path) -> None:
+def test_xids_are_received_while_the_probe_listens(library: Path, tmp_path: Path) -> None:
     driver = probe(
         library, tmp_path, {**MACHINES["h100"], "1.xid": 79, "3.xid": 48, "3.nvmlDeviceRegisterEvents": NOT_SUPPORTED}, "--listen", "0.2"
     )

@@ -143,8 +143,8 @@ def test_a_socket_that_is_not_there_or_nobody_listens_on(tmp_path: Path, capsys:
     Path(gone).touch()
     for path, why in ((str(tmp_path / "none"), "No such file or directory"), (gone, "Connection refused")):
         assert pod_resources.main(["--socket", path]) == 1
-        said = capsys.readouterr()
-        assert (said.out, said.err) == ("", f"kubelet-podresources: {path}: {why}\n")
+        reported = capsys.readouterr()
+        assert (reported.out, reported.err) == ("", f"kubelet-podresources: {path}: {why}\n")
 
 
 def test_a_socket_that_is_roots(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_without_a_library_sysfs_has_amd_s_devices_and_the_problem_of_intel_s(tm
     assert intel.problem == "the library libze_loader.so.1 is not there"
 
 
-def test_graphics_of_a_processor_are_told_from_a_card(tmp_path: Path) -> None:
+def test_graphics_of_a_processor_are_reported_from_a_card(tmp_path: Path) -> None:
     """The kernel's amdgpu has no power1_cap for them (amdgpu_pm.c, hwmon_attributes_visible)."""
     write_cards(tmp_path, "amd", 3)
     for number in (1, 2):

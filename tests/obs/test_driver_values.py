@@ -82,7 +82,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("polls", [100, pytest.param(1000, marks=pytest.mark.test_all)])
-def test_a_device_under_changing_load_is_never_said_to_differ(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_under_changing_load_is_never_reported_to_differ(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     for poll in range(polls):
         flaws = list(against_driver(machine.bracket(load=(0.0, 0.05, 0.5, 1.0)[poll % 4])))

@@ -80,7 +80,7 @@ WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS 
     ],
     ids=map(str, range(99)),
 )
-def test_an_exporter_without_a_page_is_told_from_a_network_that_is_closed(
+def test_an_exporter_without_a_page_is_reported_from_a_network_that_is_closed(
     first: Any, second: Any, more: dict[str, Any], outcome: Outcome, cause: str
 ) -> None:
     scope = scope_of(*([more["node"]] if "node" in more else []), exporters=more.get("exporters", 2))

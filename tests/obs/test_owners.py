@@ -68,7 +68,7 @@ def labelled(text: str, number: int, namespace: str = "team-a", pod: str = "trai
     ],
     ids=map(str, count(1)),  # a page holds the time, which differs between workers
 )
-def test_each_way_to_name_an_owner_wrongly_is_told(text: str, causes: set[str]) -> None:
+def test_each_way_to_name_an_owner_wrongly_is_reported(text: str, causes: set[str]) -> None:
     flaws = owner_flaws(read_page(text), HELD, shared=False)
     assert {flaw.cause for flaw in flaws} == causes
     assert all("GPU-" in flaw.text for flaw in flaws)
@@ -79,7 +79,7 @@ def test_a_shared_device_names_one_of_its_owners_and_no_stranger() -> None:
     assert [flaw.cause for flaw in owner_flaws(read_page(labelled(page(), 3, pod="gone")), HELD, shared=True)] == ["OwnerStale"]
 
 
-def test_what_a_pod_holds_is_told_by_itself_before_the_kubelet() -> None:
+def test_what_a_pod_holds_is_reported_by_itself_before_the_kubelet() -> None:
     status = {
         "containerStatuses": [
             {"name": "main", "allocatedResourcesStatus": [{"name": "nvidia.com/gpu", "resources": [{"resourceID": uuid(2)}]}]}

@@ -177,7 +177,7 @@ def at_work(text: str) -> str:
         (at_work, at_work, {"SamplesFrozen"}, 0),
     ],
 )
-def test_samples_that_stand_still_are_told_from_devices_that_do(
+def test_samples_that_stand_still_are_reported_from_devices_that_do(
     first: Callable[[str], str], last: Callable[[str], str], causes: set[str], still: int
 ) -> None:
     text = page()

@@ -9,13 +9,13 @@ from fixtures.model.nodes.holds import SPEC_UNSCHEDULABLE, label
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
-from tests.model.nodes.said import DAY, HOUR, NOW, ago, told, written
+from tests.model.nodes.reported import DAY, HOUR, NOW, ago, stated, written
 
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 
 
 def in_state(value: str, name: str = "gpu-0", key: str = STATE, labels: Mapping[str, str] | None = None, **more: Any) -> Node:
-    return told(name=name, labels={key: value, **(labels or {})}, **more)
+    return stated(name=name, labels={key: value, **(labels or {})}, **more)
 
 
 def written_state(age: float, key: str = STATE) -> Any:
@@ -122,7 +122,7 @@ def test_agents_that_stay_paused_after_an_upgrade_fail() -> None:
     findings = list(check_upgrades(a_scope(nodes=[in_state("upgrade-done", labels=paused)]), {}))
     assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.BAD]
     assert "device-plugin are paused-for-driver-upgrade" in findings[1].message
-    (finding,) = check_upgrades(a_scope(nodes=[told(labels=paused)]), {})
+    (finding,) = check_upgrades(a_scope(nodes=[stated(labels=paused)]), {})
     assert finding.outcome is Outcome.BAD
     assert only(in_state("drain-required", labels=paused), written_state(HOUR)).outcome is Outcome.UNDECIDED
 
@@ -138,7 +138,7 @@ def test_two_drivers_of_a_node_are_judged_apart() -> None:
 
 def test_nodes_whose_hosts_bring_the_driver_are_no_subject() -> None:
     with pytest.raises(NotApplicable):
-        list(check_upgrades(a_scope(nodes=[told(), a_cpu_node()]), {}))
+        list(check_upgrades(a_scope(nodes=[stated(), a_cpu_node()]), {}))
 
 
 def test_a_cordon_that_the_policy_allows_is_no_matter_of_the_upgrade() -> None:

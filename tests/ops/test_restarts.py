@@ -9,7 +9,7 @@ from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
-from tests.model.nodes.said import DAY, HOUR, MINUTE, ago
+from tests.model.nodes.reported import DAY, HOUR, MINUTE, ago
 
 EXPORTER = "nvidia-dcgm-exporter"
 
@@ -73,7 +73,7 @@ def test_restarts_over_a_long_life_pass_if_the_last_run_was_long() -> None:
     assert judged(a_member(12, ended(ran=20 * DAY), age=200 * DAY)).outcome is Outcome.OK
 
 
-def test_a_late_series_of_crashes_cannot_be_told_from_an_early_one() -> None:
+def test_a_late_series_of_crashes_cannot_be_reported_from_an_early_one() -> None:
     finding = judged(a_member(12, ended(ran=MINUTE), age=200 * DAY))
     assert finding.outcome is Outcome.UNDECIDED
     assert "how many of them in the last 24 h is not known" in finding.message

@@ -151,7 +151,7 @@ def test_a_slice_is_found_in_whatever_is_around_it(text: str) -> None:
     ("Name: x\nAPI Version: resource.k8s.io/v1\nKind: ResourceSlice\n", "kubectl describe leaves out what is read here"),
     (json.dumps(ONE)[:200], "malformed JSON"),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_said_in_words(text: str, words: str) -> None:
+def test_what_cannot_be_read_is_reported_in_words(text: str, words: str) -> None:
     with pytest.raises(Unreadable, match=words):
         inspect("resourceslice", text)
 
@@ -180,7 +180,7 @@ def test_a_whole_device_beside_its_parts_is_given_twice(counters: Json, verdict:
     assert (verdict is Judged.BAD) is ("device whole is published beside its own parts (mig-0)" in found[2])
 
 
-def test_a_device_that_its_driver_calls_not_ready_is_told() -> None:
+def test_a_device_that_its_driver_calls_not_ready_is_reported() -> None:
     condition = {"type": "Ready", "status": "False", "reason": "LinkDown", "message": "no carrier"}
     status: Json = {
         "allocation": {"devices": {"results": [{"request": "r", "driver": "dra.net", "pool": "n", "device": "eth1"}]}},

@@ -133,8 +133,8 @@ def shortfalls(*more: Json) -> list[str]:
 
 
 def test_a_resource_that_nobody_listed_and_that_fell_to_0_is_a_shortfall() -> None:
-    said = "no requirement judged huawei.com/Ascend910, which is 0 on npu-0 (accelerators.resources of the policy lacks it)"
-    assert shortfalls(node("npu-0", {"huawei.com/Ascend910": 0})) == [said]
+    reported = "no requirement judged huawei.com/Ascend910, which is 0 on npu-0 (accelerators.resources of the policy lacks it)"
+    assert shortfalls(node("npu-0", {"huawei.com/Ascend910": 0})) == [reported]
 
 
 @each_row

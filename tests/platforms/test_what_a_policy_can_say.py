@@ -80,7 +80,7 @@ def test_a_fabric_resource_that_machines_of_a_kind_never_had_is_not_missing(else
     assert outcome(check_advertised(a_scope(nodes=nodes)), "gpu-0") is expected
 
 
-def test_devices_per_node_are_told_by_instance_type_too() -> None:
+def test_devices_per_node_are_reported_by_instance_type_too() -> None:
     node = a_node(labels={"node.kubernetes.io/instance-type": "p5.48xlarge", "nvidia.com/gpu.product": ""})
     (count,) = physical_counts(node, advertisement(node.metadata.label), a_policy(advertisement={"devicesPerNode": {"p5.*": 8}}), [])
     assert count.devices == 8

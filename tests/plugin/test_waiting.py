@@ -56,7 +56,7 @@ class Followed:
         return self.stream.getvalue()
 
 
-def test_a_log_is_told_after_a_while_and_then_seldom() -> None:
+def test_a_log_is_reported_after_a_while_and_then_seldom() -> None:
     run = Followed(live=False)
     assert run.after(LOG_FIRST - 5) == ""
     assert run.after(LOG_FIRST + 1).count("\n") == 1
@@ -65,7 +65,7 @@ def test_a_log_is_told_after_a_while_and_then_seldom() -> None:
     assert "\x1b" not in run.stream.getvalue()
 
 
-def test_a_result_ends_what_was_said_of_the_wait() -> None:
+def test_a_result_ends_what_was_reported_of_the_wait() -> None:
     run = Followed(live=False)
     run.after(LOG_FIRST + 1)
     run.waiting.begin("")

@@ -80,6 +80,6 @@ def test_a_level_holds_itself_at_the_newest_version(level: Level) -> None:
     assert let_through(level, LevelVersion(level, f"v1.{NEWEST_MINOR}"), None) == LetThrough()
 
 
-def test_what_came_after_the_level_was_stable_is_told_apart() -> None:
+def test_what_came_after_the_level_was_stable_is_reported_apart() -> None:
     assert let_through(Level.RESTRICTED, LevelVersion(Level.RESTRICTED, "v1.33"), 36) == LetThrough(new=("probe or lifecycle host",))
     assert let_through(Level.RESTRICTED, LevelVersion(Level.RESTRICTED, "v1.33"), 33) == LetThrough()

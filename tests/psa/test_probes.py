@@ -105,7 +105,7 @@ def test_output_that_is_cut_or_forged_is_undecided(text: str) -> None:
     assert judge_nonroot(pod, "nvidia.com/gpu", 1000).outcome is Outcome.UNDECIDED
 
 
-def test_an_image_that_cannot_start_nvidia_smi_is_told_from_a_device_that_is_not_there() -> None:
+def test_an_image_that_cannot_start_nvidia_smi_is_reported_from_a_device_that_is_not_there() -> None:
     text = "## uid\n1000\n## smi\nsh: 1: nvidia-smi: not found\nexit=127\n## dev\n{}null\n## end\n"
     pods = [
         ProbeResult(subject=Subject("Pod", "p", "ns"), node="n", logs={"probe": text.format(dev)}) for dev in ("nvidia0\nnvidiactl\n", "")

@@ -64,7 +64,7 @@ def test_wild_security_contexts_count_as_not_set() -> None:
     assert finding.outcome is Outcome.BAD
 
 
-def test_replicas_are_told_apart_by_what_the_standards_look_at() -> None:
+def test_replicas_are_reported_apart_by_what_the_standards_look_at() -> None:
     token: Json = {"name": "kube-api-access-a", "projected": {"sources": []}}
     hidden: Json = {"name": "kube-api-access-b", "hostPath": {"path": "/dev"}}
     apparmor = {"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}

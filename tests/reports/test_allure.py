@@ -23,7 +23,7 @@ def items(made: Report, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:
     return {item["name"].split()[0]: item for item in loaded}
 
 
-def test_verdicts_that_share_a_status_are_told_apart_by_name_message_parameter_and_tag(tmp_path: Path) -> None:
+def test_verdicts_that_share_a_status_are_reported_apart_by_name_message_parameter_and_tag(tmp_path: Path) -> None:
     found = items(sample_report(), tmp_path)
     for identifier, status, word in (
         ("FENCE-10", "passed", "warned"),

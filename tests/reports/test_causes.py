@@ -65,7 +65,7 @@ def test_symptoms_in_a_circle_come_to_an_end() -> None:
 
 
 @pytest.mark.parametrize("view", ["terminal", "page", "markdown"])
-def test_a_right_that_is_missing_is_said_once(view: str) -> None:
+def test_a_right_that_is_missing_is_reported_once(view: str) -> None:
     message = "pods could not be listed: 403 Forbidden"
     rows = [result(f"REQ-{n:02}", Verdict.INCONCLUSIVE, message=message, cause="RightMissing", remediation=RIGHT.text) for n in range(63)]
     made = of(*rows)

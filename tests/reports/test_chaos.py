@@ -92,7 +92,7 @@ def test_a_token_in_a_finding_is_not_written(tmp_path: Path) -> None:
     assert token not in (tmp_path / "report.html").read_text()
 
 
-def test_what_is_no_record_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_is_no_record_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "chaos.json").write_text("{}")
     with pytest.raises(ReportError, match=r"not a chaos\.json"):
         load_chaos(tmp_path)

@@ -212,7 +212,7 @@ def test_the_command_ends_with_the_gates_code(tmp_path: Path, capsys: pytest.Cap
     assert "GATE CLOSED" in capsys.readouterr().out
 
 
-def test_reports_of_two_clusters_are_a_mistake_unless_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_of_two_clusters_are_a_mistake_unless_it_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = a_run({"a": OK})
     other.target.cluster_uid = "uid-2"
     paths = [saved(tmp_path / "one", a_run({"a": OK})), saved(tmp_path / "two", other)]
@@ -223,15 +223,15 @@ def test_reports_of_two_clusters_are_a_mistake_unless_it_is_said(tmp_path: Path,
 
 @each_row
 def test_a_cluster_is_the_same_one_live_and_saved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[TargetKind, TargetKind], uids: tuple[str, str], told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[TargetKind, TargetKind], uids: tuple[str, str], stated: str
 ) -> None:
     paths = []
     for number, (kind, uid) in enumerate(zip(kinds, uids, strict=True)):
         made = a_run({"a": OK})
         made.target.kind, made.target.cluster_uid = kind, uid
         paths.append(saved(tmp_path / str(number), made))
-    assert cli.main(["gate", *paths]) == (4 if told else 0)
-    assert told in capsys.readouterr().err
+    assert cli.main(["gate", *paths]) == (4 if stated else 0)
+    assert stated in capsys.readouterr().err
 
 
 def test_the_bounds_are_the_policys_where_no_option_gives_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def test_the_file_never_grows_over_githubs_limit(made: Report, left: int, tmp_pa
         assert re.search(r"do not fit here|need attention; see the full report|its summary is full|^Run ", added, re.M)
 
 
-def test_a_summary_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_summary_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     assert markdown.append_to_step(sample_report(), None, environ(tmp_path)).startswith("GITHUB_STEP_SUMMARY: ")
 
 

@@ -92,12 +92,12 @@ def test_what_of_a_scenario_could_not_be_had_is_in_the_banner() -> None:
     assert words.count("Not as in the scenario: ValidatingWebhookConfiguration hooks: left out. <b>second</b>.") == 2
 
 
-def test_which_gang_schedulers_were_real_is_told_at_the_top_and_in_the_banner() -> None:
+def test_which_gang_schedulers_were_real_is_reported_at_the_top_and_in_the_banner() -> None:
     made = sample_report(TargetKind.LOCAL)
     made.target.components = ["vc-scheduler (from /opt/bin, version v1.12.1)", "kueue (the project's look-alike)<i>"]
     document = Document(html.render(made))
-    told = "vc-scheduler (from /opt/bin, version v1.12.1). kueue (the project's look-alike)<i>."
-    assert document.words.count(f"Gang schedulers: {told}") == 2
+    stated = "vc-scheduler (from /opt/bin, version v1.12.1). kueue (the project's look-alike)<i>."
+    assert document.words.count(f"Gang schedulers: {stated}") == 2
     assert "Gang schedulersvc-scheduler (from /opt/bin, version v1.12.1), kueue (the project's look-alike)<i>" in document.words
 
 
@@ -146,7 +146,7 @@ def test_subjects_of_one_cause_share_a_row() -> None:
     assert "80 more subjects are not shown here; report.json lists them." in words
 
 
-def test_what_all_subjects_share_is_said_once() -> None:
+def test_what_all_subjects_share_is_reported_once() -> None:
     subjects = [subject(f"n{i}", observed=f"5{i}", expected="at least 570", source="label x") for i in range(4)]
     text = html.render(report([result("REQ-01", Verdict.PASSED, subjects)]))
     assert text.count("at least 570") == 1
@@ -242,7 +242,7 @@ def test_attention_has_causes_and_commands_with_real_names() -> None:
     assert "INV-01" not in words
 
 
-def test_comparison_with_the_baseline_is_told_by_bucket() -> None:
+def test_comparison_with_the_baseline_is_reported_by_bucket() -> None:
     words = Document(html.render(full_report())).words
     assert "Baseline: run 20261101T000000Z-0001 of 2026-11-01T00:00:00Z, Kubernetes v1.35.4." in words
     assert "It is of another cluster: another." in words

@@ -53,7 +53,7 @@ def test_the_worst_cluster_comes_first() -> None:
     assert [one.name for one in fleet.clusters] == ["worse", "bad", "left", "unsure", "good"]
 
 
-def test_what_fails_in_most_clusters_is_told_once() -> None:
+def test_what_fails_in_most_clusters_is_reported_once() -> None:
     fleet = fleet_of(a_run("a", Verdict.FAILED, Verdict.FAILED), a_run("b", Verdict.PASSED, Verdict.FAILED), a_run("c", Verdict.PASSED))
     assert [(one.id, one.clusters, one.names) for one in fleet.failing] == [("INV-01", 2, ["a", "b"]), ("FENCE-00", 1, ["a"])]
 
@@ -209,7 +209,7 @@ def test_every_view_of_a_fleet_says_how_much_was_judged() -> None:
     assert words in to_json(fleet).decode()
 
 
-def test_what_is_said_of_many_clusters_in_markdown_is_bounded() -> None:
+def test_what_is_reported_of_many_clusters_in_markdown_is_bounded() -> None:
     runs = [selected(f"c{at:03}") for at in range(MAX_MARKDOWN_SCOPES + 5)]
     for one in runs:
         assert one.scope is not None
@@ -272,7 +272,7 @@ def test_one_broken_report_costs_nobody_the_others(tmp_path: Path, capsys: pytes
 
 
 @each_row
-def test_a_mistake_is_told_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_reported_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         ended = main(["merge", *arguments])
     except SystemExit as error:

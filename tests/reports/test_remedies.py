@@ -117,7 +117,7 @@ def test_many_subjects_make_few_commands_and_say_how_many_are_left() -> None:
     assert one.more == 500 - remedies.MAX_COMMANDS * remedies.MAX_NAMES
 
 
-def test_prose_and_commands_are_told_apart() -> None:
+def test_prose_and_commands_are_reported_apart() -> None:
     assert remedies.parts("Run `kubectl get nodes`, then look.") == [("Run ", False), ("kubectl get nodes", True), (", then look.", False)]
     assert remedies.parts("odd ` backtick") == [("odd ` backtick", False)]
     assert remedies.parts("") == []

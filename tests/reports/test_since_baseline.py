@@ -37,8 +37,8 @@ def test_new_still_failing_fixed_and_lost_requirements_are_named() -> None:
     found = compared(before, after)
     assert (found.verdict, found.reason_code, found.judged, found.total) == (BAD, "WorseThanBaseline", 4, 5)
     assert by_name(found) == {"ADV-01": BAD, "NET-01": BAD, "ADV-02": OK, "ADV-03": OK, "NET-02": SILENT}
-    told = found.message.partition(": ")[2]
-    assert told == "new failures: ADV-01; no longer judged: NET-01; still failing: ADV-02; fixed: ADV-03"
+    stated = found.message.partition(": ")[2]
+    assert stated == "new failures: ADV-01; no longer judged: NET-01; still failing: ADV-02; fixed: ADV-03"
     worst = found.subjects[0]
     assert (worst.observed, worst.expected) == ("failed", "no worse than in the baseline (passed)")
     assert worst.message == "new failure: Node a"

@@ -52,8 +52,8 @@ def test_how_a_start_is_judged(
         if "phase" in pod and "containers" not in pod
         else a_starting_pod(*pod.pop("containers", ()), **pod)
     )
-    said = [an_event(**event) for event in events]
-    found = list(check_starting(scope(made, nodes=[a_node(**node)], events=said, policy=a_policy(requests=policy)), NOW))
+    reported = [an_event(**event) for event in events]
+    found = list(check_starting(scope(made, nodes=[a_node(**node)], events=reported, policy=a_policy(requests=policy)), NOW))
     assert by_name(found) == {"train-0": outcome}
     assert says in messages(found)
 

@@ -57,7 +57,7 @@ def test_a_saved_snapshot_is_judged_by_what_it_holds() -> None:
         list(templates(a_scope(offline=True, nodes=[])))
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_found() -> None:
+def test_what_cannot_be_read_is_reported_and_the_rest_is_found() -> None:
     spec = {"a": {"containers": [{"name": 3, "resources": "lots"}]}, "b": {"spec": a_spec(devices=1)}}
     found = list(templates_in("apps/deployments", a_workload("Deployment", "d", spec)))
     assert [bool(template.trouble) for template in found] == [True, False]
@@ -158,20 +158,20 @@ def test_a_whole_pod_is_held_to_the_level_and_a_part_to_what_baseline_forbids() 
 
 
 @each_row
-def test_kinds_that_were_not_read_are_said(trouble: str, outcome: Outcome, words: str) -> None:
+def test_kinds_that_were_not_read_are_reported(trouble: str, outcome: Outcome, words: str) -> None:
     finding = only(check_whole_devices(of(Listing(key="example.com/things", kind="Thing", trouble=trouble, message="why"))))
     assert finding.outcome is outcome
     assert words in finding.message
 
 
-def test_what_a_saved_snapshot_does_not_hold_of_a_custom_kind_is_said() -> None:
+def test_what_a_saved_snapshot_does_not_hold_of_a_custom_kind_is_reported() -> None:
     absent = Listing[Any](key="example.com/things", kind="Thing", collected=False)
     finding = only(check_whole_devices(of(absent, offline=True, pods=[])))
     assert (finding.outcome, "the snapshot does not hold them" in finding.message) == (Outcome.NOT_JUDGED, True)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_depth_width_and_paths_are_bounded_and_said(known: bool) -> None:
+def test_depth_width_and_paths_are_bounded_and_reported(known: bool) -> None:
     def found(spec: Json) -> list[Template]:
         return list(templates_in("apps/deployments", a_workload("Deployment", "d", spec)) if known else templates(having(spec)))
 

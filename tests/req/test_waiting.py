@@ -31,10 +31,10 @@ def aged(node: Node, age: float = 30 * DAY) -> Node:
     return node
 
 
-def a_waiting_pod(name: str = "train-0", *, age: float = 5 * HOUR, said: str = "", devices: Any = 1, **more: Any) -> Pod:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+def a_waiting_pod(name: str = "train-0", *, age: float = 5 * HOUR, reported: str = "", devices: Any = 1, **more: Any) -> Pod:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": reported}
     more.setdefault("tolerations", [TOLERATES])
-    return created(a_pod(name, devices=devices, status={"conditions": [condition] if said else []}, **more), age)
+    return created(a_pod(name, devices=devices, status={"conditions": [condition] if reported else []}, **more), age)
 
 
 def scope(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Scope:
@@ -92,8 +92,8 @@ def test_a_node_that_would_take_a_pod_refuses_it_for_no_reason() -> None:
 
 # what the scheduler says: opendatahub-io/odh-manifests#259 (volume), loft-sh/devpod-provider-kubernetes#63 (another pod's place)
 @each_row
-def test_what_the_scheduler_says_beyond_the_arithmetic_is_believed(said: str, expected: Outcome) -> None:
-    assert outcome(a_waiting_pod(said=said)) is expected
+def test_what_the_scheduler_says_beyond_the_arithmetic_is_believed(reported: str, expected: Outcome) -> None:
+    assert outcome(a_waiting_pod(reported=reported)) is expected
 
 
 @each_row
@@ -101,7 +101,7 @@ def test_a_wish_that_only_a_scheduler_can_weigh_is_not_judged_without_its_word(w
     pod = a_waiting_pod()
     pod.spec = msgspec.convert({**a_spec(devices=1, tolerations=[TOLERATES]), **wish}, type(pod.spec), strict=False)
     assert outcome(pod) is Outcome.NOT_JUDGED
-    pod.status.conditions = a_waiting_pod(said=FULL).status.conditions
+    pod.status.conditions = a_waiting_pod(reported=FULL).status.conditions
     assert outcome(pod) is Outcome.BAD
 
 
@@ -136,27 +136,27 @@ def test_pods_that_do_not_all_fit_leave_what_others_were_given() -> None:
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
 def test_a_pod_that_asks_for_an_extended_resource_of_a_class_waits_beside_free_devices(resource: str) -> None:
-    findings = by_dra(a_waiting_pod(devices={resource: 1}, said=CANNOT), extended="nvidia.com/gpu")
+    findings = by_dra(a_waiting_pod(devices={resource: 1}, reported=CANNOT), extended="nvidia.com/gpu")
     assert by_name(findings) == {"train-0": Outcome.BAD}
     assert f"2 {resource} free" in messages(findings)
-    assert by_name(by_dra(a_waiting_pod(devices={resource: 3}, said=CANNOT), extended="nvidia.com/gpu")) == {"train-0": Outcome.OK}
+    assert by_name(by_dra(a_waiting_pod(devices={resource: 3}, reported=CANNOT), extended="nvidia.com/gpu")) == {"train-0": Outcome.OK}
 
 
 def test_devices_that_are_held_tainted_or_not_selected_are_not_free_for_a_claim() -> None:
     held = [a_claim(f"c{index}", device=f"gpu-{index}") for index in range(2)]
-    assert by_name(by_dra(claiming(said=CANNOT), resourceclaims=held)) == {"train-0": Outcome.OK}
+    assert by_name(by_dra(claiming(reported=CANNOT), resourceclaims=held)) == {"train-0": Outcome.OK}
     lost = [a_device("gpu-0", taints=[{"key": "gpu.nvidia.com/xid", "effect": "NoSchedule"}])]
-    assert by_name(by_dra(claiming(said=CANNOT), devices=lost)) == {"train-0": Outcome.OK}
+    assert by_name(by_dra(claiming(reported=CANNOT), devices=lost)) == {"train-0": Outcome.OK}
     mig = a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'")
-    assert by_name(by_dra(claiming(said=CANNOT), deviceclasses=[mig])) == {"train-0": Outcome.OK}
+    assert by_name(by_dra(claiming(reported=CANNOT), deviceclasses=[mig])) == {"train-0": Outcome.OK}
     strange = a_class(expression="device.driver == 'gpu.nvidia.com' && has(device.attributes)")
-    assert by_name(by_dra(claiming(said=CANNOT), deviceclasses=[strange])) == {"train-0": Outcome.OK}  # nothing is certain to match
+    assert by_name(by_dra(claiming(reported=CANNOT), deviceclasses=[strange])) == {"train-0": Outcome.OK}  # nothing is certain to match
 
 
 @each_row
 def test_claims_that_only_a_scheduler_can_weigh_are_not_judged(spec: Json) -> None:
     template = {"metadata": {"name": "one", "namespace": "team-a"}, "spec": {"spec": spec}}
-    findings = by_dra(claiming(said=CANNOT), template=template)
+    findings = by_dra(claiming(reported=CANNOT), template=template)
     assert Outcome.BAD not in by_name(findings).values()
     assert Outcome.OK not in by_name(findings).values()
 
@@ -164,13 +164,13 @@ def test_claims_that_only_a_scheduler_can_weigh_are_not_judged(spec: Json) -> No
 def test_slices_that_were_written_a_moment_ago_leave_time_to_the_scheduler() -> None:
     item = a_slice("gpu-0", devices=2)
     item["metadata"]["managedFields"] = [{"manager": "gpu-kubelet-plugin", "time": ago(MINUTE)}]
-    assert by_name(by_dra(claiming(said=CANNOT), resourceslices=[item])) == {"train-0": Outcome.UNDECIDED}
+    assert by_name(by_dra(claiming(reported=CANNOT), resourceslices=[item])) == {"train-0": Outcome.UNDECIDED}
 
 
 def the_pod(row: dict[str, Any]) -> Pod:
     """The pod of a row: one that ``waits``, or ``holds`` devices, or ``ended`` so long ago; else as it is written."""
     if "waits" in row:
-        nominated, pod = row.pop("nominated", ""), a_waiting_pod(row.pop("waits"), **{"said": FULL, **row})
+        nominated, pod = row.pop("nominated", ""), a_waiting_pod(row.pop("waits"), **{"reported": FULL, **row})
         pod.status.nominated_node_name = nominated
         return pod
     if "holds" in row:
@@ -200,7 +200,7 @@ def test_which_pods_wait_rightly(
 )
 def test_a_gang_waits_rightly_until_all_of_it_is_there_and_fits(count: int, devices: int, minimum: int, outcome: Outcome) -> None:
     more: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "llm"}, "schedulerName": "volcano", "devices": devices}
-    pods = [a_waiting_pod(f"llm-{index}", said="pod group is not ready", **more) for index in range(count)]
+    pods = [a_waiting_pod(f"llm-{index}", reported="pod group is not ready", **more) for index in range(count)]
     group = {"metadata": {"name": "llm", "namespace": "team-a"}, "spec": {"minMember": minimum}, "status": {"phase": "Pending"}}
     nodes = [aged(a_node()), aged(a_node("gpu-1"))]
     assert by_name(judged(*pods, nodes=nodes, scheduling_volcano_sh__podgroups=[group])) == {"llm": outcome}
@@ -245,7 +245,7 @@ class Now(Cluster):
     ids=["still there", "gone", "placed", "another pod took them", "a pod without devices came"],
 )
 def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expected: Outcome) -> None:
-    before = scope(a_waiting_pod(said=FULL))
+    before = scope(a_waiting_pod(reported=FULL))
     slept: list[float] = []
     still = recheck(Now([msgspec.to_builtins(pod) for pod in now]), before.snapshot, slept.append)
     assert by_name(check_waiting(before, NOW, still)) == {"train-0": expected}
@@ -255,7 +255,7 @@ def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expec
 def test_a_busy_cluster_is_asked_again_by_the_clock_of_this_machine() -> None:
     """Pods' ages are by the cluster's clock, which may be hours away."""
     for away in (-2 * HOUR, 2 * HOUR):
-        before, slept = scope(a_waiting_pod(said=FULL)), list[float]()
+        before, slept = scope(a_waiting_pod(reported=FULL)), list[float]()
         before.snapshot.read_at, before.snapshot.taken_at = time.time(), time.time() + away
         still = recheck(Now([]), before.snapshot, slept.append)
         assert by_name(check_waiting(before, NOW, still)) == {"train-0": Outcome.OK}
@@ -263,7 +263,7 @@ def test_a_busy_cluster_is_asked_again_by_the_clock_of_this_machine() -> None:
 
 
 def test_only_some_are_asked_about() -> None:
-    before = scope(*[a_waiting_pod(f"p{index}", said=FULL) for index in range(MAX_ASKED + 3)], nodes=[aged(a_node(gpus=64))])
+    before = scope(*[a_waiting_pod(f"p{index}", reported=FULL) for index in range(MAX_ASKED + 3)], nodes=[aged(a_node(gpus=64))])
     still = recheck(Now([]), before.snapshot, lambda seconds: None)
     found = list(by_name(check_waiting(before, NOW, still)).values())
     assert (found.count(Outcome.OK), found.count(Outcome.BAD)) == (MAX_ASKED, 3)
@@ -357,10 +357,10 @@ def test_a_job_of_such_a_kind_that_is_due_no_pods_is_not_judged(key: str, kind: 
     assert without_pods(key, a_job_of(kind, {**made, **spec}, status)) == {}
 
 
-def a_pod_group(phase: str = "Pending", said: str = "", *, owner: str = "uid-tune", namespace: str = "team-a") -> Json:
+def a_pod_group(phase: str = "Pending", reported: str = "", *, owner: str = "uid-tune", namespace: str = "team-a") -> Json:
     meta = {"name": "podgroup-tune", "namespace": namespace, "ownerReferences": [{"kind": "TFJob", "name": "tune", "uid": owner}]}
-    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": said}
-    return {"metadata": meta, "spec": {"queue": "research"}, "status": {"phase": phase, "conditions": [condition] if said else []}}
+    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": reported}
+    return {"metadata": meta, "spec": {"queue": "research"}, "status": {"phase": phase, "conditions": [condition] if reported else []}}
 
 
 def a_word_of_volcano(message: str, age: float = 2 * HOUR) -> Any:
@@ -380,24 +380,24 @@ def queued(group: Json, *words: str, age: float = 2 * HOUR) -> list[Finding]:
 
 def test_a_job_that_waits_in_a_full_queue_is_left_alone() -> None:
     """volcano#4479: only the PodGroup's events say it, between others."""
-    findings = queued(a_pod_group(said=NOT_READY), NOT_READY, "queue resource quota insufficient")
+    findings = queued(a_pod_group(reported=NOT_READY), NOT_READY, "queue resource quota insufficient")
     assert by_name(findings) == {"tune": Outcome.NOT_JUDGED}
     assert "queue resource quota insufficient" in messages(findings)
 
 
 def test_whether_a_queue_without_a_word_of_its_quota_has_room_is_not_guessed() -> None:
     """volcano#3910, volcano#1094: the words are the same whatever keeps the group waiting."""
-    findings = queued(a_pod_group(said=NOT_READY))
+    findings = queued(a_pod_group(reported=NOT_READY))
     assert by_name(findings) == {"tune": Outcome.UNDECIDED}
     assert f"its PodGroup podgroup-tune waits in queue research, and Volcano says: {NOT_READY}" in messages(findings)
 
 
 @each_row
-def test_a_job_that_its_queue_does_not_hold_back_is_named(group: dict[str, Any], words: tuple[str, ...], told: str) -> None:
+def test_a_job_that_its_queue_does_not_hold_back_is_named(group: dict[str, Any], words: tuple[str, ...], stated: str) -> None:
     """trainer#1630: the group was let in, and its controller made no pod. volcano#1863: the scheduler never looked at the group."""
     findings = queued(a_pod_group(**group), *words)
     assert by_name(findings) == {"tune": Outcome.BAD}
-    assert told in messages(findings)
+    assert stated in messages(findings)
 
 
 def test_a_job_that_its_queue_held_until_now_waits_since_now() -> None:
@@ -458,7 +458,7 @@ def test_what_events_may_explain_is_not_blamed_where_they_were_not_read(left_out
     assert "events" in messages(findings)
     made = {"conditions": [{"type": "Created", "status": "True", "message": "the job is created"}]}
     assert by_name(check_jobs_without_pods(scope(batch__jobs=[a_job(status=made)], **left_out), NOW)) == {"train": Outcome.UNDECIDED}
-    assert by_name(check_waiting(scope(a_waiting_pod(said=FULL), **left_out), NOW)) == {"train-0": Outcome.BAD}
+    assert by_name(check_waiting(scope(a_waiting_pod(reported=FULL), **left_out), NOW)) == {"train-0": Outcome.BAD}
 
 
 # -- clusters of others

@@ -24,7 +24,7 @@ def as_baseline(folder: Path, *arguments: str) -> Path:
     return (folder / "report").rename(folder / "baseline")
 
 
-def test_a_new_failure_is_upg_05s_too_and_a_repaired_one_is_told(tmp_path: Path) -> None:
+def test_a_new_failure_is_upg_05s_too_and_a_repaired_one_is_reported(tmp_path: Path) -> None:
     baseline = as_baseline(tmp_path, *HEALTHY)
     worse = run_for_record(tmp_path, *FAULTY, "--baseline", str(baseline))
     found = worse.result("UPG-05")

@@ -62,9 +62,9 @@ class AgentRestarted(Undo):
     def verify(self, cluster: Cluster, args: RestartedArgs, deadline: float) -> str:
         """Empty once new pods are Ready on the node, and its devices are as they were."""
         with Observation(cluster, "pods", args.namespace, labels=args.selector) as observation:
-            said = observation.await_shown(deadline, lambda pods: _pods_differ(args, pods.values()))
-        if said or not args.allocatable:
-            return said
+            reported = observation.await_shown(deadline, lambda pods: _pods_differ(args, pods.values()))
+        if reported or not args.allocatable:
+            return reported
         return await_object(cluster, "nodes", args.node, "", max(deadline, time.monotonic()), lambda node: _devices_differ(args, node))
 
     def human(self, args: RestartedArgs) -> tuple[str, str]:
@@ -159,8 +159,8 @@ class SlicesPublished(Undo):
 
         def differs(slices: Mapping[str, Json]) -> str:
             missing = sorted(set(args.devices) - offered(slices.values(), args.driver, args.node))
-            said = f"{args.driver} does not offer {', '.join(missing[:5])} of {args.node}" + (" and others" if missing[5:] else "")
-            return said if missing else ""
+            reported = f"{args.driver} does not offer {', '.join(missing[:5])} of {args.node}" + (" and others" if missing[5:] else "")
+            return reported if missing else ""
 
         with Observation(cluster, SLICES, fields=f"spec.nodeName={args.node}") as observation:
             return observation.await_shown(deadline, differs)

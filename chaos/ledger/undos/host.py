@@ -90,8 +90,8 @@ class HostAction(Undo):
             raise changed(f"host of node {args.name}", programs.expected, current)
         result = self._run(cluster, args, programs.undo, deadline)
         if result.exit_code != 0:
-            said = result.output.strip()[-200:]
-            raise ApiTrouble("HostCommandFailed", f"{programs.undo[0]} on {args.name}: exit {result.exit_code}: {said}")
+            reported = result.output.strip()[-200:]
+            raise ApiTrouble("HostCommandFailed", f"{programs.undo[0]} on {args.name}: exit {result.exit_code}: {reported}")
 
     def verify(self, cluster: Cluster, args: Any, deadline: float) -> str:
         """Empty when a fresh pod's check prints what is expected."""

@@ -343,12 +343,12 @@ def _conditions(node: Json, names: tuple[str, ...] = ()) -> dict[str, str]:
 def _differs(args: ClearedArgs, node: Json | None) -> str:
     if node is None:
         return f"node {args.name} is gone"
-    said = []
+    reported = []
     if is_unschedulable(node) != args.unschedulable and not _of_another(args, node):
-        said.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
-    said += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
-    said += [f"annotation {key}" for key in _noted(args, node)]
-    said += [f"condition {kind}, which was not there" for kind in _added(args, node)]
+        reported.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
+    reported += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
+    reported += [f"annotation {key}" for key in _noted(args, node)]
+    reported += [f"condition {kind}, which was not there" for kind in _added(args, node)]
     if (conditions := _conditions(node, args.names)) != args.conditions:
-        said.append(f"conditions {', '.join(sorted(set(conditions) ^ set(args.conditions))) or 'differ'}")
-    return "; ".join(said)
+        reported.append(f"conditions {', '.join(sorted(set(conditions) ^ set(args.conditions))) or 'differ'}")
+    return "; ".join(reported)

@@ -183,8 +183,8 @@ def _claimed(reading: Reading) -> Allocations:
     """As claims are allocated: the API holds the books, no reader is needed. ``inventory`` is what slices publish for the targets."""
     view, plan = View.at(reading), reading.plan
     known, claims = published_devices(view), view.select(CLAIMS)
-    told: dict[tuple[str, str, str], PublishedDevice] = reading.memory.setdefault("allocations.devices", {})
-    told.update(known)  # a claim outlives the slice that told its devices' identities
+    stated: dict[tuple[str, str, str], PublishedDevice] = reading.memory.setdefault("allocations.devices", {})
+    stated.update(known)  # a claim outlives the slice that told its devices' identities
     settled = _settled(reading, lambda pod: sum(len(allocated_devices(claim)) for claim in claims_of(pod, claims)))
     pods, users = {}, Counter(uid_of(claim) for pod in settled for claim in claims_of(pod, claims))
     for pod in settled:
@@ -194,7 +194,7 @@ def _claimed(reading: Reading) -> Allocations:
             name=name_of(pod),
             node=node_of(pod),
             requested={_claim_name(claim): requested_count(claim) for claim in own},
-            ids={_claim_name(claim): [_id(told, one) for one in allocated_devices(claim)] for claim in own},
+            ids={_claim_name(claim): [_id(stated, one) for one in allocated_devices(claim)] for claim in own},
             seen=_seen(view, pod),
         )
     inventory: dict[str, dict[str, list[str]]] = {}

@@ -44,9 +44,9 @@ def test_an_error_in_the_act_leaves_its_entry_open(tmp_path: Path, cluster: Clus
     assert len(book.open_entries()) == 1
 
 
-def refused(does: ActivityContext, cluster: Cluster, said: str) -> None:
+def refused(does: ActivityContext, cluster: Cluster, reported: str) -> None:
     """Refused before the body, with nothing written and nothing done."""
-    with pytest.raises(ActivityFailed, match=said):
+    with pytest.raises(ActivityFailed, match=reported):
         with does.fault("node.labels", strip(cluster)):
             pytest.fail("the body ran")
 

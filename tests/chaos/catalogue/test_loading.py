@@ -51,7 +51,7 @@ def test_what_would_not_act_as_it_reads_is_refused(put: dict[str, Any], says: st
     assert all(line.startswith("X1.yaml: ") for line in str(refused.value).splitlines())
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     found = document(level=9, area=["nowhere"])
     found["metod"] = []
     found["method"][0]["background"] = True

@@ -48,7 +48,7 @@ def tell(cluster: Cluster, message: str, kind: str = "GpuXidError") -> None:
     write(cluster, "monitor", {"status": {"conditions": [{"type": kind, "status": "True", "reason": "X", "message": message}]}}, "status")
 
 
-def told(cluster: Cluster, kind: str = "GpuXidError") -> str:
+def stated(cluster: Cluster, kind: str = "GpuXidError") -> str:
     found = fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]
     return str(next((item["status"] for item in found if item["type"] == kind), "absent"))
 
@@ -106,7 +106,7 @@ def test_somebodys_cordon_outlives_the_undo_of_what_the_fault_led_to(tmp_path: P
         NodeCleared().undo(cluster, args, soon())
         assert NodeCleared().verify(cluster, args, soon()) == ""
         assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
-        assert told(cluster) == "absent"
+        assert stated(cluster) == "absent"
 
 
 def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> Non
         tell(cluster, f"Xid 79 of {OURS}", "SysLogsXIDError")
         NodeCleared().undo(cluster, args, soon())
         assert NodeCleared().verify(cluster, args, soon()) == ""
-        assert (told(cluster), told(cluster, "SysLogsXIDError")) == ("True", "absent")
+        assert (stated(cluster), stated(cluster, "SysLogsXIDError")) == ("True", "absent")
 
 
 def test_a_condition_that_was_there_is_set_back_and_one_that_came_with_the_fault_goes(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_condition_that_was_there_is_set_back_and_one_that_came_with_the_fault
         assert "condition GpuMemWatch, which was not there" in NodeCleared().verify(cluster, args, soon(0.2))
         NodeCleared().undo(cluster, args, soon())
         assert NodeCleared().verify(cluster, args, soon()) == ""
-        assert (told(cluster), told(cluster, "SysLogsXIDError"), told(cluster, "GpuMemWatch")) == ("False", "True", "absent")
+        assert (stated(cluster), stated(cluster, "SysLogsXIDError"), stated(cluster, "GpuMemWatch")) == ("False", "True", "absent")
 
 
 def test_a_cordon_that_somebody_made_again_is_theirs(tmp_path: Path) -> None:
@@ -181,11 +181,11 @@ def test_a_device_is_named_by_whole_words(message: str, this: bool) -> None:
 
 def test_a_fault_of_gpu_10_is_none_of_gpu_1() -> None:
     target = Target(kind="nodes", name="a", uid="1", node="a", facts=FACTS)
-    told = [
+    stated = [
         World(nodes=[seen("a", conditions=[{"type": "GpuMemWatch", "status": "True", "message": f"GPU {index} is lost"}])])
         for index in (1, 10)
     ]
-    found = [SIGNALS["node.faults.name.target"](Read(world, made_up_plan(target))) for world in told]  # type: ignore[arg-type]
+    found = [SIGNALS["node.faults.name.target"](Read(world, made_up_plan(target))) for world in stated]  # type: ignore[arg-type]
     assert found == [True, False]
 
 
@@ -207,7 +207,7 @@ def test_what_remediation_did_is_put_back_and_its_condition_cleared(tmp_path: Pa
         assert NOTE not in node["metadata"]["annotations"]
         assert node["metadata"]["annotations"]["owner"] == "me"
         assert not node["spec"].get("unschedulable")
-        assert told(cluster, "SysLogsXIDError") == "absent"
+        assert stated(cluster, "SysLogsXIDError") == "absent"
         NodeCleared().undo(cluster, args, soon())  # once more: nothing to do
 
 
@@ -235,13 +235,13 @@ def test_a_cordon_that_no_remediation_explains_is_left(cluster: Cluster) -> None
     assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
 
 
-def test_a_condition_that_no_device_fault_leads_to_is_left_and_told(cluster: Cluster) -> None:
+def test_a_condition_that_no_device_fault_leads_to_is_left_and_reported(cluster: Cluster) -> None:
     args = cleared_args(cluster, "gpu-1")
     tell(cluster, "Xid 79", "SysLogsXIDError")
     tell(cluster, "Xid 79", "ReadonlyFilesystem")
     with pytest.raises(UndoRefused, match="ReadonlyFilesystem"):
         NodeCleared().undo(cluster, args, soon())
-    assert (told(cluster, "SysLogsXIDError"), told(cluster, "ReadonlyFilesystem")) == ("absent", "True")
+    assert (stated(cluster, "SysLogsXIDError"), stated(cluster, "ReadonlyFilesystem")) == ("absent", "True")
 
 
 def ended(cluster: Cluster, name: str) -> bool:

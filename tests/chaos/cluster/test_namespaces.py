@@ -66,7 +66,7 @@ def test_a_name_that_was_seen_and_taken_costs_another_one(cluster: Cluster, undo
     assert fetch(cluster, "namespaces", seen) == before
 
 
-def test_names_that_nobody_can_guess_and_that_are_taken_are_told(tmp_path: Path) -> None:
+def test_names_that_nobody_can_guess_and_that_are_taken_are_reported(tmp_path: Path) -> None:
     with world(tmp_path, Trouble("create", "namespaces", 409, 99)) as (cluster, _):
         with pytest.raises(ApiTrouble, match="look for what answers in the API server's place"):
             namespaces.ensure_run(cluster, RUN)

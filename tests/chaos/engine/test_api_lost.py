@@ -102,7 +102,7 @@ def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path
         assert result.verdict in (Verdict.PASSED, Verdict.INCONCLUSIVE), result.message
 
 
-def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: Stage, tmp_path: Path) -> None:
+def test_an_api_that_is_away_for_longer_than_the_lease_is_reported_at_the_end(on: Stage, tmp_path: Path) -> None:
     """The child undoes when the API is back; Lease, namespace and the cluster's copy of the ledger used to stay, and nobody said so."""
     outage = lost(10**6, 14.0, arrives=False)
     outage.after.verb = "[!p]*"  # reads, of which the 30th is lost
@@ -125,7 +125,7 @@ def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Pat
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["request", "answer"])
-def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
+def test_what_is_lost_for_good_is_reported_and_recovered_from_elsewhere(
     on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unchanged: Fingerprint, arrives: bool
 ) -> None:
     """The run may not know what became of its undo: it says so, and ``recover`` on a connection that works leaves what was before."""

@@ -26,7 +26,7 @@ class _Alarm(BaseException):
     pass
 
 
-def test_a_lock_that_another_user_has_prepared_is_told(on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_another_user_has_prepared_is_reported(on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of temporary files is everybody's."""
     monkeypatch.setattr("chaos.safety.lease.tempfile.gettempdir", lambda: str(tmp_path))
     campaign = on.campaign(tmp_path / "one")

@@ -85,7 +85,7 @@ def test_a_torn_ledger_is_recovered_and_reported(tmp_path: Path, cluster: Cluste
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_a_broken_file_is_told_and_the_clusters_copy_is_enough(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_broken_file_is_reported_and_the_clusters_copy_is_enough(tmp_path: Path, cluster: Cluster) -> None:
     folder = killed(tmp_path, 5)
     (path,) = folder.rglob("ledger.jsonl")
     path.write_bytes(b"garbage\n" + path.read_bytes())
@@ -94,7 +94,7 @@ def test_a_broken_file_is_told_and_the_clusters_copy_is_enough(tmp_path: Path, c
     assert "line 1 cannot be read" in done.unreadable[0]
 
 
-def test_a_broken_copy_is_told_stays_and_the_file_is_enough(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_broken_copy_is_reported_stays_and_the_file_is_enough(tmp_path: Path, cluster: Cluster) -> None:
     folder = killed(tmp_path, 5)
     cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": "garbage\n"}}, namespaces.SHARED)
     done = recover(cluster, folder, seconds=PATIENCE)
@@ -147,7 +147,7 @@ def test_files_of_another_cluster_are_left_alone(tmp_path: Path, cluster: Cluste
     assert (done.elsewhere, done.restored, done.clean) == ((str(other.path),), 0, True)
 
 
-def test_a_copy_that_came_from_another_cluster_is_told_and_undoes_nothing(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_copy_that_came_from_another_cluster_is_reported_and_undoes_nothing(tmp_path: Path, cluster: Cluster) -> None:
     node = fetch(cluster, "nodes", "gpu-1")
     origin = msgspec.structs.replace(plan().origin, cluster_uid="another")
     proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
@@ -160,7 +160,7 @@ def test_a_copy_that_came_from_another_cluster_is_told_and_undoes_nothing(tmp_pa
     assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "ours"
 
 
-def test_residue_is_told_with_a_command_and_can_be_accepted(cluster: Cluster, book: Ledger) -> None:
+def test_residue_is_reported_with_a_command_and_can_be_accepted(cluster: Cluster, book: Ledger) -> None:
     book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: "ours"}))
     cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "B200"}}})
     done = recover(cluster, seconds=PATIENCE)
@@ -244,7 +244,7 @@ def test_the_lease_in_an_administrators_namespace_is_finished_too(tmp_path: Path
 @pytest.mark.parametrize("how", ["a sign-in page", "never arrived", "503"])
 @pytest.mark.parametrize("resource", ["namespaces", "priorityclasses"])
 @pytest.mark.usefixtures("unchanged")
-def test_what_is_not_known_to_be_gone_is_told_and_recover_removes_it(tmp_path: Path, cluster: Cluster, resource: str, how: str) -> None:
+def test_what_is_not_known_to_be_gone_is_reported_and_recover_removes_it(tmp_path: Path, cluster: Cluster, resource: str, how: str) -> None:
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault("delete", resource, how, times=ALWAYS)]):
         lease = keeper(Cluster.from_kubeconfig(tmp_path / "proxied"))
         lease.acquire()
@@ -275,7 +275,7 @@ def test_a_lease_that_was_let_go_is_taken_again_before_its_namespace_goes(tmp_pa
 @pytest.mark.parametrize("before", ["nothing", "a Lease that nobody holds"])
 @pytest.mark.parametrize("times", [2, ALWAYS])
 @pytest.mark.usefixtures("unchanged")
-def test_a_lease_that_is_taken_by_the_answer_alone_is_told_or_taken_in_earnest(
+def test_a_lease_that_is_taken_by_the_answer_alone_is_reported_or_taken_in_earnest(
     tmp_path: Path, cluster: Cluster, before: str, times: int
 ) -> None:
     """Somebody on the way answers in the server's place, and the namespace is without a Lease, or with one that nobody holds."""

@@ -156,12 +156,12 @@ def test_an_entry_starts_no_other_unit(unit: str) -> None:
 
 def test_nvidia_smi_is_found_where_the_platform_puts_it(root: Root) -> None:
     root.program("nvidia-smi", "on the path")
-    said = [root.run(nvidia_smi("-L")).output]
+    reported = [root.run(nvidia_smi("-L")).output]
     root.program("/home/kubernetes/bin/nvidia/bin/nvidia-smi", "GKE's")
-    said.append(root.run(nvidia_smi("-L")).output)
+    reported.append(root.run(nvidia_smi("-L")).output)
     root.driver(("of the driver's container", 9))
     inside = root.run(nvidia_smi("-i", "GPU-1; reboot", "-pm", "1"))
-    assert [*said, inside.output] == ["on the path\n", "GKE's\n", "of the driver's container\n"]
+    assert [*reported, inside.output] == ["on the path\n", "GKE's\n", "of the driver's container\n"]
     assert inside.exit_code == 9
     assert root.calls[-1] == "/run/nvidia/driver/usr/bin/nvidia-smi -i GPU-1; reboot -pm 1"
 
@@ -213,7 +213,7 @@ def test_a_reset_that_may_hit_others_is_not_forced(answers: list[Any], why: str,
         ((NO_HANDLE, 255), f"{LOST}, Enabled\n{NO_HANDLE}", ""),  # which one is lost, the list does not say
     ],
 )
-def test_the_persistence_mode_of_a_device_is_told_or_not_known(one: Any, every: Any, mode: str, root: Root) -> None:
+def test_the_persistence_mode_of_a_device_is_reported_or_not_known(one: Any, every: Any, mode: str, root: Root) -> None:
     programs = HostPersistence().programs(DeviceArgs(name="n", uid="u", machine="m", uuid=UUID))
     root.program("nvidia-smi", one, every)
     read = programs.read(root.run(programs.check).output).strip()
@@ -353,9 +353,9 @@ def test_a_line_in_the_kernel_log_has_the_drivers_form(root: Root, live: Cluster
 
 def test_a_worker_lists_its_devices_and_beats(root: Root) -> None:
     root.program("nvidia-smi", sample("nvidia-smi-L-1"))
-    said = root.run(("timeout", "2", "sh", "-c", worker_script(0.02))).output
-    assert uuids_in(said) == uuids_in(sample("nvidia-smi-L-1")) != []
-    assert beat_in(said) is not None
+    reported = root.run(("timeout", "2", "sh", "-c", worker_script(0.02))).output
+    assert uuids_in(reported) == uuids_in(sample("nvidia-smi-L-1")) != []
+    assert beat_in(reported) is not None
     root.program("nvidia-smi", ("Failed to initialize NVML: Unknown Error", 255))
     assert root.run(("sh", "-c", worker_script(0.02))).exit_code == 3
 

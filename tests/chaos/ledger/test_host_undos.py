@@ -34,8 +34,8 @@ def after(*commands: str, running: bool = True) -> tuple[str, dict[str, str], bo
         async with small_cluster([hardware("a")]) as cluster:
             host = cluster.kubelets.hosts["a"]
             host.kubelet_running = running
-            said = await on_host(cluster, "\n".join(commands))
-            return said, {name: unit.state for name, unit in host.units.items()}, host.kubelet_running
+            reported = await on_host(cluster, "\n".join(commands))
+            return reported, {name: unit.state for name, unit in host.units.items()}, host.kubelet_running
 
     return asyncio.run(scenario())
 
@@ -44,8 +44,8 @@ def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
     args = arguments(tmp_path)
     start = f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet.service"
     stop = f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet.service"
-    said, units, running = after(start, stop, shlex.join(args.check), shlex.join(args.undo), "echo undone", shlex.join(args.check))
-    before, _, later = said.partition("undone")
+    reported, units, running = after(start, stop, shlex.join(args.check), shlex.join(args.undo), "echo undone", shlex.join(args.check))
+    before, _, later = reported.partition("undone")
     assert before.rstrip().endswith("active\nactive")  # the kubelet is up, and it is not restored
     assert later.strip() == args.expected
     assert (units[START], units[STOP], running) == ("stopped", "stopped", True)

@@ -143,7 +143,7 @@ def test_a_torn_last_line_is_left_out_and_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "reported"),
     [
         (b"{}\n", "line 1 cannot be read"),
         (b"not json\n", "line 1 cannot be read"),
@@ -153,10 +153,10 @@ def test_a_torn_last_line_is_left_out_and_reported(tmp_path: Path) -> None:
         (b"\n", "line 1 cannot be read"),
     ],
 )
-def test_anything_else_that_is_malformed_is_an_error(tmp_path: Path, broken: bytes, said: str) -> None:
+def test_anything_else_that_is_malformed_is_an_error(tmp_path: Path, broken: bytes, reported: str) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_bytes(broken)
-    with pytest.raises(LedgerError, match=said):
+    with pytest.raises(LedgerError, match=reported):
         Ledger.open(path)
 
 

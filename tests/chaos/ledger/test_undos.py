@@ -182,7 +182,7 @@ def test_what_stands_in_no_namespace_is_deleted_by_proof_and_never_by_its_label(
     assert cluster.get("scheduling.k8s.io/priorityclasses", "urgent").ok
 
 
-def test_what_a_finalizer_holds_is_told(cluster: Cluster) -> None:
+def test_what_a_finalizer_holds_is_reported(cluster: Cluster) -> None:
     args = AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN)
     held = canary(**owned.labels(RUN))
     held["metadata"]["finalizers"] = ["example.com/hold"]
@@ -415,5 +415,5 @@ def test_a_rule_is_taken_back_under_the_names_of_its_run_only(tmp_path: Path) ->
     terms, book = Terms.of([tainting], Policy()), ledger(tmp_path, experiment="D8")
     for name, wrong in ((f"gpu-conformance-chaos-{RUN}", ""), ("gpu-conformance-chaos-other", "which is not its run's")):
         args = AbsentArgs(key="resource.k8s.io/devicetaintrules", name=name, run_id=RUN)
-        said = terms.outside(book.draft("object.absent", args))
-        assert said == "" if not wrong else wrong in said
+        reported = terms.outside(book.draft("object.absent", args))
+        assert reported == "" if not wrong else wrong in reported

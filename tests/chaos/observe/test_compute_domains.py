@@ -71,10 +71,10 @@ DOMAINS_OF_ALL = [domain("a", "NotReady"), domain("c"), domain("b")]
 def test_several_domains_with_daemons_are_unclear_and_all_named_whatever_their_status_says() -> None:
     components = found(*SEVERAL, domains=DOMAINS_OF_ALL)
     assert DOMAIN_DAEMON not in components.found
-    told = components.doubtful([DOMAIN_DAEMON])
+    stated = components.doubtful([DOMAIN_DAEMON])
     for name in ("a", "b", "c"):
-        assert f"DaemonSet gpu/d-{name} of ComputeDomain team/{name}" in told
-    assert "chaos.components" in told
+        assert f"DaemonSet gpu/d-{name} of ComputeDomain team/{name}" in stated
+    assert "chaos.components" in stated
 
 
 def test_of_several_domains_the_policy_names_one() -> None:

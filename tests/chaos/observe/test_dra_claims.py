@@ -168,12 +168,12 @@ def log_of(**seen: str) -> dict[str, str]:
 def test_the_ledger_joins_claims_allocations_and_what_is_seen() -> None:
     pods = [claiming("w", "a", canary_pod), claiming("x", "a")]
     claims = (claim("w", "a", 1, users=("w",)), claim("x", "a", 0, users=("x",)))
-    told = ledger(world(*claims, pods=pods, texts=log_of(w="GPU-a-1")))
-    assert told.allocations is not None
-    assert told.allocations.pods["uid-w"].ids == {f"{RESOURCE}:team/w": ["GPU-a-1"]}
-    assert told.allocations.pods["uid-w"].seen == ["GPU-a-1"]
-    assert told.allocations.inventory == {"a": {RESOURCE: ["GPU-a-0", "GPU-a-1", "GPU-a-2", "GPU-a-3"]}}
-    assert broken(told, told) == []
+    stated = ledger(world(*claims, pods=pods, texts=log_of(w="GPU-a-1")))
+    assert stated.allocations is not None
+    assert stated.allocations.pods["uid-w"].ids == {f"{RESOURCE}:team/w": ["GPU-a-1"]}
+    assert stated.allocations.pods["uid-w"].seen == ["GPU-a-1"]
+    assert stated.allocations.inventory == {"a": {RESOURCE: ["GPU-a-0", "GPU-a-1", "GPU-a-2", "GPU-a-3"]}}
+    assert broken(stated, stated) == []
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_a_pod_whose_claim_is_gone_counts_once_it_has_been_seen_running_without_
 
 def test_a_claim_that_pods_share_may_hold_its_device_in_both() -> None:
     shared = claim("x", "a", 0, users=("x", "y"))
-    told = ledger(world(shared, pods=[claiming("x", "a"), claiming("y", "a")]))
-    assert told.allocations is not None
-    assert told.allocations.shared == [f"{RESOURCE}:team/x"]
-    assert broken(told) == []
+    stated = ledger(world(shared, pods=[claiming("x", "a"), claiming("y", "a")]))
+    assert stated.allocations is not None
+    assert stated.allocations.shared == [f"{RESOURCE}:team/x"]
+    assert broken(stated) == []
 
 
 def test_an_allocation_of_a_device_that_no_slice_publishes_is_no_data() -> None:
@@ -227,14 +227,14 @@ def test_an_allocation_of_a_device_that_no_slice_publishes_is_no_data() -> None:
         ledger(world(claim("x", "a", 0, users=("x",)), pods=[claiming("x", "a")], slices=[]))
 
 
-def test_a_device_keeps_the_identity_that_a_lost_slice_told() -> None:
+def test_a_device_keeps_the_identity_that_a_lost_slice_reported() -> None:
     pods, held = [claiming("x", "a")], claim("x", "a", 0, users=("x",))
     read = Read(world(held, pods=pods), plan(facts=CLAIMED))
     value("allocations", world(held, pods=pods), read)
     read.memory["allocations.first"] = {"uid-x": 0.0}
-    told = value("allocations", world(), read.again(world(held, slices=[], pods=pods)))
-    assert told["pods"]["uid-x"]["ids"] == {f"{RESOURCE}:team/x": ["GPU-a-0"]}
-    assert told["inventory"] == {}
+    stated = value("allocations", world(), read.again(world(held, slices=[], pods=pods)))
+    assert stated["pods"]["uid-x"]["ids"] == {f"{RESOURCE}:team/x": ["GPU-a-0"]}
+    assert stated["inventory"] == {}
 
 
 def own_claim(name: str, *devices: int, users: tuple[str, ...] = ()) -> Json:

@@ -53,7 +53,7 @@ def live_plan() -> Any:
     return msgspec.structs.replace(plan(), target_kind=TargetKind.LIVE)
 
 
-def told(name: str, *worlds: World, live: bool = True) -> Any:
+def stated(name: str, *worlds: World, live: bool = True) -> Any:
     """What a signal says of the last of some moments that it was asked in."""
     read = Read(worlds[0], live_plan() if live else plan())
     found = SIGNALS[name](read)  # type: ignore[arg-type]
@@ -68,26 +68,28 @@ def pods(*found: Json) -> World:
 
 
 ENDS = table("observe/ends")
-BY_ITSELF, BY_CLUSTER = ({name: (tenants(**row), row["told"]) for name, row in ENDS[by].items()} for by in ("by itself", "by the cluster"))
+BY_ITSELF, BY_CLUSTER = (
+    {name: (tenants(**row), row["stated"]) for name, row in ENDS[by].items()} for by in ("by itself", "by the cluster")
+)
 
 
 @pytest.mark.parametrize(("now", "text"), BY_ITSELF.values(), ids=BY_ITSELF)
 @pytest.mark.parametrize("live", [True, False], ids=["live", "simulated"])
 def test_an_end_that_its_owner_can_cause_is_no_damage_and_is_named(now: Json, text: str, live: bool) -> None:
-    assert told("pods.others", pods(tenants()), pods(now), live=live) == []
-    assert told("pods.others.ended", pods(tenants()), pods(now), live=live) == [f"team/x {text}"]
+    assert stated("pods.others", pods(tenants()), pods(now), live=live) == []
+    assert stated("pods.others.ended", pods(tenants()), pods(now), live=live) == [f"team/x {text}"]
 
 
 @pytest.mark.parametrize(("now", "text"), BY_CLUSTER.values(), ids=BY_CLUSTER)
 def test_an_end_that_only_the_cluster_can_cause_is_damage(now: Json, text: str) -> None:
-    assert told("pods.others", pods(tenants()), pods(now)) == [f"team/x {text}"]
-    assert told("pods.others.ended", pods(tenants()), pods(now)) == []
+    assert stated("pods.others", pods(tenants()), pods(now)) == [f"team/x {text}"]
+    assert stated("pods.others.ended", pods(tenants()), pods(now)) == []
 
 
 def test_the_cluster_may_still_end_a_pod_that_ended_by_itself() -> None:
     worlds = (pods(tenants()), pods(tenants(container=again())), pods(BY_CLUSTER["refused"][0]))
-    assert told("pods.others", *worlds) == ["team/x UnexpectedAdmissionError"]
-    assert told("pods.others.ended", *worlds) == []
+    assert stated("pods.others", *worlds) == ["team/x UnexpectedAdmissionError"]
+    assert stated("pods.others.ended", *worlds) == []
 
 
 @pytest.mark.parametrize("name", ["pods.others", "pods.others.ended"])
@@ -97,18 +99,18 @@ def test_the_cluster_may_still_end_a_pod_that_ended_by_itself() -> None:
     ids=["gone", "being deleted", "done", "running"],
 )
 def test_a_pod_elsewhere_that_its_owner_ends_or_that_is_done_tells_nothing(name: str, later: World) -> None:
-    assert told(name, pods(tenants()), later) == []
+    assert stated(name, pods(tenants()), later) == []
 
 
 def test_on_a_cluster_that_is_all_ours_nobody_deletes_a_pod() -> None:
-    assert told("pods.others", pods(tenants()), pods(), live=False) == ["team/x gone"]
+    assert stated("pods.others", pods(tenants()), pods(), live=False) == ["team/x gone"]
     for ended in (tenants(status={"phase": "Succeeded"}), tenants(status=failed_with(), container={"state": {"terminated": ERROR}})):
-        assert told("pods.others", pods(tenants()), pods(ended), pods(), live=False) == []  # cleared away after its end
+        assert stated("pods.others", pods(tenants()), pods(ended), pods(), live=False) == []  # cleared away after its end
 
 
 @pytest.mark.parametrize("name", ["pods.others", "pods.others.ended"])
 def test_the_end_of_a_pod_that_came_later_tells_nothing(name: str) -> None:
-    assert told(name, pods(), pods(tenants()), pods(tenants(container=again()))) == []
+    assert stated(name, pods(), pods(tenants()), pods(tenants(container=again()))) == []
 
 
 def ago(minutes: float) -> str:
@@ -118,18 +120,18 @@ def ago(minutes: float) -> str:
 def test_the_next_crash_of_a_pod_that_crashes_all_the_time_tells_nothing_but_what_the_cluster_does_to_it_counts() -> None:
     for before in (again(3, waiting={"reason": "CrashLoopBackOff"}), again(3, running={"startedAt": ago(1)})):
         looping = pods(tenants(container=before))
-        assert told("pods.others.ended", looping, pods(tenants(container=again(4)))) == []
-        assert told("pods.others", looping, pods(tenants(container=again(4)))) == []
-        assert told("pods.others", looping, pods(BY_CLUSTER["evicted by pressure"][0])) == ["team/x Evicted"]
+        assert stated("pods.others.ended", looping, pods(tenants(container=again(4)))) == []
+        assert stated("pods.others", looping, pods(tenants(container=again(4)))) == []
+        assert stated("pods.others", looping, pods(BY_CLUSTER["evicted by pressure"][0])) == ["team/x Evicted"]
 
 
 def test_the_end_of_a_pod_that_was_started_again_once_and_ran_for_long_since_is_undecided() -> None:
     steady = pods(tenants(container=again(1, running={"startedAt": ago(60)})))
-    assert told("pods.others.ended", steady, pods(tenants(container=again(2)))) == ["team/x main: Error, exit code 1"]
+    assert stated("pods.others.ended", steady, pods(tenants(container=again(2)))) == ["team/x main: Error, exit code 1"]
 
 
 @pytest.mark.parametrize("skew", [-7200.0, 0.0, 7200.0])
-def test_how_long_a_container_has_run_is_told_by_the_clusters_clock(skew: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_a_container_has_run_is_reported_by_the_clusters_clock(skew: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that is ahead, a container that crashes all the time would have run for long; by one that is behind, none ever has."""
     looping = pods(tenants(container=again(3, running={"startedAt": ago(1)})))
     steady = pods(tenants(container=again(3, running={"startedAt": ago(60)})))
@@ -137,20 +139,20 @@ def test_how_long_a_container_has_run_is_told_by_the_clusters_clock(skew: float,
     monkeypatch.setattr(time, "time", lambda: true() + skew)
     for before, found in ((looping, []), (steady, ["team/x main: Error, exit code 1"])):
         before.server_clock.take("/version", {"Date": date})
-        assert told("pods.others.ended", before, pods(tenants(container=again(4)))) == found
+        assert stated("pods.others.ended", before, pods(tenants(container=again(4)))) == found
 
 
 def test_a_device_that_was_unhealthy_before_proves_nothing_now() -> None:
     sick = {"allocatedResourcesStatus": [{"resources": [{"resourceID": "GPU-1", "health": "Unhealthy"}]}]}
     worlds = pods(tenants(container=sick)), pods(tenants(container={**sick, **again()}))
-    assert told("pods.others", *worlds) == []
-    assert told("pods.others.ended", *worlds) == ["team/x main: Error, exit code 1"]
+    assert stated("pods.others", *worlds) == []
+    assert stated("pods.others.ended", *worlds) == ["team/x main: Error, exit code 1"]
 
 
 def test_very_many_pods_fit_into_a_sample_and_one_more_still_shows() -> None:
     many = [tenants(f"x{number:04}") for number in range(1200)]
     ended = [tenants(f"x{number:04}", status=failed_with(reason="Evicted", message=PRESSURE)) for number in range(1200)]
-    found = told("pods.others", pods(*many), pods(*ended))
+    found = stated("pods.others", pods(*many), pods(*ended))
     assert found[-1] == "and 700 more"
     assert len(msgspec.json.encode(found)) < 64 << 10
 
@@ -167,9 +169,9 @@ def test_a_stranger_on_the_target_that_ends_by_itself_is_named_and_not_lost(kind
     now, text = BY_ITSELF[kind]
     now = {**now, "metadata": {**now["metadata"], "name": "t", "uid": "uid-t"}, "spec": here()["spec"]}
     for name in ("pods.uids", "pods.strangers"):
-        assert told(name, pods(here()), pods(now)) == {"team/t": "uid-t 0 Running"}
-    assert told("pods.ended", pods(here()), pods(now)) == {"team/t": text}
-    assert told("pods.failed", pods(here()), pods(now)) == []
+        assert stated(name, pods(here()), pods(now)) == {"team/t": "uid-t 0 Running"}
+    assert stated("pods.ended", pods(here()), pods(now)) == {"team/t": text}
+    assert stated("pods.failed", pods(here()), pods(now)) == []
 
 
 @pytest.mark.parametrize(
@@ -178,43 +180,43 @@ def test_a_stranger_on_the_target_that_ends_by_itself_is_named_and_not_lost(kind
     ids=["gone", "being deleted", "done"],
 )
 def test_a_stranger_that_leaves_the_target_is_undecided(later: World, text: str) -> None:
-    assert told("pods.uids", pods(here()), later) == {"team/t": "uid-t 0 Running"}
-    assert told("pods.ended", pods(here()), later) == {"team/t": text}
+    assert stated("pods.uids", pods(here()), later) == {"team/t": "uid-t 0 Running"}
+    assert stated("pods.ended", pods(here()), later) == {"team/t": text}
 
 
 def test_a_stranger_on_the_target_that_the_cluster_ends_is_lost() -> None:
     rejected = pods(here(status=failed_with(reason="UnexpectedAdmissionError")))
-    assert told("pods.uids", pods(here()), rejected) == {"team/t": "uid-t 0 Running UnexpectedAdmissionError"}
-    assert told("pods.failed", pods(here()), rejected) == ["team/t UnexpectedAdmissionError"]
-    assert told("pods.uids", pods(here()), pods(), live=False) == {"team/t": "uid-t 0 Running gone"}
+    assert stated("pods.uids", pods(here()), rejected) == {"team/t": "uid-t 0 Running UnexpectedAdmissionError"}
+    assert stated("pods.failed", pods(here()), rejected) == ["team/t UnexpectedAdmissionError"]
+    assert stated("pods.uids", pods(here()), pods(), live=False) == {"team/t": "uid-t 0 Running gone"}
 
 
 def test_a_pod_that_takes_the_name_of_another_hides_nothing() -> None:
     new = here(uid="uid-new")
-    assert told("pods.ended", pods(here()), pods(new)) == {"team/t": "gone"}
+    assert stated("pods.ended", pods(here()), pods(new)) == {"team/t": "gone"}
     rejected = here(status=failed_with(reason="UnexpectedAdmissionError"))
-    assert told("pods.uids", pods(here()), pods(rejected), pods(new)) == {"team/t": "uid-t 0 Running UnexpectedAdmissionError"}
+    assert stated("pods.uids", pods(here()), pods(rejected), pods(new)) == {"team/t": "uid-t 0 Running UnexpectedAdmissionError"}
 
 
 def test_a_stranger_that_starts_or_had_failed_before_changes_nothing() -> None:
     starting = pods(here(status={"phase": "Pending"}))
     old = pods(here(status=failed_with(reason="UnexpectedAdmissionError")))
-    assert told("pods.uids", starting) == {}
-    assert told("pods.failed", old) == told("pods.failed", old, pods()) == []
-    assert told("pods.refused", old, old) == []
+    assert stated("pods.uids", starting) == {}
+    assert stated("pods.failed", old) == stated("pods.failed", old, pods()) == []
+    assert stated("pods.refused", old, old) == []
 
 
 def test_a_stranger_that_the_target_refused_before_it_ran_is_undecided() -> None:
     refused = pods(here(status=failed_with(reason="OutOfnvidia.com/gpu")))
     for worlds in ((pods(), refused), (pods(here(status={"phase": "Pending"})), refused)):
-        assert told("pods.failed", *worlds) == []
-        assert told("pods.refused", *worlds) == ["team/t OutOfnvidia.com/gpu"]
-        assert told("pods.refused", *worlds, pods()) == ["team/t OutOfnvidia.com/gpu"]
+        assert stated("pods.failed", *worlds) == []
+        assert stated("pods.refused", *worlds) == ["team/t OutOfnvidia.com/gpu"]
+        assert stated("pods.refused", *worlds, pods()) == ["team/t OutOfnvidia.com/gpu"]
 
 
 def test_the_experiments_own_pods_count_however_they_end() -> None:
     own, restarted = pods(canary("w", "a")), pods(canary("w", "a", restarts=1))
-    assert told("pods.uids", own, restarted) != told("pods.uids", own)
-    assert told("pods.uids", own, pods()) == {}
-    assert told("pods.failed", own, pods(canary("w", "a", phase="Failed"))) == ["gpu-conformance-chaos-run-canaries/w False"]
-    assert told("pods.ended", own, restarted) == {}
+    assert stated("pods.uids", own, restarted) != stated("pods.uids", own)
+    assert stated("pods.uids", own, pods()) == {}
+    assert stated("pods.failed", own, pods(canary("w", "a", phase="Failed"))) == ["gpu-conformance-chaos-run-canaries/w False"]
+    assert stated("pods.ended", own, restarted) == {}

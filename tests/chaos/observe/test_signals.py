@@ -194,9 +194,9 @@ def reader(phase: str = "Running", **more: Any) -> dict[str, Any]:
     return pod("r", "a", gpus=0, namespace=NAMESPACE, labels={CANARY_LABEL: "reader"}, phase=phase, **more)
 
 
-def kubelet(said: str, *pods: dict[str, Any], log: str = "GPU 0: X (UUID: GPU-1)\nbeat 1\n", **more: Any) -> World:
+def kubelet(reported: str, *pods: dict[str, Any], log: str = "GPU 0: X (UUID: GPU-1)\nbeat 1\n", **more: Any) -> World:
     """A node whose kubelet lists something, with the reader and a worker on it."""
-    texts = {f"{CANARIES}/pods/w/log": log, f"{NAMESPACE}/pods/r/log": said}
+    texts = {f"{CANARIES}/pods/w/log": log, f"{NAMESPACE}/pods/r/log": reported}
     return World(texts, pods=[canary("w", "a"), *(pods or (reader(),))], nodes=[node("a", **more)])
 
 
@@ -239,7 +239,7 @@ def test_devices_are_counted_where_the_reader_tells_no_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "pods", "why"),
+    ("reported", "pods", "why"),
     [
         (listing(healthy=HEALTHY), (canary("x", "b"),), "is gone"),
         (listing(healthy=HEALTHY), (reader("Failed"),), "no longer runs \\(phase Failed\\)"),
@@ -250,12 +250,12 @@ def test_devices_are_counted_where_the_reader_tells_no_ids() -> None:
     ids=["gone", "failed", "going", "silent", "refused"],
 )
 @pytest.mark.parametrize("name", ["allocations", "devices.target", "devices.others"])
-def test_a_reader_that_dies_is_no_data_and_not_an_empty_ledger(name: str, said: str, pods: tuple[Any, ...], why: str) -> None:
+def test_a_reader_that_dies_is_no_data_and_not_an_empty_ledger(name: str, reported: str, pods: tuple[Any, ...], why: str) -> None:
     healthy = kubelet(listing(healthy=["GPU-7"]))
     read = Read(healthy, plan())
     assert value(name, healthy, read) is not None
     with pytest.raises(NoData, match=why):
-        value(name, healthy, read.again(kubelet(said, *pods)))
+        value(name, healthy, read.again(kubelet(reported, *pods)))
 
 
 def test_a_reader_that_says_nothing_new_is_no_data() -> None:
@@ -301,8 +301,8 @@ def test_every_signal_stands_hostile_objects(hostile: dict[str, Any], facts: Pla
     lists = {key.replace("/", "__"): [item] for key in keys}
     for name, signal in SIGNALS.items():
         try:
-            told = signal(Read(World(**lists), plan(facts=facts)))  # type: ignore[arg-type]
-            assert msgspec.json.decode(msgspec.json.encode(told)) == told
+            stated = signal(Read(World(**lists), plan(facts=facts)))  # type: ignore[arg-type]
+            assert msgspec.json.decode(msgspec.json.encode(stated)) == stated
         except NoData:
             continue
         except Exception as error:
@@ -321,7 +321,7 @@ def of_agents(pods: list[Json], nodes: list[Json] | None = None) -> Any:
     return SIGNALS["elsewhere.device-plugin"](Read(world, plan(facts=PlanFacts(components={"device-plugin": PLUGIN}))))  # type: ignore[arg-type]
 
 
-def test_every_other_node_with_the_agent_is_told_and_the_target_is_not() -> None:
+def test_every_other_node_with_the_agent_is_reported_and_the_target_is_not() -> None:
     eight, four = {"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 4}
     assert of_agents([agent("a"), agent("b"), agent("z", restarts=1)]) == {
         "b": ["uid-plugin-b 0", True, four, four],

@@ -97,7 +97,7 @@ def test_a_node_is_chosen_by_what_is_wanted(found: PlanningView, chosen: str) ->
     assert choose(found).nodes == (chosen,)
 
 
-def test_where_no_node_is_as_wanted_it_is_said_why() -> None:
+def test_where_no_node_is_as_wanted_it_is_reported_why() -> None:
     with pytest.raises(PlanRefused, match="no such node; GPU nodes are a, b, c"):
         choose(field(three(), named="d"))
     with pytest.raises(PlanRefused, match="has no devices"):

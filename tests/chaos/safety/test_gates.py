@@ -348,7 +348,7 @@ def test_gpus_that_nvlink_joins_across_nodes_are_not_reset() -> None:
     assert reset_obstacle({**hopper, CLIQUE: none}, [none]) == ""
 
 
-def test_the_gates_are_told_of_every_node() -> None:
+def test_the_gates_are_reported_of_every_node() -> None:
     alone, linked = node("gpu-1", **labels("hopper", "H100")), node("gpu-2", **labels("volta", "Tesla-V100-SXM2-32GB"))
     found = node_states([alone, linked, node("gpu-3")], [], ("nvidia.com/gpu",))
     assert found["gpu-1"].reset_obstacle == ""
@@ -359,12 +359,12 @@ def test_the_gates_are_told_of_every_node() -> None:
 def test_a_refusal_because_of_peers_is_not_asked_again(
     tmp_path: Path, cluster: Cluster, book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "GPU Reset couldn't run because GPU 00000000:1B:00.0 is linked to other GPUs by NVLink."
+    reported = "GPU Reset couldn't run because GPU 00000000:1B:00.0 is linked to other GPUs by NVLink."
     asked: list[object] = []
 
     def run(argv: object, **_: object) -> HostResult:
         asked.append(argv)
-        return HostResult(exit_code=3, output=said)
+        return HostResult(exit_code=3, output=reported)
 
     monkeypatch.setattr(devices, "run", run)
     acts = acting(tmp_path, cluster, book)

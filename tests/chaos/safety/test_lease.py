@@ -36,12 +36,12 @@ class Run:
     """A run that wants the cluster."""
 
     def __init__(self, cluster: Cluster, run_id: str = RUN, *, seconds: int = 15, renew: float = 0.05, administrators: str = "") -> None:
-        self.told: list[str] = []
+        self.stated: list[str] = []
         self.stopped = threading.Event()
         self.lease = LeaseKeeper(cluster, run_id, self._stop, seconds=seconds, renew_seconds=renew, administrators=administrators)
 
     def _stop(self, reason: str) -> None:
-        self.told.append(reason)
+        self.stated.append(reason)
         self.stopped.set()
 
 
@@ -102,7 +102,7 @@ def test_a_second_run_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
         with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
             Run(cluster, "20261121-130000-ffff").lease.acquire()
         must_hold(cluster, RUN)
-        assert first.told == []
+        assert first.stated == []
 
 
 def test_of_runs_that_start_at_once_one_gets_it(cluster: Cluster) -> None:
@@ -221,7 +221,7 @@ def test_a_lost_lease_stops_the_run_and_is_left_to_its_new_holder(tmp_path: Path
     with world(tmp_path) as (cluster, _), running(cluster) as run:
         held_by(cluster, ELSEWHERE, 0)
         assert run.stopped.wait(PATIENCE)
-        assert run.told == [f"the Lease was lost to {ELSEWHERE}"]
+        assert run.stated == [f"the Lease was lost to {ELSEWHERE}"]
         run.lease.release()
         found = read_lease(cluster)
         assert found is not None
@@ -234,14 +234,14 @@ def test_a_deleted_lease_stops_the_run(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _), running(cluster) as run:
         cluster.delete(KEY, NAME, namespaces.SHARED)
         assert run.stopped.wait(PATIENCE)
-        assert run.told == ["the Lease was lost to nobody: it was deleted"]
+        assert run.stated == ["the Lease was lost to nobody: it was deleted"]
 
 
 def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path, cluster: Cluster) -> None:
     with running(cluster) as run:
         halt(Cluster.from_kubeconfig(tmp_path / "kubeconfig"))
         assert run.stopped.wait(PATIENCE)
-        assert run.told[0].startswith("halted by ")
+        assert run.stated[0].startswith("halted by ")
         with pytest.raises(Aborted, match="halted by"):
             must_hold(cluster, RUN)
     run.lease.release()

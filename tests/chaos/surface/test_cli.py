@@ -41,9 +41,9 @@ def test_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_suites_own_experiments_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
-    told = capsys.readouterr().out
-    assert told.count("\n") > 10
-    assert "kills pods" not in told  # N7 cordons a node, N9 deletes its object
+    stated = capsys.readouterr().out
+    assert stated.count("\n") > 10
+    assert "kills pods" not in stated  # N7 cordons a node, N9 deletes its object
 
 
 def test_an_empty_or_wrong_folder_selects_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,9 +56,9 @@ def test_an_empty_or_wrong_folder_selects_nothing(tmp_path: Path, capsys: pytest
 
 def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("plan", "--chaos-folder", EXPERIMENTS, "--simulate", "healthy") == 0
-    told = capsys.readouterr().out
+    stated = capsys.readouterr().out
     for text in ("target: nodes ", "(uid ", "calls: PATCH /api/v1/nodes/", "undo: node.labels", "left untouched: ", "nothing was touched"):
-        assert text in told
+        assert text in stated
 
 
 def test_a_plan_has_no_dictionary(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ def two(tmp_path: Path) -> Path:
     return folder
 
 
-def told(folder: Path) -> list[tuple[str, str, list[str]]]:
+def stated(folder: Path) -> list[tuple[str, str, list[str]]]:
     record = json.loads((folder / "chaos.json").read_text())
     return [(one["id"], one["verdict"], one["reasonCodes"]) for one in record["experiments"]]
 
@@ -178,7 +178,7 @@ def test_an_experiment_that_was_chosen_and_has_no_result_is_not_passed_over(
     monkeypatch.setenv("GPU_CONFORMANCE_TEST_LEAVING", how)
     done = run(tmp_path, *chaos(on, two, tmp_path / "r", "-p", "tests.chaos.surface.leaving_early"))
     assert done.code == 10, done.output
-    assert told(tmp_path / "r") == [("X1", "passed", []), ("X2", "inconclusive", ["CutShort"])]
+    assert stated(tmp_path / "r") == [("X1", "passed", []), ("X2", "inconclusive", ["CutShort"])]
     assert "CHAOS: 1 of 2 experiments passed; not passed: X2 inconclusive" in done.output
     assert ET.parse(tmp_path / "r" / "junit.xml").getroot().get("errors") == "1"
 
@@ -194,14 +194,14 @@ def test_an_experiment_that_an_option_left_out_is_counted_and_named(
     arguments = chaos(on, two, tmp_path / "r", *options)
     done = run(tmp_path, *(arguments[1:] if "::" in options[0] else arguments))
     assert done.code == 0, done.output
-    assert told(tmp_path / "r") == [("X1", "passed", []), ("X2", "not_applicable", ["LeftOut"])]
+    assert stated(tmp_path / "r") == [("X1", "passed", []), ("X2", "not_applicable", ["LeftOut"])]
     assert f"CHAOS: 1 of 2 experiments passed, 1 left out by {words}" in done.output
 
 
 def test_a_selection_without_any_experiment_selects_nothing(on: Stage, two: Path, tmp_path: Path) -> None:
     done = run(tmp_path, *chaos(on, two, tmp_path / "r", "-k", "nothing_like_it"))
     assert done.code == 5, done.output
-    assert told(tmp_path / "r") == []
+    assert stated(tmp_path / "r") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])

@@ -254,7 +254,7 @@ BEATS = expecting("canaries.stalled", always={"signal": "canaries.stalled", "at_
 UNTIL = expecting("told", always={"signal": "told", "is": True}, until="undo")
 
 
-def told(value: Callable[[float], bool | None], telling: float = 2.0) -> list[Spoil]:
+def stated(value: Callable[[float], bool | None], telling: float = 2.0) -> list[Spoil]:
     return [seen(lambda t: {"told": value(t)}), within(telling=telling)]
 
 
@@ -265,15 +265,15 @@ def across_the_injection(folder: Folder) -> None:
 EXPECTED: dict[str, tuple[dict[str, Any], list[Spoil], Verdict, str]] = {
     "never, and it was not": (OUTAGE, [seen(lambda t: {"node.ready": True})], PASSED, ""),
     "never, and it was": (OUTAGE, [seen(lambda t: {"node.ready": t != 3.0})], FAILED, "ExpectationViolated"),
-    "in time": (TOLD, told(lambda t: t >= 2.5, 1.0), PASSED, ""),
-    "too late": (TOLD, told(lambda t: t >= 3.5, 1.0), FAILED, "ExpectationViolated"),
-    "not at all": (TOLD, told(lambda t: False, 1.0), FAILED, "ExpectationViolated"),
-    "held all along: nothing was shown": (TOLD, told(lambda t: True), UNDECIDED, "HeldBefore"),
-    "lost only after the bound": (TOLD, told(lambda t: t < 5), UNDECIDED, "HeldBefore"),
-    "unknown before": (TOLD, told(lambda t: None if t < 2 else True), UNDECIDED, "HeldBefore"),
-    "lost, and came back": (TOLD, told(lambda t: not 2.5 <= t < 3), PASSED, ""),
-    "lost, and stayed away": (TOLD, told(lambda t: t < 2.5), FAILED, "ExpectationViolated"),
-    "unknown in between": (TOLD, told(lambda t: False if t < 2.5 or t > 4.5 else None), UNDECIDED, "NoData"),
+    "in time": (TOLD, stated(lambda t: t >= 2.5, 1.0), PASSED, ""),
+    "too late": (TOLD, stated(lambda t: t >= 3.5, 1.0), FAILED, "ExpectationViolated"),
+    "not at all": (TOLD, stated(lambda t: False, 1.0), FAILED, "ExpectationViolated"),
+    "held all along: nothing was shown": (TOLD, stated(lambda t: True), UNDECIDED, "HeldBefore"),
+    "lost only after the bound": (TOLD, stated(lambda t: t < 5), UNDECIDED, "HeldBefore"),
+    "unknown before": (TOLD, stated(lambda t: None if t < 2 else True), UNDECIDED, "HeldBefore"),
+    "lost, and came back": (TOLD, stated(lambda t: not 2.5 <= t < 3), PASSED, ""),
+    "lost, and stayed away": (TOLD, stated(lambda t: t < 2.5), FAILED, "ExpectationViolated"),
+    "unknown in between": (TOLD, stated(lambda t: False if t < 2.5 or t > 4.5 else None), UNDECIDED, "NoData"),
     "an empty baseline holds nothing": (STAY, [seen(lambda t: {"pods": {}})], Verdict.NOT_APPLICABLE, ""),
     "a baseline that stays": (STAY, [seen(lambda t: {"pods": {"a/p": "1 0 Running"}})], PASSED, ""),
     "a worker beats on": (BEATS, [seen(lambda t: {"canaries.stalled": 0.2})], PASSED, ""),
@@ -380,7 +380,7 @@ def test_a_failure_that_was_seen_outranks_what_is_not_known_elsewhere(tmp_path: 
 
 
 def test_a_containment_that_nobody_could_see_is_undecided(tmp_path: Path) -> None:
-    shown = told(lambda t: None if t > 2 else False)
+    shown = stated(lambda t: None if t > 2 else False)
     assert (
         verdict_of(judged(tmp_path, *shown, **{**TOLD, "expect": [], "contained": {"signal": "told", "is": True}}), "contained")
         is UNDECIDED

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tests.hostile.faults.campaign import Outcome, suffered, usual
-from tests.hostile.faults.commands import COMMANDS, answered, told
+from tests.hostile.faults.commands import COMMANDS, answered, stated
 from tests.hostile.faults.experiments import endured, under
 from tests.hostile.faults.plans import SCENARIOS, Ordeal, each_by_itself, ordeal
 from tests.hostile.faults.proxy import Fault
@@ -64,7 +64,7 @@ def _seeded(arguments: argparse.Namespace, folders: Iterator[Path]) -> Iterator[
     for seed in seeds(arguments.experiments, 40):
         yield partial(endured, seed)
     for seed in seeds(arguments.commands, 40):
-        yield partial(told, seed)
+        yield partial(stated, seed)
 
 
 def _each(arguments: argparse.Namespace, folders: Iterator[Path]) -> Iterator[Work]:

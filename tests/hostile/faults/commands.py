@@ -35,7 +35,7 @@ _OF_CHAOS = "gpu-conformance-chaos"
 _SECONDS = 180.0
 
 
-def told(seed: int, folder: Path) -> Outcome:
+def stated(seed: int, folder: Path) -> Outcome:
     """The command of a seed."""
     random = Random(seed)
     command = random.choice(COMMANDS)

@@ -333,10 +333,10 @@ def _decoded(body: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-async def _kept_open(request: web.Request, *told: dict[str, Any]) -> web.StreamResponse:
+async def _kept_open(request: web.Request, *stated: dict[str, Any]) -> web.StreamResponse:
     """A watch that tells this, and is silent then."""
     response = await _opened(request)
-    for event in told:
+    for event in stated:
         await response.write(json.dumps(event).encode() + b"\n")
     while request.transport is not None and not request.transport.is_closing():
         await asyncio.sleep(0.2)

@@ -3,7 +3,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.nodes.holds import SPEC_TAINTS, SPEC_UNSCHEDULABLE, label, last_write
 from fixtures.snapshot.managed_fields import MOST_ASKED, fields_of
 from tests.builders import a_node, a_snapshot
-from tests.model.nodes.said import DAY, HOUR, NOW, written
+from tests.model.nodes.reported import DAY, HOUR, NOW, written
 
 
 class Api:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fixtures.kubernetes.models import Condition
-from fixtures.model.facts import Since, said
+from fixtures.model.facts import Since, reported
 from fixtures.model.nodes.health import Health, read_condition, wrong_status
 from tests.builders import a_node
-from tests.model.nodes.said import a_condition, told
+from tests.model.nodes.reported import a_condition, stated
 from tests.tables import each_row
 
 IMEX = "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3 (not READY) Recommended Action=CONTACT_SUPPORT;"
@@ -47,7 +47,7 @@ def test_nvlink_of_a_pcie_board_cannot_be_judged_without_knowing_its_bridge() ->
 @each_row
 def test_gke_tells_the_boot_and_the_xids(boot: str, reason: str, wanted: Health) -> None:
     condition = a_condition("XidCriticalError", reason=reason, message="6e43a052-e544-467b-a972-63d7cd2ce80a")
-    assert read_condition(condition, told(condition, boot=boot)).health is wanted
+    assert read_condition(condition, stated(condition, boot=boot)).health is wanted
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_an_age_counts_from_the_latest_moment_and_is_never_negative() -> None:
 
 
 def test_text_of_the_cluster_is_short_and_harmless() -> None:
-    assert said("a\x1b[2J\n b") == "a\\x1b[2J b"
-    assert len(said("x" * 100_000)) == 161
+    assert reported("a\x1b[2J\n b") == "a\\x1b[2J b"
+    assert len(reported("x" * 100_000)) == 161

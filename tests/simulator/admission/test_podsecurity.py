@@ -24,11 +24,11 @@ def found(spec: dict[str, Any], level: Level, version: str = "latest", annotatio
     return {v.reason: v.detail for v in evaluate(spec, annotations or {}, level, version)}
 
 
-def test_a_host_process_of_pod_and_container_is_told_at_once() -> None:
+def test_a_host_process_of_pod_and_container_is_reported_at_once() -> None:
     """Windows pods are left out of the comparison with a real API server, which proves the other controls and their words."""
     windows = {"securityContext": {"windowsOptions": {"hostProcess": True}}}
-    told = 'pod and container "c" must not set securityContext.windowsOptions.hostProcess=true'
-    assert found(spec_of(windows, **windows), BASELINE) == {"hostProcess": told}
+    stated = 'pod and container "c" must not set securityContext.windowsOptions.hostProcess=true'
+    assert found(spec_of(windows, **windows), BASELINE) == {"hostProcess": stated}
 
 
 def test_the_minimal_restricted_gpu_pod_is_clean() -> None:

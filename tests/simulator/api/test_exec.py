@@ -50,7 +50,7 @@ def test_exec_needs_the_right_to_create_it(denied: str, statuses: tuple[int, int
                 assert f'User "{SUITE_USER}" cannot {verb} resource "pods/exec" in API group ""' in answer.body["message"]
 
 
-def test_a_client_is_told_when_the_simulator_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_is_reported_when_the_simulator_fails(caplog: pytest.LogCaptureFixture) -> None:
     with served("create pods") as running:
         Web(running.url).post(PODS, pod("a", node="n"))
         url = f"{running.url.replace('http', 'ws')}{PODS}/a/exec?command=%s&stdout=1"

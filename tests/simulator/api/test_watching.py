@@ -72,7 +72,7 @@ def test_an_object_that_stops_matching_is_deleted_and_one_that_starts_is_added(w
     assert versions == sorted(set(versions))
 
 
-def test_a_version_that_is_too_old_is_told_in_the_stream(web: Web, background: BackgroundServer) -> None:
+def test_a_version_that_is_too_old_is_reported_in_the_stream(web: Web, background: BackgroundServer) -> None:
     version = web.get(CONFIG_MAPS).version
     web.post(CONFIG_MAPS, config_map("a"))
     background.call(lambda: compact(background.server.store))

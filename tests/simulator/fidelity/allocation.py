@@ -151,5 +151,5 @@ def _ask(cluster: Cluster, claim: Json) -> View:
 def _view(outcome: Outcome, claim: Json) -> View:
     results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", [])
     given = [(f"{one['request']} {one['device']} shared={bool(one.get('shareID'))}", str(one.get("consumedCapacity"))) for one in results]
-    said = "" if outcome.node else str(outcome.reasons)  # what is said of preemption depends on when the pod was tried last
-    return View(status=201 if outcome.node else 409, reason=said, causes=sorted(given), violations="", warnings=[], message=said, object={})
+    why = "" if outcome.node else str(outcome.reasons)  # what it holds of preemption depends on when the pod was tried last
+    return View(status=201 if outcome.node else 409, reason=why, causes=sorted(given), violations="", warnings=[], message=why, object={})

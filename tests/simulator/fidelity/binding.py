@@ -134,11 +134,11 @@ def outcome_of(pod: Json | None) -> Outcome | None:
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message"))
             try:
-                said = parse_unschedulable(message)
+                reported = parse_unschedulable(message)
             except Unreadable:
                 return Outcome("", postfilter=message)
-            reasons = Counter({reason.text: reason.count for reason in said.reasons})
-            return Outcome("", said.total, tuple(sorted(reasons.items())), said.postfilter)
+            reasons = Counter({reason.text: reason.count for reason in reported.reasons})
+            return Outcome("", reported.total, tuple(sorted(reasons.items())), reported.postfilter)
     return None
 
 
@@ -201,17 +201,17 @@ def compare_binding(plane: ControlPlane, count: int, first: int = 1) -> list[Com
     asked = pods(count, first)
     real = Cluster.from_kubeconfig(plane.kubeconfig)
     with prepared(real, NAMESPACE, NODES):
-        said = outcomes(real, asked)
-        more = pinned([body for body, outcome in zip(asked, said, strict=True) if outcome.node])
-        said += outcomes(real, more)
+        reported = outcomes(real, asked)
+        more = pinned([body for body, outcome in zip(asked, reported, strict=True) if outcome.node])
+        reported += outcomes(real, more)
     with (
         tempfile.TemporaryDirectory(prefix="gpu-conformance-binding-") as folder,
         served(Path(folder), admissions=chain()) as (other, _),
         prepared(other, NAMESPACE, NODES),
         scheduling(other.server),
     ):
-        heard = outcomes(other, [*asked, *more])
-    together = zip([*asked, *more], said, heard, strict=True)
+        received = outcomes(other, [*asked, *more])
+    together = zip([*asked, *more], reported, received, strict=True)
     return [Compared(body, one, two, number >= len(asked)) for number, (body, one, two) in enumerate(together)]
 
 

@@ -123,13 +123,14 @@ def add_discovery(result: Comparison, real: Cluster, simulated: Cluster) -> None
     It may announce fewer verbs (no ``deletecollection``): what it does not announce it answers with 405.
     """
     there, here = announced(real), announced(simulated)
-    for place, told in here.items():
+    for place, stated in here.items():
         result.compared["discovery"] += 1
         known = there.get(place, {})
-        known = {**known, "verbs": [verb for verb in known.get("verbs", ()) if verb in told["verbs"]]}
-        if told != known:
+        known = {**known, "verbs": [verb for verb in known.get("verbs", ()) if verb in stated["verbs"]]}
+        if stated != known:
             one, other = (
-                View(status=200, reason=str(said), causes=[], violations="", warnings=[], message="", object={}) for said in (known, told)
+                View(status=200, reason=str(verbs), causes=[], violations="", warnings=[], message="", object={})
+                for verbs in (known, stated)
             )
             body: dict[str, Any] = {"metadata": {"name": place}, "spec": {}}
             reason = older_reason(body, one, other, result.version)

@@ -37,7 +37,7 @@ def test_the_same_nodes_are_feasible(compared: list[Compared]) -> None:
     assert len({one.real.node for one in alone if one.real.node}) > 3
 
 
-def test_failures_are_told_alike(compared: list[Compared]) -> None:
+def test_failures_are_reported_alike(compared: list[Compared]) -> None:
     """Number of nodes, every reason with its count, and what preemption says: word for word."""
     failed = [one for one in compared if not one.real.node]
     assert [one for one in failed if one.real != one.simulated] == []

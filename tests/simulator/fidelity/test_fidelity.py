@@ -30,7 +30,7 @@ def test_what_requirements_rely_on_is_answered_alike(compared: Comparison, kind:
     assert [(one.body, one.real.message, one.simulated.message) for one in binding] == []
 
 
-def test_pod_security_violations_are_told_in_the_same_words(compared: Comparison) -> None:
+def test_pod_security_violations_are_reported_in_the_same_words(compared: Comparison) -> None:
     apart_ = [one for one in compared.differences if one.real.violations and one.simulated.violations != one.real.violations]
     assert [(one.body, one.real.message, one.simulated.message) for one in apart_ if not one.known] == []
     assert sum(1 for one in compared.views if one.violations) > TESTED.requests / 20, "enough pods were refused by Pod Security to compare"

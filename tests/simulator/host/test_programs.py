@@ -23,7 +23,7 @@ async def changed(host: Host, seconds: float = PATIENCE) -> None:
 
 
 @pytest.mark.parametrize(
-    ("privileged", "host_pid", "said"),
+    ("privileged", "host_pid", "reported"),
     [
         (False, False, "nsenter: reassociate to namespace 'ns/ipc' failed: Operation not permitted\n"),
         (False, True, "nsenter: cannot open /proc/1/ns/ipc: Permission denied\n"),
@@ -32,10 +32,10 @@ async def changed(host: Host, seconds: float = PATIENCE) -> None:
 )
 @in_cluster(hardware("a"))
 async def test_a_container_without_the_rights_does_not_reach_the_machine(
-    cluster: SmallCluster, privileged: bool, host_pid: bool, said: str
+    cluster: SmallCluster, privileged: bool, host_pid: bool, reported: str
 ) -> None:
     await cluster.start(injector("i", NSENTER + "systemctl stop kubelet", privileged=privileged, host_pid=host_pid))
-    assert await cluster.output("i") == said
+    assert await cluster.output("i") == reported
     assert cluster.kubelets.hosts["a"].kubelet_running
 
 

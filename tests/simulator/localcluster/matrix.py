@@ -72,8 +72,8 @@ def line(row: Row) -> str:
         return f"cannot exist: {row.cannot_exist}"
     if not row.differing:
         return f"same ({row.equal} verdicts, {row.seconds:.0f} s)"
-    told = [f"{one.id} {one.embedded} here, {one.real} there{'' if one.known else ' (UNKNOWN): ' + one.message}" for one in row.differing]
-    return f"{'DIFFERS' if row.unknown else 'differs, known'}: {'; '.join(told)} ({row.equal} same, {row.seconds:.0f} s)"
+    stated = [f"{one.id} {one.embedded} here, {one.real} there{'' if one.known else ' (UNKNOWN): ' + one.message}" for one in row.differing]
+    return f"{'DIFFERS' if row.unknown else 'differs, known'}: {'; '.join(stated)} ({row.equal} same, {row.seconds:.0f} s)"
 
 
 def figures(matrix: LocalMatrix) -> str:

@@ -126,5 +126,5 @@ def record(folder: Path, *arguments: str, suite: Sequence[str] = ("conformance",
     file = folder / "report.json"
     if file.is_file() and (report := decode_report(file.read_bytes())).exit_code in JUDGED and report.results:
         return report
-    said = [line for line in done.output.splitlines() if line.strip()]
-    return f"{' '.join(arguments)}: no complete record (exit {done.code}): {' | '.join(said[-6:])[:900]}"
+    reported = [line for line in done.output.splitlines() if line.strip()]
+    return f"{' '.join(arguments)}: no complete record (exit {done.code}): {' | '.join(reported[-6:])[:900]}"

@@ -46,14 +46,14 @@ def pinned_folder() -> tuple[Release, Path]:
     return pinned, cache_folder(pinned.version)
 
 
-def test_everything_is_built_into_the_cache_and_said(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_is_built_into_the_cache_and_reported(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install_go(machine)
     assert main(["1.37"]) == 0
     folder = machine / "cache/gpu-conformance/kubernetes-1.37.2"
     assert sorted(path.name for path in folder.iterdir()) == sorted(COMPONENTS)
-    said = capsys.readouterr().out
-    assert "[2/4] kube-apiserver v1.37.2 …" in said
-    assert said.splitlines()[-1] == f"Kubernetes v1.37.2 is built: {folder}"
+    reported = capsys.readouterr().out
+    assert "[2/4] kube-apiserver v1.37.2 …" in reported
+    assert reported.splitlines()[-1] == f"Kubernetes v1.37.2 is built: {folder}"
     assert main([]) == 0
     assert len((machine / "built").read_text().splitlines()) == 4, "a second run builds nothing"
 
@@ -92,7 +92,7 @@ def test_a_machine_without_go_gets_one_line(machine: Path, capsys: pytest.Captur
     assert "$GPU_CONFORMANCE_LOCAL_BIN" in error
 
 
-def test_too_little_disk_is_said_before_anything_is_built(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_is_reported_before_anything_is_built(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_go(machine)
     usage = shutil.disk_usage(machine)
     monkeypatch.setattr("fixtures.localcluster.install.build.shutil.disk_usage", lambda _: usage._replace(free=3_000_000_000))

@@ -119,7 +119,7 @@ def test_what_no_configuration_breaks_is_refused(switch: str, monkeypatch: pytes
         attach.parse("healthy,made")
 
 
-def test_the_api_server_is_told_by_flags_and_a_file(tmp_path: Path) -> None:
+def test_the_api_server_is_reported_by_flags_and_a_file(tmp_path: Path) -> None:
     assert api_server_flags(HEALTHY, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
     flags = api_server_flags(Behaviour(enforces_quota=False, enforces_pod_security=False), tmp_path)

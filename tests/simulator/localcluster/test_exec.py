@@ -18,7 +18,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.process.child import EmbeddedCluster
-from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
+from tests.kubectl import ATTEMPTS, KUBECTL, missed, needs_kubectl, reported
 from tests.watching import PATIENCE
 
 pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy"), pytest.mark.test_all]
@@ -52,9 +52,9 @@ class Side:
         environment = {"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": remote}
         for _ in range(ATTEMPTS):
             done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False)
-            if not unheard(done.stderr):
+            if not missed(done.stderr):
                 break
-        return done.returncode, done.stdout, re.sub(r"[0-9a-f]{64}", "ID", said(done.stderr))
+        return done.returncode, done.stdout, re.sub(r"[0-9a-f]{64}", "ID", reported(done.stderr))
 
     def command(self, *arguments: str) -> list[str]:
         chosen = ["--context", self.context] if self.context else []
@@ -128,7 +128,7 @@ NO_SPDY = (
 )
 
 
-def test_an_old_kubectl_which_speaks_spdy_is_told_what_to_use(real: Side) -> None:
+def test_an_old_kubectl_which_speaks_spdy_is_reported_what_to_use(real: Side) -> None:
     assert real.kubectl("exec", "two", "-c", "main", "--", "true", remote=BY_SPDY) == (1, "", f"error: {NO_SPDY}")
 
 

@@ -313,7 +313,7 @@ def _unschedulable(item: Json) -> bool:
 
 
 @ON_KUEUE
-def test_while_the_webhook_of_kueue_is_away_nothing_is_said_of_pods_or_gangs(kueue: Admin, tmp_path: Path) -> None:
+def test_while_the_webhook_of_kueue_is_away_nothing_is_reported_of_pods_or_gangs(kueue: Admin, tmp_path: Path) -> None:
     """The last of this file: the real Kueue is ended; of the look-alike, which has no webhook, one is registered that nobody serves."""
     real = [process for process in kueue.local.plane._processes if process.name == "kueue"]
     for process in real:

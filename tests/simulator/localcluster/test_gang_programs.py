@@ -73,7 +73,7 @@ def test_programs_are_found_where_the_folder_is_named(tmp_path: Path) -> None:
     found = find_gang_programs(["gpu-operator", "volcano"], folder, {})
     assert [*found] == [VOLCANO]
     assert len(found[VOLCANO].definitions) == len(kinds_of(VOLCANO))
-    assert found[VOLCANO].told() == [
+    assert found[VOLCANO].stated() == [
         f"vc-scheduler (from {folder}, version v1.12.1)",
         f"vc-controller-manager (from {folder}, version v1.12.1)",
     ]
@@ -93,7 +93,7 @@ def test_a_program_without_its_definitions_is_an_error(tmp_path: Path, text: str
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_real_program_is_told_as_a_look_alike() -> None:
+def test_what_is_no_real_program_is_reported_as_a_look_alike() -> None:
     assert look_alikes(["gpu-operator", "volcano", "kueue"], [VOLCANO]) == ["kueue (the project's look-alike)"]
     assert look_alikes(["gpu-operator"], []) == []
 

@@ -112,8 +112,8 @@ def test_a_run_that_ended_early_is_not_compared(monkeypatch: pytest.MonkeyPatch,
         return Finished(code=code, output="1 error in 0.29s\n")
 
     monkeypatch.setattr("tests.simulator.localcluster.rows.run_pytest", run)
-    said = record(tmp_path / "report", "--simulate", "healthy")
+    reported = record(tmp_path / "report", "--simulate", "healthy")
     if complete:
-        assert isinstance(said, Report)
+        assert isinstance(reported, Report)
     else:
-        assert said == f"--simulate healthy: no complete record (exit {code}): 1 error in 0.29s", "both sides would be called the same"
+        assert reported == f"--simulate healthy: no complete record (exit {code}): 1 error in 0.29s", "both sides would be called the same"

@@ -20,19 +20,19 @@ SLOW = msgspec.structs.replace(QUICK, plugin_registration=0.3)
 
 @in_cluster(hardware("a", 4), objects=[plugin_pod("a")], tempo=SLOW)
 async def test_a_second_plugin_on_a_node_takes_no_device_away_when_it_starts(cluster: SmallCluster) -> None:
-    told: list[tuple[str, str]] = []
+    stated: list[tuple[str, str]] = []
 
     async def listen() -> None:
         async for event, obj in cluster.client.list_and_watch("/api/v1/nodes", {"fieldSelector": "metadata.name=a"}):
             if event in ("ADDED", "MODIFIED"):
-                told.append(devices(obj))
+                stated.append(devices(obj))
 
     listening = asyncio.create_task(listen())
     for name in ("copy-1", "copy-2", "copy-3"):
         await cluster.client.create(SYSTEM, plugin_pod("a", name, runs=False))
         await cluster.until(f"{SYSTEM}/{name}", lambda obj: obj["status"].get("phase") == "Running")
     await asyncio.sleep(2 * SLOW.plugin_registration)
-    assert set(told) == {("4", "4")}
+    assert set(stated) == {("4", "4")}
     await cluster.client.delete(f"{SYSTEM}/plugin")
     await until_devices(cluster, "4", "0")
     await until_devices(cluster, "4", "4")

@@ -68,11 +68,11 @@ with_dra = in_cluster(hardware("a", 2, dra=True), objects=[DEVICE_CLASS], tempo=
 
 
 async def claim_of(cluster: SmallCluster, name: str) -> Json:
-    told = await cluster.until(f"{PODS}/{name}", lambda obj: obj["status"].get("resourceClaimStatuses"))
-    return await cluster.client.get(f"{OWN_CLAIMS}/{told['status']['resourceClaimStatuses'][0]['resourceClaimName']}")
+    stated = await cluster.until(f"{PODS}/{name}", lambda obj: obj["status"].get("resourceClaimStatuses"))
+    return await cluster.client.get(f"{OWN_CLAIMS}/{stated['status']['resourceClaimStatuses'][0]['resourceClaimName']}")
 
 
-async def told(cluster: SmallCluster, name: str, reason: str) -> str:
+async def stated(cluster: SmallCluster, name: str, reason: str) -> str:
     """The message of a pod's event, once it is there."""
     async for event, obj in cluster.client.list_and_watch("/api/v1/events"):
         if event != "SYNCED" and obj["involvedObject"]["name"] == name and obj["reason"] == reason:
@@ -130,14 +130,14 @@ async def test_what_is_not_understood_is_never_allocated(cluster: SmallCluster, 
     await cluster.client.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
     await cluster.client.create(TEMPLATES, template("odd", spec))
     await cluster.start(claiming("p", "odd"))
-    assert "1 cannot allocate all claims" in await told(cluster, "p", "FailedScheduling")
+    assert "1 cannot allocate all claims" in await stated(cluster, "p", "FailedScheduling")
     assert "allocation" not in ((await claim_of(cluster, "p")).get("status") or {})
 
 
 @with_dra
 async def test_without_its_template_a_pod_has_no_claim_and_is_not_tried(cluster: SmallCluster) -> None:
     await cluster.start(claiming("p", "absent"))
-    assert 'resource claim template "absent"' in await told(cluster, "p", "FailedResourceClaimCreation")
+    assert 'resource claim template "absent"' in await stated(cluster, "p", "FailedResourceClaimCreation")
     assert not (await cluster.client.get(f"{PODS}/p"))["spec"].get("nodeName")
     await cluster.client.create(TEMPLATES, template("absent", request()))
     await cluster.phase("p", "Running")
@@ -148,7 +148,7 @@ async def test_a_pod_bound_past_the_scheduler_may_not_use_a_claim(cluster: Small
     made = claiming("p")
     made["spec"]["nodeName"] = "a"
     await cluster.start(made)
-    message = await told(cluster, "p", "FailedPrepareDynamicResources")
+    message = await stated(cluster, "p", "FailedPrepareDynamicResources")
     assert "ResourceClaim" in message
     assert (await cluster.client.get(f"{PODS}/p"))["status"]["phase"] == "Pending"
 

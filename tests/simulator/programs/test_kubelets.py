@@ -38,10 +38,10 @@ async def test_environment_and_what_cannot_be_created(cluster: SmallCluster) -> 
     assert await cluster.output("p") == "p on a, p/a\n"
     for name, text in (("r", "image will run as root"), ("o", "envFrom is not simulated")):
 
-        def told(obj: Json, text: str = text) -> bool:
+        def stated(obj: Json, text: str = text) -> bool:
             return text in str(obj["status"].get("containerStatuses"))
 
-        await cluster.until(f"{PODS}/{name}", told)
+        await cluster.until(f"{PODS}/{name}", stated)
 
 
 HOLDER = pod("holder", devices={GPU: 1})

@@ -33,7 +33,7 @@ def members(name: str, count: int, devices: int = 8, **spec: Any) -> list[Json]:
 with_the_gate = in_cluster(hardware("a"), hardware("b"), addons=["native-gangs"])
 
 
-async def told(cluster: SmallCluster, name: str, status: str) -> Json:
+async def stated(cluster: SmallCluster, name: str, status: str) -> Json:
     """The PodGroup's condition once it has this status."""
     found = await cluster.until(f"{GROUPS}/{name}", lambda obj: condition(obj, SCHEDULED).get("status") == status)
     return condition(found, SCHEDULED)
@@ -46,10 +46,10 @@ async def test_a_gang_follows_the_one_that_leaves_and_more_pods_than_its_minimum
     await cluster.start(*members("first", 2))
     await cluster.bound("first-0", "first-1")
     await cluster.start(*members("second", 3))
-    await told(cluster, "second", "False")
+    await stated(cluster, "second", "False")
     for name in ("first-0", "first-1"):
         await cluster.client.delete(f"{PODS}/{name}")
-    await told(cluster, "second", "True")
+    await stated(cluster, "second", "True")
     await cluster.until(f"{PODS}/second-2", lambda obj: "Insufficient" in condition(obj, "PodScheduled").get("message", ""))
     assert await cluster.unbound("second-0", "second-1", "second-2") == ["second-2"]
 

@@ -92,7 +92,7 @@ def test_a_process_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("started")
-def test_one_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_one_that_fails_is_reported_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").mkdir()
     with pytest.raises(ScenarioError, match="Is a directory"):
         EmbeddedCluster.start("amd", tmp_path)

@@ -49,7 +49,7 @@ class Case(msgspec.Struct, rename="camel", kw_only=True):
     scenario: str
     removed: str
     inconclusive: list[str] = []
-    told: list[str] = []  # they passed without a kind that only adds to what others show, and say so
+    stated: list[str] = []  # they passed without a kind that only adds to what others show, and say so
     unneeded: list[str] = []  # named in the catalogue, judged as before, and not asked for when judged alone
     still_passed: list[str] = []
     wrongly_failed: list[str] = []
@@ -141,8 +141,8 @@ class Prover:
     def add(self, case: Case, right: Right) -> None:
         """Keep a case."""
         self.proof.cases.append(case)
-        self._proven |= {(case.role, right, id_) for id_ in (*case.inconclusive, *case.told)}
-        what = f"{len(case.inconclusive) + len(case.told)} inconclusive" if case.holds else msgspec.json.encode(case).decode()
+        self._proven |= {(case.role, right, id_) for id_ in (*case.inconclusive, *case.stated)}
+        what = f"{len(case.inconclusive) + len(case.stated)} inconclusive" if case.holds else msgspec.json.encode(case).decode()
         self._tell(f"{case.scenario} {case.role} without {case.removed}: {what}")
 
     def judge(self, target: Target, role: str, ids: Iterable[str]) -> Run:
@@ -218,7 +218,7 @@ class _Scenario:
             if verdict is Verdict.INCONCLUSIVE:
                 case.inconclusive.append(id_)
             elif verdict is Verdict.PASSED and key_of(right) in self._requirements[id_].hints:
-                (case.told if f"{key_of(right)} could not be listed" in after.messages.get(id_, "") else case.still_passed).append(id_)
+                (case.stated if f"{key_of(right)} could not be listed" in after.messages.get(id_, "") else case.still_passed).append(id_)
             elif verdict is not Verdict.PASSED:
                 case.wrongly_failed.append(f"{id_} {verdict}: {after.messages.get(id_)}")
             elif right in self._needed_alone(id_):
@@ -232,7 +232,7 @@ class _Scenario:
         ]
         named = reviews()
         case.not_named = named if named != [text_of(right)] else []
-        case.wrong_exit = after.code != (INCONCLUSIVE_EXIT if case.inconclusive or case.told else 0)
+        case.wrong_exit = after.code != (INCONCLUSIVE_EXIT if case.inconclusive or case.stated else 0)
         self._prover.add(case, right)
 
     def _needed_alone(self, id_: str) -> frozenset[Right]:

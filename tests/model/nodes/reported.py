@@ -24,7 +24,7 @@ def a_condition(kind: str, status: str = "True", *, reason: str = "", message: s
     return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time=since)
 
 
-def told(
+def stated(
     *conditions: Condition,
     name: str = "gpu-0",
     cordoned: float | None = None,
