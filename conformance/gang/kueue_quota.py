@@ -69,7 +69,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
         observed, claims = f"{total} in {listed(in_order(amounts))}", counted.get(resource)
         about = About(place, _SOURCE, observed=observed)
         if flavor not in kueue.flavors:
-            message = f"{listed(in_order(amounts))} name it and there is no such ResourceFlavor: the queue admits nothing"
+            message = f"there is no such ResourceFlavor, and {listed(in_order(amounts))} can admit nothing in it"
             yield about.bad(message, cause="QueueAdmitsNothing", expected="a ResourceFlavor of that name")
             continue
         if claims and claims.doubt:

@@ -88,10 +88,9 @@ def _judge_sources(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     if no == [ADVERTISED]:
         zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
         why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice has a device of it"
-        message = f"{', '.join(yes)} call it an accelerator node but {why}: {_consequence(scope, node)}"
+        message = f"it is an accelerator node by {', '.join(yes)}, but {why}: {_consequence(scope, node)}"
     else:
-        verb = "does" if len(no) == 1 else "do"
-        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: programs treat it differently"
+        message = f"it is an accelerator node by {', '.join(yes)} and not by {', '.join(no)}: programs treat it differently"
     return about.bad(
         message,
         cause="DevicesNotOffered" if no == [ADVERTISED] else "NodeMarksDisagree",

@@ -55,7 +55,7 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
         for one in policy.applied:
             part = Subject("applied state", f"{place.name}/{one.name or '?'}")
             about = About(part, "status.appliedStates[].state", " or ".join(GOOD_STATES), one.state or "no state")
-            yield _state(about, one, f"of {one.name or 'a state'} the operator reports", "so its agents do not work", doing)
+            yield _state(about, one, f"for {one.name or 'a state'} the operator reports", "so its agents do not work", doing)
 
 
 def _state(about: About, one: State, who: str, so: str, doing: str) -> Finding:

@@ -52,7 +52,7 @@ def check_configured(scope: Scope) -> Iterator[Finding]:
         elif not owned and (why := without_work(scope, stack)):
             yield about.not_judged(f"it runs without a {' or '.join(stack.owners)}, and {why}")
         else:
-            message = f"{observed} run, and no {' or '.join(stack.owners)} tells them what to do: nodes that join or restart get no agents"
+            message = f"{observed}: there is no {' or '.join(stack.owners)} to act on, so nodes that join or restart get no agents"
             yield about.bad(message, cause="OperatorObjectMissing", observed=observed)
 
 

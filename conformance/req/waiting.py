@@ -119,7 +119,7 @@ def _bad(
     where = f"{listed(nodes, 3)} {'has' if len(nodes) == 1 else 'have'}"
     who = group.pods[0].scheduler_name or "default-scheduler"
     reason = f"{who} says: {words}" if words else f"{who} has said nothing about it: does it run?"
-    message = f"it has waited for {duration(age)} although {where} {what} free, and fits: {reason}"
+    message = f"it has waited for {duration(age)} although {where} {what} free and it fits there: {reason}"
     observed = f"{_amounts(scope, group, claimed)}, pending for {duration(age)}; {where} {what} free"
     return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="PodWaitsBesideFreeDevices")
 
@@ -236,8 +236,8 @@ def judge_gates(scope: Scope, group: Group, now: float) -> Finding | None:
     age = overdue(about, min(known, default=None), now, limit, state, cause="GateNeverLifted", unknown=unknown, quiet=True)
     if isinstance(age, Finding):
         return age
-    count = f"{len(unexcused)} of its pods are" if len(unexcused) > 1 else "it is"
-    message = f"{count} behind the scheduling gate {names} for {duration(age)}, so no scheduler places them: {why}"
+    count, them = (f"{len(unexcused)} of its pods are", "them") if len(unexcused) > 1 else ("it is", "it")
+    message = f"{count} behind the scheduling gate {names} for {duration(age)}, so no scheduler places {them}: {why}"
     observed = f"gated by {names} for {duration(age)}"
     return about.bad(message, cause="GateNeverLifted", observed=observed)
 
