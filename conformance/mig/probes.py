@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
-from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, computing, listed_to, listing_pod, listing_run
+from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, computing, listing_of, listing_pod, listing_run, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import FACTOR, ProbeResult, hold_pods, judge_pending, pinned_pod, watch_pending
 from fixtures.grouping import grouped
@@ -174,19 +174,19 @@ def _pod(scope: Scope, workspace: Workspace, place: Place, name: str, profile: s
 
 def judge_slices(asked: Mapping[str, Place], ran: Mapping[str, ProbeResult]) -> Iterator[Finding]:
     """One finding per pod: exactly one MIG device, of the profile asked for, that no other pod sees."""
-    seen = {name: listed_to(ran[name]) for name in asked}
-    listing = ((name, sight) for name, sight in seen.items() if not isinstance(sight, str))
-    holders = grouped((uuid, name) for name, sight in listing for uuid in set(sight.uuids))
+    seen = {name: listing_of(ran[name]) for name in asked}
+    listings = ((name, listing) for name, listing in seen.items() if not isinstance(listing, str))
+    holders = grouped((uuid, name) for name, listing in listings for uuid in set(listing.uuids))
     for name, place in asked.items():
-        sight = seen[name]
+        listing = seen[name]
         about = About(
             ran[name].subject, SOURCE, f"one MIG device {place.product} on {place.node.name}{'' if place.shared else ', its own'}"
         )
-        if isinstance(sight, str):
-            yield about.undecided(sight, cause="ProbeDidNotRun")
+        if isinstance(listing, str):
+            yield about.undecided(listing, cause="ProbeDidNotRun")
             continue
-        devices = [device for gpu in sight.listing.gpus for device in gpu.mig]
-        whole = [gpu.uuid for gpu in sight.listing.gpus if not gpu.mig]
+        devices = [device for gpu in listing.gpus for device in gpu.mig]
+        whole = [gpu.uuid for gpu in listing.gpus if not gpu.mig]
         shown = ", ".join([*(f"{device.profile} {device.uuid}" for device in devices), *(f"whole {uuid}" for uuid in whole)])
         others = sorted({other for device in devices for other in holders[device.uuid] if other != name})
         about = msgspec.structs.replace(about, observed=shown)
@@ -201,4 +201,4 @@ def judge_slices(asked: Mapping[str, Place], ran: Mapping[str, ProbeResult]) -> 
             message = f"{devices[0].uuid} is also seen by {', '.join(others)}: one slice was given to two pods"
             yield about.bad(message, cause="SlicesNotIsolated")
         else:
-            yield computing(about.ok(), sight, shared=place.shared)
+            yield computing(about.ok(), visible_to(ran[name]), shared=place.shared)

@@ -41,6 +41,7 @@ def computing_script(options: str) -> str:
     return LIST_SCRIPT.replace('echo "## end"', _COMPUTE.format(options=options))
 
 
+_SMI = re.compile(r"^## smi\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 _DEVICE = re.compile(r"nvidia(\d{1,4}|ctl|-uvm|-uvm-tools|-caps|-modeset)\Z|kfd\Z|dri\Z")
 MAX_UUIDS_SHOWN = 8
 
@@ -145,6 +146,20 @@ def visible_to(ran: ProbeResult, container: str = "probe") -> VisibleDevices | s
         return read_visible_devices(ran.logs.get(container, ""))
     except Unreadable as error:
         return f"the probe's output could not be read: {error}"
+
+
+def listing_of(ran: ProbeResult) -> Listing | str:
+    """What nvidia-smi listed in a probe's container, whatever the rest of the output is; else why that is not known."""
+    if ran.trouble:
+        return f"the probe pod gave no answer: {ran.trouble}"
+    found = _SMI.search(ran.logs.get("probe", "").replace("\r", ""))
+    if found is None:
+        return "the probe's output has no section of nvidia-smi"
+    try:
+        listing = parse_listing(found[1])
+    except Unreadable as error:
+        return f"nvidia-smi -L could not be read: {error}"
+    return listing if listing.gpus else f"nvidia-smi does not work in the pod: {listed(listing.failures, 1) or 'it lists no device'}"
 
 
 def listed_to(ran: ProbeResult) -> VisibleDevices | str:
@@ -260,12 +275,17 @@ def why_uncomputed(scope: Scope, place: Place) -> str:
     return why_unlistable(place) if by_sample else why_unchecked(scope, place)
 
 
-def computing(finding: Finding, sight: VisibleDevices, *, shared: bool = False) -> Finding:
+def computing(finding: Finding, sight: VisibleDevices | str, *, shared: bool = False) -> Finding:
     """A good finding about devices that are listed, or what is found where they do not compute.
 
-    Where nobody knows whether they compute, it stays good and says so: ISO-05 asks that question.
+    ``sight`` is a reason where the output could not be read. Where nobody knows whether they compute, it stays good and says so:
+    ISO-05 asks that question.
     """
-    if finding.outcome is not Outcome.OK or sight.computed is None:
+    if finding.outcome is not Outcome.OK:
+        return finding
+    if isinstance(sight, str):
+        return msgspec.structs.replace(finding, observed=f"{finding.observed}; whether they compute is not known ({sight})")
+    if sight.computed is None:
         return finding
     fault = fault_of(sight.computed, sight, shared=shared)
     if fault is None or not fault.cause:

@@ -44,6 +44,13 @@ def test_a_pod_gets_one_slice_of_its_profile_and_no_other_pod_s() -> None:
     assert judged(smi()) == [Outcome.BAD]
 
 
+@pytest.mark.parametrize(("old", "new"), [("## end", "## compute\nKilled\n## end"), ("null", ""), ("## uid", "## who")])
+def test_what_cannot_be_read_beside_the_listing_costs_no_judgement_of_slices(old: str, new: str) -> None:
+    one, other, wrong = (text.replace(old, new) for text in (smi("1g.10gb"), smi("1g.10gb", first=1), smi("2g.20gb", first=2)))
+    assert judged(one, other, wrong) == [Outcome.OK, Outcome.OK, Outcome.BAD]
+    assert judged(one, smi("1g.10gb")) == [Outcome.BAD, Outcome.BAD]
+
+
 @pytest.mark.parametrize("text", ["", "## smi", "## smi\n## end", "## smi\nNo devices found\nexit=6\n## end", "\x00\x00"])
 def test_what_cannot_be_read_is_not_judged(text: str) -> None:
     assert judged(text) == [Outcome.UNDECIDED]
