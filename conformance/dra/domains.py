@@ -105,10 +105,12 @@ def _judge(scope: Scope, domain: Domain, daemons: list[Pod], labelled: dict[str,
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
     nodes = {name: node for name in in_order({*members, *labelled}) if (node := scope.snapshot.node_by_name.get(name))}
     changing = {name: doing for name, node in nodes.items() if (doing := change_under_way(node, scope.policy, now))}
-    young |= dict.fromkeys(changing, now)
-    if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
-        begun = max(young.values())
     doing = listed([f"; {name}: {text}" for name, text in changing.items()], 1)
+    may_pass = young.keys() | changing.keys()
+    if may_pass and all(nodes is None or (nodes and nodes <= may_pass) for _, nodes in problems):
+        if changing:
+            return about.undecided(f"{wrong}{doing}", cause="ChangeUnderWay")
+        begun = max(young.values())
     if begun is not None and now - begun < limit:  # at its limit it is late
         return about.undecided(f"{wrong}, unchanged {so_far(now - begun, limit)}{doing}", cause="ChangeUnderWay")
     message = f"{wrong}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"

@@ -158,6 +158,7 @@ def test_a_member_that_is_being_changed_has_time_and_is_named() -> None:
         finding = judged(a_domain(), nodes=[member("gpu-0"), upgraded], pods=pods)
         assert finding.outcome is outcome
         assert ("; gpu-1: its driver is being upgraded" in finding.message) is (outcome is Outcome.UNDECIDED)
+        assert "unchanged for" not in finding.message
 
 
 @pytest.mark.parametrize(("bound", "outcome"), [("", Outcome.NOT_JUDGED), (SECONDS_AGO, Outcome.UNDECIDED), (OLD, Outcome.BAD)])
