@@ -28,6 +28,7 @@ from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.reserved_devices import doubt, granted, unreserved
 from fixtures.model.demand.template import Template, demand_of, lacks_image
 from fixtures.model.devices.shares import knows_nodes
+from fixtures.model.facts import reported
 from fixtures.model.placement.affinity import Choice, Tolerated, too_long
 from fixtures.model.placement.free_devices import runtime_classes
 from fixtures.text.globs import matches
@@ -193,8 +194,8 @@ def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device
         if unknown_device(path) and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}, and nothing shows whether that device is an accelerator's"
     for key, value in template.annotations.items():
-        if (device := injected(key, value)) and not takes_whole_nodes(ways.scope, template):
-            yield f"annotation {key[:100]} names {device}, and nothing shows whether a container runtime adds devices by it"
+        if (clause := injected(key, value)) and not takes_whole_nodes(ways.scope, template):
+            yield f"annotation {reported(key, 100)} {clause}, and nothing shows whether a container runtime adds devices by it"
     for entry in spec.resource_claims or ():
         if unread := ways.scope.claims.admin_access(entry, template.namespace, template.claims).unknown:
             yield f"whether its claim {entry.get('name')} has admin access to devices is not known: {unread}"

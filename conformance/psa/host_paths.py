@@ -13,6 +13,7 @@ import msgspec
 
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.template import Template
+from fixtures.model.facts import reported
 from fixtures.text.globs import matches
 from fixtures.text.yaml_text import packaged
 
@@ -61,13 +62,25 @@ _INJECTORS = re.compile(
 _DEVICE_FILE = re.compile(r"/dev/[\w./:-]{1,200}")
 
 
+_MOST_READ = 4096
+"""Characters of an annotation that are read: device files of a whole node take fewer."""
+
+
 def injected(key: str, value: str) -> str:
-    """What an annotation has a runtime add, if it obeys it: a device that may be an accelerator's; else empty."""
+    """What an annotation has a runtime add, if it obeys it, as a clause: a device that may be an accelerator's; else empty.
+
+    A value that is longer than what is read of it may name one in its rest.
+    """
     if not _INJECTORS.fullmatch(key):
         return ""
     if key.startswith("cdi-"):
-        return value.strip()[:100]
-    return next((path for path in _DEVICE_FILE.findall(value) if exposed_by(path) or unknown_device(path)), "")
+        names = reported(value.strip(), 100)
+        return f"names {names}" if names else ""
+    found = _DEVICE_FILE.finditer(value, 0, 2 * _MOST_READ)  # a path that begins in what is read is read to its end
+    paths = dict.fromkeys(path[0] for path in found if path.start() < _MOST_READ)
+    if device := next((path for path in paths if exposed_by(path) or unknown_device(path)), ""):
+        return f"names {reported(device, 100)}"
+    return f"is longer than the {_MOST_READ} characters that are read" if len(value) > _MOST_READ else ""
 
 
 def exposed_by(path: str, *, writable: bool = True) -> str:

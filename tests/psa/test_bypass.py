@@ -88,6 +88,17 @@ def test_an_annotation_that_may_add_devices_is_undecided(key: str, value: str, d
     assert (finding.outcome, f"annotation {key} names" in finding.message) == (outcome, outcome is Outcome.UNDECIDED)
 
 
+@pytest.mark.parametrize(("key", "value", "words"), [
+    ("devices.crio.io", "/dev/null," * 26_000, "annotation devices.crio.io is longer than the 4096 characters that are read, and"),
+    (f"devices.gke.io/container.{'c' * 90}", "/dev/nvidia0", f"annotation devices.gke.io/container.{'c' * 75}… names /dev/nvidia0, and"),
+    ("devices.crio.io", f"/dev/nvidia{'0' * 150}", f"names /dev/nvidia{'0' * 89}…, and"),
+    ("cdi-devices.nri.io/pod", "a=b\x1b[2J\n- c", "names a=b\\x1b[2J - c, and"),
+], ids=["long value", "long key", "long path", "CDI device"])  # fmt: skip
+def test_what_an_annotation_puts_into_a_message_is_bounded_and_harmless(key: str, value: str, words: str) -> None:
+    finding = judged(a_pod(annotations={key: value}))
+    assert (finding.outcome, words in finding.message) == (Outcome.UNDECIDED, True), finding.message
+
+
 NPU = "huawei.com/Ascend910"
 
 
