@@ -79,8 +79,9 @@ def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -
         adapter.submit(workspace, gang)
         if bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] > 0):
             bound.until(_rest_seconds(scope), lambda counts: counts[0] == gang.size)
+        attempt = bound.attempt()  # before claims are listed, which takes time of its own
         lacking = without_devices(bound.bound(), claims_there(workspace)) if gang.by_dra else ()
-        attempt = msgspec.structs.replace(bound.attempt(), without_devices=tuple(lacking))
+        attempt = msgspec.structs.replace(attempt, without_devices=tuple(lacking))
     adapter.release(workspace, gang)
     return attempt
 

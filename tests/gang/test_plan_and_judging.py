@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.gang import probes, watching
 from conformance.gang.adapters import Gang
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
@@ -153,6 +154,15 @@ def test_gangs_that_do_not_go_away_stay_judged_by_what_was_bound_of_them() -> No
     gangs = [gang_of(a_scope(), PLAN, name, 2) for name in "abc"]
     seen = _watch_misfits(workspace, [Misfit(adapter=adapter, gang=gang, by_nodes=True, promise="", window=0.1) for gang in gangs])
     assert [one.code if isinstance(one, Inconclusive) else one.most for one in seen] == [1, 1, "GangStays"]
+
+
+def test_the_seconds_of_an_attempt_end_before_its_claims_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600)
+    monkeypatch.setattr(probes, "claims_there", lambda _: monkeypatch.setattr(watching, "time", late) or {})
+    workspace: Any = SimpleNamespace(observe=lambda: nullcontext(Scripted(["a-0", "a-1"])), namespace=lambda: "ns")
+    adapter: Any = SimpleNamespace(submit=lambda *_: None, release=lambda *_: None)
+    gang = msgspec.structs.replace(gang_of(a_scope(), PLAN, "a", 2), by_dra=True)
+    assert probes._attempt(a_scope(), workspace, adapter, gang).seconds < 60
 
 
 @each_row
