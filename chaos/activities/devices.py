@@ -33,7 +33,7 @@ from chaos.cluster.requests import read
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.host import MOCK, STATE, DeviceArgs, HostPersistence, MockArgs
 from chaos.ledger.undos.nodes import identity
-from chaos.ledger.undos.workloads import EnvArgs, template_of, value_of, with_value
+from chaos.ledger.undos.workloads import EnvArgs, containers_of, template_of, value_of, with_value
 from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.model.records import PREPARATION
 from chaos.observe.signals.pods import WORKER, uuids_in
@@ -95,7 +95,7 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
     owner = read(acting.cluster, found.key, found.name, found.namespace)
     if owner is None or uid_of(owner) != found.uid:
         raise ActivityFailed(f"{found} was replaced since it was planned")
-    container = str(template_of(owner)["containers"][0]["name"])
+    container = str(containers_of(owner)[0]["name"])
     env = EnvArgs(
         key=found.key,
         namespace=found.namespace,
@@ -121,7 +121,7 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
 
 
 def restarted(component: str) -> RestartedArgs:
-    """Arguments of restarting an agent on the plan's node. Raises ActivityFailed when it does not run there."""
+    """Arguments of restarting an agent on the plan's node. Raises ActivityFailed when it does not run there, or the node was replaced."""
     found = plan_facts().components.get(component)
     if found is None:
         raise ActivityFailed(f"{component} was not found when the experiment was planned")
@@ -130,8 +130,9 @@ def restarted(component: str) -> RestartedArgs:
     uids = tuple(uid_of(pod) for pod in pods_of(view, found) if node_of(pod) == target.name)
     if not uids:
         raise ActivityFailed(f"no pod of {found} is on {target.name}")
+    node = read_target(target)
     advertises = component == "device-plugin"
-    allocatable = amounts_of(read_target(target), "allocatable") if advertises else {}
+    allocatable = amounts_of(node, "allocatable") if advertises else {}
     return RestartedArgs(
         namespace=found.namespace,
         owner=found.name,

@@ -24,7 +24,7 @@ from conformance.outputs.captured_text import MAX_CHARACTERS, EmptyList, Unreada
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.dra.slices import SHAPE_FOR_MACHINES, Slice, SliceDevice, lack_of, newest
-from fixtures.model.objects import Row, number_of, row_of
+from fixtures.model.objects import Row, conditions_of, row_of
 from fixtures.text import json_text, yaml_text
 from fixtures.text.json_text import NotJson
 from fixtures.text.yaml_text import NotYaml
@@ -234,18 +234,12 @@ class PodGroup(Row, frozen=True, kw_only=True):
     min_member: int
     running: int
     succeeded: bool
+    newest: str  # the message of the true condition that changed last; earlier ones are stale
 
     @property
     def foreign(self) -> bool:
         """Whether it is another scheduler's PodGroup, whose phases are its own."""
         return bool(self.api) and not self.api.startswith("scheduling.volcano.sh/")
-
-    @property
-    def newest(self) -> str:
-        """The message of the true condition that changed last; earlier ones are stale."""
-        true = [one for one in self.conditions.values() if text_of(one.get("status")).lower() == "true"]
-        last = max(true, key=lambda one: text_of(one.get("lastTransitionTime")).replace(" ", "T"), default={})
-        return " ".join(text_of(last.get("message")).split())
 
     @property
     def doing(self) -> GangState:
@@ -264,11 +258,18 @@ class PodGroup(Row, frozen=True, kw_only=True):
 def group_of(item: Json) -> PodGroup:
     """A decoded PodGroup object."""
     spec, status = mapping(item, "spec"), mapping(item, "status")
+    true = [one for one in conditions_of(item) if text_of(one.get("status")).lower() == "true"]
+    last = max(true, key=lambda one: text_of(one.get("lastTransitionTime")).replace(" ", "T"), default={})
     return PodGroup(
         **row_of(item),
         api=text_of(item.get("apiVersion")),
         phase=text_of(status.get("phase")),
-        min_member=max(number_of(spec.get("minMember")), 0),
-        running=max(number_of(status.get("running")), 0),
-        succeeded=number_of(status.get("succeeded")) > 0,
+        min_member=_count(spec.get("minMember")),
+        running=_count(status.get("running")),
+        succeeded=_count(status.get("succeeded")) > 0,
+        newest=" ".join(text_of(last.get("message")).split()),
     )
+
+
+def _count(value: Any) -> int:
+    return max(value, 0) if type(value) is int else 0

@@ -98,7 +98,7 @@ def concluded(
         good: Reason code and message where nothing is wrong.
         notes: Findings that decide nothing, behind the others.
     """
-    verdict = worst([finding.verdict for _, finding in found] or [Judged.GOOD])
+    verdict = worst([finding.verdict for _, finding in found if finding.verdict is not Judged.NOTE] or [Judged.GOOD])
     code, message = good
     if verdict is not Judged.GOOD:
         code, first = next((code, finding) for code, finding in found if finding.verdict is verdict)

@@ -165,9 +165,12 @@ def test_states_and_reasons_that_are_not_ready(state: str, conditions: list[Json
     assert word in messages(findings)
 
 
-@pytest.mark.parametrize(("ready", "error", "expected"), [(3, 3, "undecided"), (20, 20, "bad"), (600, 3, "bad"), (3, None, "undecided")])
-def test_an_object_that_became_unready_a_moment_ago_is_asked_again(ready: float, error: float | None, expected: str) -> None:
-    conditions = [{**condition("Ready", "False", "OperandNotReady"), "lastTransitionTime": ago(ready)}]
+@pytest.mark.parametrize(
+    ("ready", "error", "expected"),
+    [([3], 3, "undecided"), ([20], 20, "bad"), ([600], 3, "bad"), ([3], None, "undecided"), ([3, 600], None, "undecided")],
+)
+def test_an_object_that_became_unready_a_moment_ago_is_asked_again(ready: list[float], error: float | None, expected: str) -> None:
+    conditions = [{**condition("Ready", "False", "OperandNotReady"), "lastTransitionTime": ago(at)} for at in ready]
     if error:
         conditions.append({**condition("Error", "True", "OperandNotReady"), "lastTransitionTime": ago(error)})
     policy = an_object(state="notReady", conditions=conditions)

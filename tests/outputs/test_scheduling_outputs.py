@@ -8,6 +8,7 @@ from conformance.cli.inspect import inspect
 from conformance.outputs import captured_objects, events
 from conformance.outputs.captured_objects import GangState
 from conformance.outputs.events import Obstacle, ReasonKind, obstacle
+from conformance.outputs.inspection import InspectionFinding, Judged, concluded
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 
@@ -158,6 +159,11 @@ def test_pod_group_states(status: dict[str, object], state: GangState, verdict: 
     item = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}, "status": status}
     assert captured_objects.group_of(item).doing is state
     assert inspect("podgroup", json.dumps(item)).verdict == verdict
+
+
+def test_notes_alone_are_nothing_wrong() -> None:
+    found = concluded("podgroup", [("NOTED", InspectionFinding("a", Judged.NOTE))], {}, ("FINE", "all well"))
+    assert (found.verdict, found.reason_code) == (Judged.GOOD, "FINE")
 
 
 def test_a_pod_group_of_another_scheduler_is_not_judged_by_volcanos_phases() -> None:

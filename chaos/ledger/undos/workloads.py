@@ -14,7 +14,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping
+from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.objects import is_ready, node_of, owners_of, uid_of
 
 SCALED = ("apps/deployments", "apps/statefulsets", "apps/replicasets")
@@ -236,7 +236,7 @@ def value_of(obj: Json, container: str, variable: str) -> str | None:
 def with_value(obj: Json, container: str, variable: str, value: str | None) -> Json:
     """A merge patch of the template's containers with the variable set, or removed."""
     containers: list[Any] = []
-    for item in template_of(obj).get("containers") or ():
+    for item in containers_of(obj):
         if item.get("name") == container:
             kept = [entry for entry in item.get("env") or () if entry.get("name") != variable]
             item = {**item, "env": kept + ([{"name": variable, "value": value}] if value is not None else [])}
@@ -245,10 +245,14 @@ def with_value(obj: Json, container: str, variable: str, value: str | None) -> J
 
 
 def _env(obj: Json, container: str) -> list[Json]:
-    found = template_of(obj).get("containers") or ()
-    return [entry for item in found if item.get("name") == container for entry in item.get("env") or ()]
+    return [entry for item in containers_of(obj) if item.get("name") == container for entry in item.get("env") or ()]
 
 
 def template_of(obj: Json) -> Json:
-    """The spec of a workload's pods."""
-    return mapping(obj, "spec", "template", "spec")
+    """The template of a workload's pods."""
+    return mapping(obj, "spec", "template")
+
+
+def containers_of(obj: Json) -> list[Json]:
+    """The containers of a workload's pods."""
+    return mappings(mapping(template_of(obj), "spec").get("containers"))

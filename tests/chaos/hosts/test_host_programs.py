@@ -25,6 +25,7 @@ from chaos.model.plan import Target
 from chaos.observe.signals.pods import beat_in, uuids_in
 from fixtures.cluster.client import Cluster
 from fixtures.model.devices.gpu_names import kernel_address
+from fixtures.verdict.record import TargetKind
 from tests.chaos.hosts.throw_away_root import Root
 from tests.chaos.ledger.simulated_cluster import RUN, acting, ledger, world
 from tests.chaos.tables import table
@@ -68,6 +69,40 @@ def cordoned(live: Cluster) -> None:
 
 def calls_of(root: Root, *programs: str) -> list[str]:
     return [call for call in root.calls if call.split()[0].rpartition("/")[2] in programs]
+
+
+# -- agents of the node ---------------------------------------------------------------------------------------------------
+
+
+def plan_agent(component: str, uid: str = "uid-gpu-1") -> None:
+    """Let the plan name the agent, and the node by a UID."""
+    plan = current().plan
+    agent = {"component": component, "key": "apps/daemonsets", "namespace": "gpu-operator", "name": "plugin", "uid": "uid-plugin"}
+    facts = {**plan.facts, "components": {component: {**agent, "selector": "app=plugin"}}}
+    current().plan = msgspec.structs.replace(plan, targets=(msgspec.structs.replace(plan.targets[0], uid=uid),), facts=facts)
+
+
+@pytest.mark.parametrize("component", ["device-plugin", "host-engine"])
+def test_no_agent_is_restarted_on_a_node_that_was_replaced(component: str, live: Cluster) -> None:
+    plan_agent(component, uid="uid-before")
+    with pytest.raises(ActivityFailed, match="was replaced since it was planned"):
+        devices.restart_agent(component)
+
+
+def test_a_template_that_somebody_else_changed_is_left(live: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = {"metadata": {"labels": {"app": "plugin"}}, "spec": {"containers": [{"name": "plugin", "image": "i"}]}}
+    owner = {"metadata": {"name": "plugin", "uid": "uid-plugin"}, "spec": {"template": template}}
+
+    def change(key: str, obj: Any, patch: Any, same: Callable[[Any], bool]) -> None:
+        annotated = {**template, "metadata": {"annotations": {"restartedAt": "now"}}}
+        raise ActivityFailed(f"{same(owner)} {same({**owner, 'spec': {'template': annotated}})}")
+
+    monkeypatch.setattr(devices, "read", lambda *_: owner)
+    monkeypatch.setattr(devices, "change", change)
+    plan_agent("device-plugin")
+    current().plan = msgspec.structs.replace(current().plan, target_kind=TargetKind.SIMULATED)
+    with pytest.raises(ActivityFailed, match="True False"):
+        devices.configure_plugin("X", "1")
 
 
 # -- the kubelet's unit ----------------------------------------------------------------------------------------------------

@@ -34,6 +34,25 @@ def named(right: Right) -> str:
     return f"{right.resource}/{right.subresource}" if right.subresource else right.resource
 
 
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("create serviceaccounts/token", ("", "serviceaccounts", "token")),
+        ("update resourcequotas/status in a", ("", "resourcequotas", "status")),
+        ("patch apps/deployments/scale", ("apps", "deployments", "scale")),
+        ("get pods/log/x", None),
+        ("get a/b/c/d", None),
+    ],
+)
+def test_a_right_has_a_group_a_resource_and_at_most_one_subresource(words: str, parts: tuple[str, ...] | None) -> None:
+    if parts is None:
+        with pytest.raises(ValueError, match="not 'VERB"):
+            Right.parse(words)
+    else:
+        right = Right.parse(words)
+        assert (right.group, right.resource, right.subresource) == parts
+
+
 def test_it_grants_every_act_every_undo_and_the_keeping_of_ledger_and_lease() -> None:
     allowed = granted()
     for words in {*ACTS, *undo_rights(), *KEEPING}:

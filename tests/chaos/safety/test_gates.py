@@ -194,12 +194,12 @@ def facts(cluster: Cluster, target: Target = POD, *, rights: tuple[str, ...] = (
     return read_cluster_state(cluster, plan(target), devices=DEVICES, rights=asked, ours=False, steady="", **more)
 
 
-def budget(allowed: Any, selector: Json, *, counted: int | None = 1) -> Json:
+def budget(allowed: Any, selector: Json, *, counted: Any = 1, generation: Any = 1) -> Json:
     status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "gpu-operator", "generation": 1},
+        "metadata": {"name": "keep", "namespace": "gpu-operator", "generation": generation},
         "spec": {"selector": selector, "minAvailable": 1},
         "status": status | ({} if counted is None else {"observedGeneration": counted}),
     }
@@ -255,10 +255,10 @@ def test_a_budget_is_spent_unless_a_whole_number_says_otherwise(tmp_path: Path, 
         assert facts(cluster).budgets == ("gpu-operator/keep",)
 
 
-@pytest.mark.parametrize("counted", [0, None])
-def test_a_budget_that_was_changed_and_not_counted_since_is_spent(tmp_path: Path, counted: int | None) -> None:
+@pytest.mark.parametrize(("counted", "generation"), [(0, 1), (None, 1), ("1", None), (1, "x"), (1, True)])
+def test_a_budget_that_was_changed_and_not_counted_since_is_spent(tmp_path: Path, counted: object, generation: object) -> None:
     """As for the eviction subresource, which refuses then."""
-    with world(tmp_path, extra=[budget(1, {}, counted=counted)]) as (cluster, _):
+    with world(tmp_path, extra=[budget(1, {}, counted=counted, generation=generation)]) as (cluster, _):
         assert facts(cluster).budgets == ("gpu-operator/keep",)
 
 

@@ -64,6 +64,15 @@ def test_fields_that_nothing_acts_on_are_refused(plural: str, spec: dict[str, An
     assert (error.code, error.message) == (501, f"nothing in the simulated cluster acts on spec.{field}")
 
 
+@each_row
+def test_empty_fields_are_as_absent_ones(plural: str, spec: dict[str, Any], refused: str) -> None:
+    asked = request({"metadata": {"name": "x"}, "spec": spec}, next(one for one in built_in() if one.plural == plural))
+    if refused:
+        assert refusal(asked).message.endswith(refused)
+    else:
+        admit(asked)
+
+
 WORDS = [
     "metadata", "name", "labels", "annotations", "spec", "status", "template", "selector", "matchLabels", "jobTemplate", "containers",
     "initContainers", "image", "resources", "limits", "requests", "nvidia.com/gpu", "cpu", "volumes", "hostPath", "tolerations", "key",
