@@ -117,11 +117,11 @@ def create(plane: Cluster, key: str, obj: Json, namespace: str = "gpu-operator")
     assert answer.ok or answer.reason == "AlreadyExists", answer.message
 
 
-def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, tmp_path: Path) -> None:
+def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, plane: Cluster, tmp_path: Path) -> None:
     administrators = fetch(account, "namespaces", namespaces.SHARED)["metadata"]["uid"]
     with pytest.raises(ApiTrouble, match=rf"namespace gpu-conformance-chaos \(UID {administrators}\) .* chaos\.namespaceUid"):
         namespaces.ensure_shared(account)
-    comes_back(account, tmp_path, administrators)
+    comes_back(account, plane, tmp_path, administrators)
     lease = LeaseKeeper(account, RUN, lambda reason: None, administrators=administrators)
     lease.acquire()
     must_hold(account, RUN)
@@ -135,9 +135,10 @@ def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, t
     assert Reviewer(account).denied([Right.parse("get secrets"), Right.parse("patch configmaps in gpu-operator")]) != []
 
 
-def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> None:
+def comes_back(cluster: Cluster, plane: Cluster, tmp_path: Path, administrators: str) -> None:
+    """A session with rights of chaos puts back what it changed; an administrator looks for what is left."""
     cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}})
-    before = leak_scan.scan(cluster)
+    before = leak_scan.scan(plane)
     namespaces.ensure_shared(cluster, administrators)
     book = ledger(tmp_path, cluster)
     node = fetch(cluster, "nodes", "gpu-1")
@@ -157,7 +158,7 @@ def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> No
     create(cluster, "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
     assert len(authentic.read_ledgers(cluster).open_entries) == 5
     assert recover(cluster, seconds=PATIENCE).clean
-    assert before.differences(leak_scan.scan(cluster)) == []
+    assert before.differences(leak_scan.scan(plane)) == []
     assert fetch(cluster, "services", "operand", "gpu-operator")["spec"]["ports"][0]["port"] == 80
 
 
