@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -107,23 +108,29 @@ def concluded(
 
 
 _MAX_LOOKED_AT = 400_000
-_PROGRAMS = yaml_text.packaged(Path(__file__).with_name("programs.yaml"), dict[str, dict[str, str]])
-_JUDGED, _OTHERS = ({name: re.compile(pattern, re.MULTILINE) for name, pattern in marks.items()} for marks in _PROGRAMS.values())
-"""Kinds that ``inspect`` judges, and programs whose output it does not, each by its marks."""
 KUBERNETES = "a Kubernetes object"
 """What :func:`other_program` returns for an object that no kind of ``inspect`` reads, whoever wrote it."""
+
+
+@cache  # not when imported: runs of the suite, which import this, recognise no texts
+def _programs() -> tuple[dict[str, re.Pattern[str]], ...]:
+    """Kinds that ``inspect`` judges, and programs whose output it does not, each by its marks."""
+    programs = yaml_text.packaged(Path(__file__).with_name("programs.yaml"), dict[str, dict[str, str]])
+    return tuple({name: re.compile(pattern, re.MULTILINE) for name, pattern in marks.items()} for marks in programs.values())
 
 
 def judged_kinds(text: str) -> list[str]:
     """The kinds of ``inspect`` that a text may be, likeliest first."""
     head = looked_at(text)
-    return [name for name, pattern in _JUDGED.items() if pattern.search(head)]
+    judged, _ = _programs()
+    return [name for name, pattern in judged.items() if pattern.search(head)]
 
 
 def other_program(text: str) -> str:
     """The program that wrote a text which ``inspect`` does not judge, or empty."""
     head = looked_at(text)
-    return next((name for name, pattern in _OTHERS.items() if pattern.search(head)), "")
+    _, others = _programs()
+    return next((name for name, pattern in others.items() if pattern.search(head)), "")
 
 
 def looked_at(text: str) -> str:

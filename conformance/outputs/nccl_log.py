@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -31,8 +32,6 @@ class Weight(StrEnum):
     HARMLESS = "harmless"
 
 
-_KNOWN = yaml_text.packaged(Path(__file__).with_name("nccl_warnings.yaml"), dict[str, tuple[str, ...]])
-_FAILING, _HARMLESS = (re.compile("|".join(_KNOWN[kind])) for kind in ("failing", "harmless"))
 _OF_AN_ERROR = re.compile(
     r"\b(?:fail(?:ed|ure|s|ing)?|error|unable|cannot|can't|couldn't|could not|timed out|timeout|not working|refused|invalid|lost|fatal"
     r"|corrupt\w*|incompatible|mismatch\w*|unreachable|broken|bad|denied|exceed\w*|unexpected|leaking)\b",
@@ -40,11 +39,18 @@ _OF_AN_ERROR = re.compile(
 )
 
 
+@cache  # not when imported: read-only runs read no log of NCCL
+def _known() -> dict[Weight, re.Pattern[str]]:
+    """The warnings whose weight is known."""
+    known = yaml_text.packaged(Path(__file__).with_name("nccl_warnings.yaml"), dict[Weight, tuple[str, ...]])
+    return {kind: re.compile("|".join(patterns)) for kind, patterns in known.items()}
+
+
 def weight(warning: str) -> Weight:
     """What one ``NCCL WARN`` weighs, by its text without the prefix."""
-    if _FAILING.search(warning):
+    if _known()[Weight.FAILING].search(warning):
         return Weight.FAILING
-    if _HARMLESS.search(warning) or not _OF_AN_ERROR.search(warning):
+    if _known()[Weight.HARMLESS].search(warning) or not _OF_AN_ERROR.search(warning):
         return Weight.HARMLESS
     return Weight.DOUBTFUL
 
