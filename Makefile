@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents frozen messages bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents frozen messages bench local local-node fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -82,6 +82,9 @@ matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too
 
 upgrade-local: $(STAMP) ## upgrade real Kubernetes under simulated GPU nodes, with the gate of deploy/ci around it (ARGS="1.35 1.36"; default: the newest step)
 	@$(BIN)/python -m tests.upg.local_upgrade $(ARGS)
+
+local-node: $(STAMP) ## build a node in a virtual machine into the cache and boot it: kubelet, containerd, systemd (as root)
+	@$(BIN)/python -m fixtures.localcluster.guest.image $(ARGS)
 
 rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubernetes; writes out/rights.json (ARGS=--embedded)
 	@$(BIN)/python -m tests.simulator.localcluster.rights $(ARGS)

@@ -1,0 +1,127 @@
+"""A node in a virtual machine: what is built, how QEMU runs it, and that it boots."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.localcluster.guest import image, machine
+from fixtures.localcluster.guest.machine import GuestError, Image
+from fixtures.localcluster.install.release import cache_root, release
+
+IMAGE = Image.in_folder(Path("/cache/guest-1"))
+
+
+def test_a_guest_has_no_right_no_way_out_and_no_disk_of_its_own() -> None:
+    line = machine.command(IMAGE, machine.TRANSLATED, words="guest.verify")
+    text = " ".join(line)
+    assert line[: line.index(machine.QEMU)] == list(machine._NOBODY)
+    for part in (
+        "--reuid nobody",
+        "--clear-groups",
+        "--no-new-privs",
+        "--bounding-set -all",
+        "--pdeathsig KILL",
+        "user,id=net,restrict=on",
+    ):
+        assert part in text
+    for way in ("hostfwd", "guestfwd", "tap"):
+        assert way not in text
+    assert "file=/cache/guest-1/disk,format=raw,if=virtio,snapshot=on" in line
+    assert "-drive" not in machine.command(IMAGE, "kvm", disk=False)
+
+
+def test_modules_are_inserted_after_what_they_need(tmp_path: Path) -> None:
+    needs = [
+        "a/virtio_pci.ko: a/virtio.ko a/virtio_ring.ko",
+        "a/virtio.ko: a/virtio_ring.ko",
+        "a/virtio_ring.ko:",
+        "b/ext4.ko.xz: b/jbd2.ko",
+    ]
+    (tmp_path / "modules.dep").write_text("\n".join([*needs, "b/jbd2.ko:", ""]), encoding="ascii")
+    ordered = image.order_of(tmp_path, ["virtio_pci", "built_in", "ext4", "virtio"])
+    assert ordered == ["a/virtio_ring.ko", "a/virtio.ko", "a/virtio_pci.ko", "b/jbd2.ko", "b/ext4.ko.xz"]
+
+
+def test_an_image_is_kept_under_what_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = image.folder_of(release("1.37"), tmp_path)
+    assert before == image.folder_of(release("1.37"), tmp_path) != image.folder_of(release("1.36"), tmp_path)
+    table = tmp_path / "guest.yaml"
+    table.write_bytes(image._TABLE.read_bytes() + b"# another\n")
+    monkeypatch.setattr(image, "_TABLE", table)
+    assert image.folder_of(release("1.37"), tmp_path) != before
+
+
+@pytest.mark.parametrize("manifest", [None, b"", b"{}", b"[1]", b"\xff"])
+def test_an_image_that_has_not_booted_is_none(tmp_path: Path, manifest: bytes | None) -> None:
+    folder = image.folder_of(release("1.37"), tmp_path)
+    folder.mkdir()
+    if manifest is not None:
+        (folder / "manifest.json").write_bytes(manifest)
+    with pytest.raises(GuestError, match=r"no image of a node with Kubernetes v1\.37\.\d+ here: build it with `make local-node`"):
+        image.find(release("1.37"), tmp_path)
+
+
+def test_what_is_missing_is_named_in_one_line(tmp_path: Path) -> None:
+    """Before anything is built: an empty PATH has none of the programs."""
+    environment = {**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-m", image.__name__], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "mmdebstrap" in done.stderr
+    assert "qemu-system-x86" in done.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("arguments", [["9.9"], ["1.37", "1.36"]])
+def test_an_unknown_minor_is_a_wrong_call(arguments: list[str]) -> None:
+    assert image.main(arguments) == 4
+
+
+def test_a_program_that_cannot_run_or_fails_or_hangs_is_an_error() -> None:
+    for line, word in ((["/nowhere/qemu"], "cannot be run"), ([sys.executable, "-c", "print('no room'); exit(3)"], "no room")):
+        with pytest.raises(GuestError, match=word):
+            machine.run(line, 60.0)
+    with pytest.raises(GuestError, match=r"did not end within 0 s"):
+        machine.run([sys.executable, "-c", "input() if 0 else __import__('signal').pause()"], 0.2)
+
+
+def test_a_machine_whose_hardware_runs_no_guest_translates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Image.in_folder(tmp_path)
+    assert machine.accelerator(here)[0] == machine.TRANSLATED  # no file
+    for path in (here.kernel, here.initramfs):
+        path.touch()
+    monkeypatch.setattr(machine, "run", lambda line, seconds, files: "SeaBIOS\n")
+    assert machine.accelerator(here)[0] == machine.TRANSLATED
+    monkeypatch.setattr(machine, "run", lambda line, seconds, files: f"{machine.INIT}\n")
+    assert machine.accelerator(here)[0] == "kvm"
+
+
+def test_what_killed_builds_left_is_removed_and_no_other(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (f".guest-{ended.pid}-a", f".guest-{os.getpid()}-b", "guest-c"):
+        (tmp_path / name / "root").mkdir(parents=True)
+    image._remove_drafts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f".guest-{os.getpid()}-b", "guest-c"])
+
+
+@pytest.mark.test_all
+def test_the_image_boots_and_its_programs_answer() -> None:
+    try:
+        built, kept = image.find(release())
+    except GuestError as error:
+        pytest.skip(str(error))
+    if lacking := machine.missing_programs("setpriv", machine.QEMU):
+        pytest.skip(f"{', '.join(lacking)} not on PATH")
+    if os.geteuid() != 0:
+        pytest.skip("not root: QEMU is run as a user without any right")
+    before = sorted(cache_root().iterdir())
+    proven = image.prove(built, kept.packages, lambda line: None)
+    assert proven.programs == kept.programs
+    assert proven.programs["kubelet"] == f"Kubernetes {release().version}"
+    assert proven.programs["containerd"].startswith("2.")
+    assert sorted(cache_root().iterdir()) == before
