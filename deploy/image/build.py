@@ -19,8 +19,8 @@ from pathlib import Path
 
 from conformance.version import VERSION
 from deploy.distributions import LOCK, closure, locked
-from deploy.image import oci
 from deploy.workload import NAME, USER
+from fixtures.kubernetes import oci
 from fixtures.kubernetes.pod_resources import PROGRAM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
         root = arguments.root or debian(Path(work) / "root.tar", epoch, arguments.mirror)
         application(Path(work) / "app", epoch, arguments.wheels)
         layers = [oci.layer(base_entries(root), epoch), oci.layer(application_entries(Path(work) / "app"), epoch)]
-    archive = oci.layout(image(epoch), layers)
+    archive = oci.layout([image(epoch)], layers)
     path = arguments.into / f"{NAME}-{VERSION}-{ARCHITECTURES[platform.machine()][0]}.tar"
     path.write_bytes(archive)
     digest = oci.digest_of(archive)

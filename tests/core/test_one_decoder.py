@@ -36,7 +36,7 @@ READERS = {
     "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),
     "conformance/plugin/hooks.py": ("typed.decode", "what workers of the same run hand on"),
     "fixtures/policy/policy_file.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
-    "deploy/image/oci.py": ("json.load", "the layout that the build wrote"),
+    "fixtures/kubernetes/oci.py": ("json.load", "the layout that the build wrote"),
     "deploy/sbom.py": ("json.loads", "the list that the build wrote"),
     "fixtures/cluster/watch.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/compute/collect.py": ("typed.decode", "lines of the worker that it started"),

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from deploy.distributions import LOCK, closure, locked
-from deploy.image import build, oci
-from deploy.image.oci import Entry
+from deploy.image import build
+from fixtures.kubernetes import oci
+from fixtures.kubernetes.oci import Entry
 from tests.deploy.fakes import Fake
 
 pytestmark = pytest.mark.test_all
@@ -30,7 +31,7 @@ def blobs(archive: bytes) -> dict[str, bytes]:
 
 def an_archive(*entries: Entry) -> bytes:
     layers = [oci.layer(entries, EPOCH), oci.layer([Entry(path="opt/x", mode=0o644, data=b"x")], EPOCH)]
-    return oci.layout(build.image(EPOCH), layers)
+    return oci.layout([build.image(EPOCH)], layers)
 
 
 FILE = Entry(path="usr/bin/a", mode=0o755, data=b"a")

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from deploy.distributions import closure
-from deploy.image import build, oci
-from deploy.image.oci import Entry
+from deploy.image import build
 from deploy.licences import Licence, expression, licences, page, unknown
 from deploy.sbom import Package, main, packages, problem
+from fixtures.kubernetes import oci
+from fixtures.kubernetes.oci import Entry
 from tests.deploy.fakes import Fake
 from tests.tables import each_row
 
@@ -45,7 +46,7 @@ def test_the_page_lists_what_is_installed_and_keeps_what_another_python_needs() 
 def an_image(path: Path) -> Path:
     reported = "Package: libc6\nVersion: 2.36-9+deb12u10\nArchitecture: amd64\nDescription: x\n Package: liar\n"
     layer = oci.layer([Entry(path=f"{build.STATUS}libc6", mode=0o644, data=reported.encode())], 0)
-    path.write_bytes(oci.layout(build.image(0), [layer]))
+    path.write_bytes(oci.layout([build.image(0)], [layer]))
     return path
 
 
