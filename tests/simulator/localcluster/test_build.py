@@ -1,9 +1,10 @@
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from fixtures.localcluster.install.build import BuildError, build, check_disk, main
+from fixtures.localcluster.install.build import BuildError, build, build_own, check_disk, main
 from fixtures.localcluster.install.release import COMPONENTS, Release, cache_folder, release
 from tests.simulator.localcluster.fakes import fake_component
 
@@ -44,6 +45,35 @@ def install_go(machine: Path, version: str = "go1.26.8", fails: str = "-nothing"
 def pinned_folder() -> tuple[Release, Path]:
     pinned = release("1.37")
     return pinned, cache_folder(pinned.version)
+
+
+def test_a_program_of_the_project_is_built_anew_when_its_sources_or_modules_change(machine: Path) -> None:
+    install_go(machine)
+    pinned, _ = pinned_folder()
+    modules, sources = machine / "modules", machine / "program"
+    shutil.copytree(pinned.folder, modules)
+    pinned = msgspec.structs.replace(pinned, folder=modules)
+    sources.mkdir()
+    (sources / "main.go").write_text("package main\n")
+    first = build_own(pinned, sources)
+    assert first.name.startswith("program-")
+    (sources / "main_test.go").write_text("package main\n")
+    assert build_own(pinned, sources) == first
+    assert (machine / "built").read_text().splitlines() == ["."], "a test changes no program"
+    (sources / "main.go").write_text("package main // changed\n")
+    second = build_own(pinned, sources)
+    (modules / "go.sum").write_text("changed\n")
+    assert len({first, second, build_own(pinned, sources)}) == 3
+    assert not list(first.parent.glob(".*"))
+
+
+def test_a_program_that_does_not_compile_leaves_the_words_of_go_and_no_draft(machine: Path) -> None:
+    install_go(machine, fails=".")
+    pinned, folder = pinned_folder()
+    (machine / "program").mkdir()
+    with pytest.raises(BuildError, match=r"program: go build ended with exit status 1.*\n.*no space left"):
+        build_own(pinned, machine / "program")
+    assert not list(folder.iterdir())
 
 
 def test_everything_is_built_into_the_cache_and_reported(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
