@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
@@ -178,10 +179,17 @@ def _never_had(scope: Scope, node: Node, names: list[str]) -> str:
     The kubelet keeps a 0 of a plugin that serves no device, as on machines without EFA. A machine of the same kind that has some tells
     that this one lost them.
     """
-    of_kind = [other for other in scope.snapshot.nodes if kind_of(other) == kind_of(node)]
-    if any(whole(other.capacity.get(name)) for other in of_kind for name in names):
+    if not scope.cached(_had_by_kind)[kind_of(node)].isdisjoint(names):
         return ""
     return f"{', '.join(names)} is 0 on every machine of its kind"
+
+
+def _had_by_kind(scope: Scope) -> dict[tuple[str, ...], set[str]]:
+    """Resources of which some machine of a kind has more than 0."""
+    found: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    for node in scope.snapshot.nodes:
+        found[kind_of(node)].update(name for name, amount in node.capacity.items() if whole(amount))
+    return found
 
 
 def _positive(chooser: PodSpec) -> bool:
@@ -195,8 +203,12 @@ def check_advertised(scope: Scope) -> Iterator[Finding]:
     policy, nodes = the_policy(scope), fabric_nodes(scope)
     if policy is not None:
         yield from _check_promises(scope, policy)
+    promises = promised(scope)
+    known: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)  # resources that some fabric node of the kind has, 0 of them too
     for entry in nodes:
-        yield _check_node(scope, entry, promised(scope), nodes)
+        known[kind_of(entry.node)].update(entry.node.capacity)
+    for entry in nodes:
+        yield _check_node(scope, entry, promises, known[kind_of(entry.node)])
 
 
 def _check_promises(scope: Scope, policy: NicPolicy) -> Iterator[Finding]:
@@ -230,11 +242,11 @@ def _idle_agents(scope: Scope) -> str:
     return f": its DaemonSets {', '.join(sorted(idle)[:5])} match zero nodes" if idle else ""
 
 
-def _check_node(scope: Scope, entry: FabricNode, promises: Promises, nodes: list[FabricNode]) -> Finding:
+def _check_node(scope: Scope, entry: FabricNode, promises: Promises, of_kind: set[str]) -> Finding:
     node, reason = entry.node, entry.reasons[0]
     if entry.left_out:
         return not_judged(subject(node), message=f"{entry.left_out} (it counts as an RDMA node by {reason})", source="node.status")
-    wanted = _wanted(scope, node, promises, nodes)
+    wanted = _wanted(scope, node, promises, of_kind)
     observed, expected = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted), ", ".join(f"{name} > 0" for name in wanted)
     about = About(subject(node), "node.status.allocatable", expected, observed)
     if not wanted:
@@ -252,21 +264,18 @@ def _check_node(scope: Scope, entry: FabricNode, promises: Promises, nodes: list
     return about.ok()
 
 
-def _wanted(scope: Scope, node: Node, promises: Promises, nodes: list[FabricNode]) -> list[str]:
+def _wanted(scope: Scope, node: Node, promises: Promises, of_kind: set[str]) -> list[str]:
     """Resources that a node must advertise.
 
     Those of the NicClusterPolicy, but for one that only machines of another kind advertise while this one advertises
-    another of them (each entry of a configuration selects its own devices). Without a policy those of machines of its kind.
+    another of them (each entry of a configuration selects its own devices). Without a policy those ``of_kind``, of machines of its kind.
     """
-    kind = kind_of(node)
-    of_kind = [other.node for other in nodes if kind_of(other.node) == kind]
     if not promises.names:
-        return [name for name in fabric_resources(scope) if any(name in other.capacity for other in of_kind)]
+        return [name for name in fabric_resources(scope) if name in of_kind]
     if not any(allocatable(node, name) > 0 for name in promises.names):
         return list(promises.names)
     elsewhere = {name for name in promises.names if any(allocatable(other, name) > 0 for other in scope.snapshot.nodes)}
-    ours = {name for name in promises.names if any(name in other.capacity for other in of_kind)}
-    return [name for name in promises.names if name in ours or name not in elsewhere]
+    return [name for name in promises.names if name in of_kind or name not in elsewhere]
 
 
 def check_attachments(scope: Scope) -> Iterator[Finding]:
