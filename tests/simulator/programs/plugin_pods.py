@@ -9,7 +9,13 @@ from tests.watching import PATIENCE
 GPU = "nvidia.com/gpu"
 SYSTEM = "/api/v1/namespaces/kube-system/pods"
 QUICK = Tempo(
-    plugin_registration=0.05, plugin_grace=0.4, lease_renewal=0.2, node_monitor_grace=PATIENCE, node_monitor_period=0.1, pod_gc=0.1
+    plugin_registration=0.05,
+    plugin_grace=0.4,
+    status_update=0.05,
+    lease_renewal=0.2,
+    node_monitor_grace=PATIENCE,
+    node_monitor_period=0.1,
+    pod_gc=0.1,
 )
 """No node is called unreachable because the machine that runs the test is slow."""
 

@@ -6,6 +6,8 @@ import pytest
 from fixtures.kubernetes.pod_resources import PodResources
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
+from fixtures.simulator.config.behaviour import Tempo
+from fixtures.simulator.pods.state import condition
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 
@@ -55,6 +57,40 @@ async def test_a_stopped_kubelet_admits_confirms_and_tells_nothing(cluster: Smal
     host.start_kubelet()
     await cluster.phase("short", "Succeeded")
     await cluster.gone(f"{PODS}/holder")
+
+
+@on_a_node
+async def test_a_restarted_kubelet_shows_no_device_until_its_next_status_and_ids_stay(cluster: SmallCluster) -> None:
+    await holder(cluster, count=2)
+    held = await cluster.devices_seen("holder")
+    states: list[tuple[str, str]] = []
+    heartbeats: set[str] = set()
+
+    async def follow() -> None:
+        async for event, obj in cluster.client.list_and_watch("/api/v1/nodes", {"fieldSelector": "metadata.name=a"}):
+            if event in ("ADDED", "MODIFIED"):
+                states.append(devices(obj))
+                heartbeats.add(condition(obj, "Ready").get("status", "True"))
+
+    following = asyncio.create_task(follow())
+    await cluster.until(NODE, lambda obj: states)
+    cluster.hosts["a"].stop_kubelet()
+    cluster.hosts["a"].start_kubelet()
+    await cluster.until(NODE, lambda obj: ("0", "0") in states and states[-1] == ("4", "4"))
+    following.cancel()
+    assert list(dict.fromkeys(states)) == [("4", "4"), ("0", "0")]
+    assert heartbeats == {"True"}
+    worker = cluster.kubelets.worker_of("default", "holder")
+    assert worker is not None
+    assert [unit.uuid for unit in worker.allocation.units] == held
+
+
+@in_cluster(hardware("a", 4), objects=[plugin_pod("a")], tempo=msgspec.structs.replace(QUICK, plugin_grace=Tempo().plugin_grace))
+async def test_the_capacity_of_a_plugin_that_is_gone_stays(cluster: SmallCluster) -> None:
+    await cluster.client.delete(f"{SYSTEM}/plugin")
+    await cluster.until(NODE, lambda obj: devices(obj) == ("4", "0"))
+    await asyncio.sleep(2 * QUICK.plugin_grace)
+    assert devices(await cluster.client.get(NODE)) == ("4", "0")
 
 
 @on_a_node
