@@ -5,31 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.causes import cause_of
-from fixtures.kubernetes.images import tag_of
 from fixtures.kubernetes.models import PodSpec
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_templates import templates_in
 from fixtures.model.platform.agents import Agent, agents, roll_out_under_way
-from fixtures.model.platform.containers import DIGEST, image_versions
-from fixtures.text.globs import matches
+from fixtures.model.platform.containers import image_versions, unpinned
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, undecided
 from fixtures.verdict.subjects import Subject
 
 _ARCH = "kubernetes.io/arch"
 _PINNED = "a digest, or a tag that is not forbidden; one digest on all nodes"
-
-
-def unpinned(image: str, forbidden: Iterable[str]) -> str:
-    """Why an image reference is not pinned, or empty. A digest pins, whatever the tag before it says."""
-    if DIGEST.search(image.partition("@")[2]):
-        return ""
-    if not image:
-        return "no image"
-    tag = tag_of(image)
-    if not tag:
-        return f"{image} has no tag, which means latest"
-    return f"{image} has the moving tag {tag}" if matches(tag, forbidden) else ""
 
 
 def check_pinned(scope: Scope) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -33,19 +33,28 @@ _REPLACES_AMOUNTS = "trainer.kubeflow.org/trainjobs"
 """The kind whose parts replace the amounts of what completes them (docs/facts/vendors-and-clouds.md#trainjobs)."""
 
 
+Asked = tuple[str, str, Amount | None, Amount | None]
+"""Field path of a container, name of a resource, its request and its limit."""
+
+
 def check_whole_devices(scope: Scope) -> Iterator[Finding]:
     """One finding per template or live pod that asks for a device: whole numbers, request equal to limit, in every container."""
     for template in templates(scope):
         if template.trouble:
             yield unread(template)
             continue
-        amounts = [
-            (place, name, request, limit)
-            for place, container in _containers(template.spec)
-            for name, (request, limit) in requested_amounts(container, scope.names_device).items()
-        ]
-        if amounts:
-            yield _whole_devices(scope, template, amounts)
+        if amounts := amounts_of(template, scope.names_device):
+            about = About(template.place, f"{template.path}.*.resources", "whole devices, request equal to limit")
+            yield judged_amounts(about, template, amounts, _shown(held_by(template.spec, scope.names_device)))
+
+
+def amounts_of(template: Template, wanted: Callable[[str], bool]) -> list[Asked]:
+    """What the containers of a template ask for of the resources that ``wanted`` chooses."""
+    return [
+        (place, name, request, limit)
+        for place, container in _containers(template.spec)
+        for name, (request, limit) in requested_amounts(container, wanted).items()
+    ]
 
 
 def _containers(spec: PodSpec) -> Iterator[tuple[str, Container]]:
@@ -54,9 +63,8 @@ def _containers(spec: PodSpec) -> Iterator[tuple[str, Container]]:
     return ((f"{field}[{index}]", container) for field, group in every.items() for index, container in enumerate(group or ()))
 
 
-def _whole_devices(scope: Scope, template: Template, amounts: list[tuple[str, str, Amount | None, Amount | None]]) -> Finding:
-    """``amounts``: field path of a container, name of a resource, its request and its limit."""
-    about = About(template.place, f"{template.path}.*.resources", "whole devices, request equal to limit")
+def judged_amounts(about: About, template: Template, amounts: Iterable[Asked], observed: str) -> Finding:
+    """Whether the API server would accept amounts of a template."""
     wrong = [(f"{place} {text}", limit) for place, name, request, limit in amounts if (text := problem(name, request, limit))]
     problems = listed((text for text, _ in wrong), 3)
     loose = template.partial and template.key != _REPLACES_AMOUNTS
@@ -66,7 +74,7 @@ def _whole_devices(scope: Scope, template: Template, amounts: list[tuple[str, st
     if wrong:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
         return about.bad(f"{problems}, so {consequence}", cause="AmountsMalformed", observed=problems)
-    return about.ok(_shown(held_by(template.spec, scope.names_device)))
+    return about.ok(observed)
 
 
 def _shown(amounts: Mapping[str, int]) -> str:

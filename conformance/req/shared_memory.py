@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.common_findings import unread
-from fixtures.kubernetes.models import Pod
 from fixtures.model.cluster import Scope
-from fixtures.model.demand.pod_templates import templates
+from fixtures.model.demand.pod_templates import live_pods_of, of_tenants
 from fixtures.model.demand.shared_memory import devices_of, shared_memory
 from fixtures.model.demand.template import Template
 from fixtures.model.jobs.gang_jobs import gang_jobs
@@ -22,9 +21,7 @@ def check_shared_memory(scope: Scope) -> Iterator[Finding]:
     """One finding per template or live pod of a tenant with several devices, and per live device pod of a job of several."""
     members = {name for job in gang_jobs(scope) if not job.unsure for name in job.names}
     judged = False
-    for template in templates(scope):
-        if template.namespace and scope.is_infrastructure(template.namespace):
-            continue
+    for template in of_tenants(scope):
         if template.trouble:
             yield unread(template)
             continue
@@ -46,23 +43,7 @@ def _judged(scope: Scope, template: Template, devices: int) -> Finding:
         return about.ok(observed)
     if template.partial:
         return about.not_judged(f"{observed}; a controller completes this template, and what it adds is not known")
-    if not template.live and (pods := _pods_of(scope, template)):
+    if not template.live and (pods := live_pods_of(scope, template)):
         return about.not_judged(f"{observed}; its {pods} live pods are judged, for an admission webhook may have added a volume to them")
     message = f"{observed}: NCCL and data loaders of {devices} devices run out of it (No space left on device, Bus error)"
     return about.bad(message, cause="SharedMemorySmall", observed=observed)
-
-
-def _pods_of(scope: Scope, template: Template) -> int:
-    """Live pods that have all labels of the template: made of it, whatever has been added since."""
-    labels, known = (template.labels or {}).items(), scope.cached(_labelled)
-    fewest = min((known.get((template.namespace, *label), []) for label in labels), key=len, default=[])
-    return sum(labels <= pod.metadata.label.items() for pod in fewest)
-
-
-def _labelled(scope: Scope) -> dict[tuple[str, str, str], list[Pod]]:
-    """Live pods by namespace and each of their labels."""
-    found: dict[tuple[str, str, str], list[Pod]] = {}
-    for pod in scope.snapshot.pods:
-        for label in () if pod.finished else pod.metadata.label.items():
-            found.setdefault((pod.namespace, *label), []).append(pod)
-    return found

@@ -8,6 +8,7 @@ from conformance.common_findings import unless_settling
 from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.ending import check_ending, check_restarted_jobs
+from conformance.req.pod_specs import check_cpu_and_memory, check_images, check_names_together, check_priorities
 from conformance.req.quotas import check_tenants_have_quotas
 from conformance.req.refusal_faults import Records
 from conformance.req.refused import check_refused
@@ -65,6 +66,18 @@ def test_a_quota_on_devices_is_enforced(judge: Evidence, scope: Scope, workspace
     judge(judge_quota(ask_quota(workspace, scope)))
 
 
+@requirement("REQ-08")
+def test_every_device_pod_asks_for_cpu_and_memory(judge: Evidence, scope: Scope) -> None:
+    """Every device pod of a tenant asks for CPU and memory too."""
+    judge(check_cpu_and_memory(scope))
+
+
+@requirement("REQ-10")
+def test_no_container_mixes_mig_and_whole_devices(judge: Evidence, scope: Scope) -> None:
+    """No container mixes MIG slices and whole devices, and RDMA and huge pages are asked for in whole numbers."""
+    judge(check_names_together(scope))
+
+
 @requirement("REQ-11")
 def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
     """No kubelet refuses pods with devices."""
@@ -97,6 +110,18 @@ def test_every_device_pod_ends(judge: Evidence, scope: Scope, now: float) -> Non
 def test_every_pod_with_several_devices_has_enough_shared_memory(judge: Evidence, scope: Scope) -> None:
     """Every pod with several devices has enough shared memory."""
     judge(check_shared_memory(scope))
+
+
+@requirement("REQ-16")
+def test_images_of_device_pods_are_pinned(judge: Evidence, scope: Scope) -> None:
+    """Images of tenants' device pods are pinned."""
+    judge(check_images(scope))
+
+
+@requirement("REQ-17")
+def test_device_pods_have_an_approved_priority_class(judge: Evidence, scope: Scope) -> None:
+    """Every device pod of a tenant has an approved PriorityClass, and preempts only if the policy lets it."""
+    judge(check_priorities(scope))
 
 
 def _still(scope: Scope, request: pytest.FixtureRequest) -> Still | None:

@@ -2,10 +2,11 @@ from typing import Any
 
 import pytest
 
-from conformance.ops.images import check_pinned, unpinned
+from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
 from fixtures.kubernetes.models import Pod
 from fixtures.model.platform.agents import agents
+from fixtures.model.platform.containers import unpinned
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload

@@ -23,7 +23,7 @@ from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Listing, Object, Snapshot
 from fixtures.verdict.coverage import Floor
 from fixtures.verdict.record import Access, Result, Verdict
-from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
+from tests.builders import a_container, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge
 from tests.requirements_offline import NOW, scope_of
 from tests.tables import each_row
@@ -173,6 +173,8 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     "OBS-10": {"nodes": [sick()]},
     "REQ-02": {"pods": [a_pod(devices={"nvidia.com/gpu": "1.5"})]},
     "REQ-05": {"pods": [a_pod(devices={"nvidia.com/gqu": "1"})]},
+    "REQ-08": {"pods": [a_pod(devices=1)]},
+    "REQ-10": {"pods": [a_pod(devices={"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1})]},
     "REQ-11": {
         "nodes": [],
         "pods": [
@@ -187,6 +189,7 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     "REQ-13": {"nodes": [], "pods": [a_pod(devices=1, node="gpu-0", phase="Pending", status={"startTime": "2020-01-01T00:00:00Z"})]},
     "REQ-14": {"nodes": [], "pods": [_leaving(a_pod(devices=1, node="gpu-0"))]},
     "REQ-15": {"pods": [a_pod(devices=2)]},
+    "REQ-16": {"pods": [a_pod(containers=[a_container(devices=1, image="registry.example.com/train:latest")])]},
     "PSA-02": {"pods": [a_pod(devices=1, securityContext={"runAsUser": 0})], "namespaces": []},
     "PSA-05": {"pods": [a_pod(hostIPC=True)]},
     "OPS-01": {"nodes": [a_node()], "clusterpolicies": [{"metadata": {"name": "cluster-policy"}, "status": {"state": "notReady"}}]},
