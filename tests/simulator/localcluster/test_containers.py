@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ import pytest
 
 from fixtures.kubernetes.images import qualified
 from fixtures.localcluster.guest import containers
+from fixtures.localcluster.install import build
+from fixtures.localcluster.install.release import release
 
 NAMES = ["registry.k8s.io/pause:3.10", "busybox", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", "registry.k8s.io/pause:3.10"]
 
@@ -79,3 +84,20 @@ def test_the_same_programs_give_the_same_archive(tmp_path: Path) -> None:
 )
 def test_a_reference_is_qualified_as_runtimes_do_it(written: str, kept: str) -> None:
     assert qualified(written) == kept
+
+
+@pytest.mark.test_all
+def test_the_program_serves_the_sockets_of_a_kubelet(tmp_path: Path) -> None:
+    """Its own tests, in Go, with a kubelet's side of each socket."""
+    pinned = release()
+    try:
+        go = build.find_go(pinned)
+    except build.BuildError as missing:
+        pytest.skip(str(missing))
+    for path in (*containers.SOURCES.glob("*.go"), pinned.folder / "go.mod", pinned.folder / "go.sum"):
+        shutil.copy(path, tmp_path)
+    settings = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    done = subprocess.run(
+        [go, "test", "-mod=readonly", "-trimpath", "."], cwd=tmp_path, env=settings, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
