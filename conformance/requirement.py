@@ -19,7 +19,8 @@ MAX_TITLE = 110
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One requirement. ``reads`` are resource keys of the snapshot; ``writes`` are ``"verb resource-key"`` pairs.
-    In a catalogue file they may name groups (``catalogue_groups.yaml``).
+    In a catalogue file they may name groups (``catalogue_groups.yaml``). ``of_nodes``: it judges nodes, or what is on one, so that
+    ``--nodes`` can ask about one of them.
 
     ``tells_tenants``: it tells the platform's namespaces from tenants', and reads what proves them. ``hints`` are kinds that only
     add words or further findings to what the others show: without them it is judged all the same, and the result says so.
@@ -31,6 +32,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     access: Access
     rationale: str
     references: list[str]
+    of_nodes: bool = False
     causes: list[str] = []  # codes of what it can find in an area; causes that all areas share go without saying
     reads: list[str] = []
     writes: list[str] = []

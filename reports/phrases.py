@@ -71,6 +71,8 @@ def headline(report: Report) -> str:
 
 def _within(report: Report) -> tuple[str, str] | None:
     """What the verdict is limited to, and how a good end of the run is said then; None where it is one about the cluster."""
+    if coverage.about_nodes(report.scope):
+        return "chosen nodes", "failed for the nodes that --nodes names"
     if coverage.within_selection(report.scope):
         return "selection", "of the selection failed"
     if coverage.within_snapshot(report.scope):

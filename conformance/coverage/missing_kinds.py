@@ -87,7 +87,7 @@ class SavedEvidence(Evidence):
     """Takes the findings of a requirement over a saved snapshot: a subject that depends on a missing kind is undecided."""
 
     def __init__(self, requirement: Requirement, scope: Scope, waivers: Waiving | None = None) -> None:
-        super().__init__(waivers)
+        super().__init__(waivers, scope.concerns if scope.chosen else None)
         self._scope = scope
         self._gaps = gaps(requirement, scope)
         excuses = requirement.excuses

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
+import msgspec
+
 from conformance.catalogue import Catalogue
 from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
 from conformance.requirement import Requirement
@@ -38,7 +40,11 @@ def coverage_of_run(
         for area in catalogue.areas
         for one in area.requirements
     ]
-    found = measure(asked, results, left_out)
+    found = measure(asked, results, left_out, scope.chosen if scope is not None else ())
+    if scope is not None and scope.chosen:  # the policy says how much of the whole cluster is judged at least
+        judging = {one.area for one in catalogue.by_id.values() if one.of_nodes}
+        areas = tuple(area for area in floor.areas if area in judging)
+        floor = msgspec.structs.replace(floor, areas=areas, minimum=floor.minimum if floor.source.startswith("--") else 0)
     found.shortfalls = list(shortfalls(found, results, floor))
     if results and scope is not None:
         sentences = [

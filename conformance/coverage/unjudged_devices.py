@@ -45,7 +45,7 @@ COMMON = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
 
 def is_whole(coverage: Coverage) -> bool:
     """Whether the run was about the whole cluster: no option left a MUST out."""
-    return not any(one.cause is Cause.SELECTION and one.level is Level.MUST for one in coverage.not_judged)
+    return not any(one.cause in (Cause.SELECTION, Cause.NODES) and one.level is Level.MUST for one in coverage.not_judged)
 
 
 def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from fixtures.text import typed
 from fixtures.verdict.coverage import is_cut_down
 from fixtures.verdict.findings import MAX_OTHERS_KEPT, UNDECIDED
 from fixtures.verdict.record import Level, Report, Result, SubjectResult, TargetKind, Verdict
-from fixtures.verdict.subjects import REST
+from fixtures.verdict.subjects import REST, node_named
 from reports import phrases
 from reports.safe_text import one_line
 
@@ -102,8 +102,8 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
 
 
 def _node_of(subject: SubjectResult) -> str:
-    """The node that a subject is, is a part of (``gpu-0 nvidia.com/gpu``) or runs on, or empty."""
-    return subject.name.partition(" ")[0] if subject.kind == "Node" else subject.node
+    """The node that a subject is, is a part of or runs on, or empty."""
+    return node_named(subject.kind, subject.name) or subject.node
 
 
 def _of_nodes(result: Result) -> bool:

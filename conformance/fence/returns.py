@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.nodes.chosen import is_returning
 from fixtures.model.nodes.holds import STATE_LABEL
 from fixtures.model.nodes.returns import Quarantine, last_quarantine, validations
 from fixtures.text.sentences import duration
@@ -27,6 +28,8 @@ def check_validated(scope: Scope) -> Iterator[Finding]:
 def _validated(scope: Scope, node: Node, quarantine: Quarantine) -> Finding:
     about = About(subject(node), _SOURCE, "a validation that is newer than the quarantine")
     state = node.metadata.label.get(STATE_LABEL, "")
+    if is_returning(scope, node):
+        return about.not_judged("it is not back in service: this run is to say whether it may be")
     if away := scope.why_not_judged(node) or (f"label {STATE_LABEL}={state}" if state else ""):
         return about.not_judged(f"it is not back in service: {away}")
     last = max(validations(scope, node), key=lambda one: one.at, default=None)

@@ -95,7 +95,7 @@ def _short(text: str) -> str:
 
 
 def inventory(scope: Scope) -> list[InventoryRow]:
-    """A row per accelerator node; none where nodes were not read, or where half of what is known of them was not."""
+    """A row per accelerator node that the run is about; none where nodes were not read, or where half of what is known of them was not."""
     if not scope.snapshot.listing("nodes").known:
         return []
     rows: list[InventoryRow] = []
@@ -104,6 +104,8 @@ def inventory(scope: Scope) -> list[InventoryRow]:
     except (Inconclusive, NotApplicable):  # requirements say why; the inventory holds nothing that is half known
         return rows
     for name, sources in found:
+        if scope.chosen and name not in scope.chosen:
+            continue
         node = scope.snapshot.node_by_name.get(name)
         reason = scope.why_not_judged(node) or without_devices(scope, node) if node else "no such node"
         rows.append(

@@ -76,8 +76,9 @@ def make_plans(scope: Scope) -> tuple[list[Plan], list[str]]:
                 free.setdefault(kind, {}).setdefault(fabric, []).append((units, node))
     plans, held = [], []
     for kind, by_fabric in free.items():
-        able = [(fabric, nodes) for fabric, nodes in by_fabric.items() if len(nodes) >= count]
-        found = [plan for fabric, nodes in able if (plan := _plan(kind[0], fabric, nodes, count))]
+        asked = {fabric: nodes for fabric, nodes in by_fabric.items() if any(scope.is_asked(node) for _, node in nodes)}
+        able = [(fabric, nodes) for fabric, nodes in asked.items() if len(nodes) >= count]
+        found = [plan for fabric, nodes in able if (plan := _plan(scope, kind[0], fabric, nodes, count))]
         if found:
             plans.append(max(found, key=lambda plan: plan.per_node))
         elif able:
@@ -89,9 +90,15 @@ def make_plans(scope: Scope) -> tuple[list[Plan], list[str]]:
     return sorted(plans, key=lambda plan: -plan.per_node), held
 
 
-def _plan(device: str, fabric: str, nodes: list[tuple[int, Node]], count: int) -> Plan | None:
-    """The nodes with the most free devices of one kind; None when one of them has none."""
+def _plan(scope: Scope, device: str, fabric: str, nodes: list[tuple[int, Node]], count: int) -> Plan | None:
+    """The nodes with the most free devices of one kind; None when one of them has none.
+
+    One node that the run is about comes first, and its neighbours are others where there are enough.
+    """
     ordered = sorted(nodes, key=lambda pair: (-pair[0], natural(pair[1].name)))
+    if scope.chosen:
+        first = next(pair for pair in ordered if scope.is_asked(pair[1]))
+        ordered = [first, *sorted((pair for pair in ordered if pair is not first), key=lambda pair: scope.is_asked(pair[1]))]
     units = ordered[count - 1][0]
     if units < 1:
         return None

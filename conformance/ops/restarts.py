@@ -67,7 +67,7 @@ def _groups(scope: Scope) -> dict[Subject, list[Pod]]:
     groups: dict[Subject, list[Pod]] = {}
     for pod in scope.snapshot.pods:
         owner = pod.controller
-        if pod.finished or pod.metadata.deletion_timestamp:
+        if pod.finished or pod.metadata.deletion_timestamp or (scope.chosen and pod.node_name not in scope.chosen):
             continue
         of_agent = owner is not None and owner.kind == "DaemonSet" and (pod.namespace, owner.uid) in owners
         at_home = (pod.namespace in homes or matches(pod.namespace, STACK)) and scope.platform.of(pod.namespace).components

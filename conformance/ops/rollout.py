@@ -88,6 +88,9 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
         yield about.bad(message, cause="AgentNotInstalled", observed="none")
     blind = _blind(scope, found)
     for agent in found:
+        if scope.chosen:
+            yield from _on_chosen(scope, agent)
+            continue
         yield _watches_nothing(agent) if agent in blind else _judge(scope, agent)
     yield from _rivals(scope, found)
 
@@ -134,6 +137,20 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     if status.desired_number_scheduled and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
         return about.undecided(f"{problem}; {doing}", cause=CHANGE_UNDER_WAY)
     return about.bad(problem, cause=cause)
+
+
+def _on_chosen(scope: Scope, agent: Agent) -> Iterator[Finding]:
+    """One finding for each node that the run is about and that should run the agent: whether its pod is Ready there."""
+    for node in filter(scope.is_asked, [*agent.accelerator_nodes, *agent.other_nodes]):
+        place = Subject("Agent", f"{agent.daemonset.name} on {node.name}", agent.daemonset.namespace)
+        pod = agent.pods.get(node.name)
+        about = About(place, "pods by owner, status.conditions[Ready]", "a Ready pod", pod.name if pod else "no pod")
+        if pod is not None and is_ready(pod):
+            yield about.ok()
+        elif doing := roll_out_under_way(agent, [node], scope.policy, scope.snapshot.taken_at):
+            yield about.undecided(f"no Ready pod of it is on {node.name}; {doing}", cause=CHANGE_UNDER_WAY)
+        else:
+            yield about.bad(f"no Ready pod of it is on {node.name}", cause="AgentNotReady" if pod else "AgentPodMissing")
 
 
 def _watches_nothing(agent: Agent) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from conformance import causes
@@ -43,6 +44,13 @@ def read_baseline(options: Options) -> Baseline | None:
         return Baseline(*load_run(path))
     except ReportError as error:
         raise pytest.UsageError(f"--baseline {error}") from None
+
+
+def of_nodes(baseline: Baseline, nodes: frozenset[str]) -> Baseline:
+    """What the baseline says of these nodes."""
+    from reports.diff.of_nodes import about_nodes  # imported late, as above
+
+    return msgspec.structs.replace(baseline, report=about_nodes(baseline.report, nodes))
 
 
 def difference_from(

@@ -30,6 +30,7 @@ from conformance.plugin.waves import Waves
 from conformance.requirement import Requirement, needs_of
 from fixtures.cluster import access
 from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.model.nodes.chosen import NoSuchNode
 from fixtures.ownership import owned
 from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect
@@ -169,13 +170,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     progress.prepare(session.config)
     cluster = state.opened.cluster
     waiting.follow(session.config, cluster.waits.now if cluster is not None else list)
-    if getattr(session.config.option, "tx", None):
-        _read_cluster(state, selecting.selected(state.catalogue, state.options), progress.teller(session.config))
+    workers = getattr(session.config.option, "tx", None)
+    if workers or state.options.nodes:  # whoever names a node that is not there learns it before anything is judged
+        _read_early(state, progress.teller(session.config))
+    if workers:
         folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-run-"))
         file = folder / "snapshot.json"
         state.snapshot.save(file)
         state.opened.handover.snapshot_file = str(file)
         session.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _read_early(state: State, say: Callable[[str], None]) -> None:
+    """Read the cluster before tests are collected. Raises :class:`pytest.UsageError` if it lacks a node that ``--nodes`` names."""
+    try:
+        _read_cluster(state, selecting.selected(state.catalogue, state.options), say)
+    except NoSuchNode as error:
+        raise pytest.UsageError(harmless(f"--nodes: {error}")) from None
+    except (Inconclusive, NotApplicable) as error:
+        pytest.exit(harmless(f"gpu-conformance: --nodes: {error}"), returncode=int(ExitCode.INCONCLUSIVE))
 
 
 def _open(state: State) -> OpenTarget:

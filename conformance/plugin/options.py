@@ -14,7 +14,7 @@ from conformance.catalogue import Catalogue, CatalogueError
 from conformance.requirement import Requirement
 from fixtures.localcluster.interface import DEFAULT_MINOR
 from fixtures.text import yaml_text
-from fixtures.verdict.coverage import beyond_access
+from fixtures.verdict.coverage import OF_NO_NODE, beyond_access
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access, Level
 
@@ -68,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     alluredir: str = ""
     clean_alluredir: bool = False
     every_node: bool = False
+    nodes: tuple[str, ...] = ()  # names, and terms of a label selector, of the nodes that the run is about; empty: all
     platform: tuple[str, ...] = ()  # presets by name; empty: the cluster's marks choose
     settle: float = 0.0  # seconds to wait for changes under way
 
@@ -172,6 +173,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         alluredir=option.alluredir or "",
         clean_alluredir=option.clean_alluredir,
         every_node=option.every_node,
+        nodes=_split(option.nodes),
         platform=_split(option.platform),
         settle=float(_count("--settle", option.settle, "seconds") or 0),
     )
@@ -248,7 +250,7 @@ def left_out(requirement: Requirement, options: Options) -> str:
         return "--level must"
     if options.only and not {requirement.id, requirement.area} & set(options.only):
         return f"--only {','.join(options.only)}"
-    return ""
+    return OF_NO_NODE if options.nodes and not requirement.of_nodes else ""
 
 
 def _count(flag: str, text: str | None, unit: str = "requirements") -> int | None:

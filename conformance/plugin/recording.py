@@ -15,7 +15,7 @@ from conformance import causes
 from conformance.coverage.run import coverage_of_run, floor_of
 from conformance.known.inventory import inventory
 from conformance.plugin import progress
-from conformance.plugin.baseline import account_for_waivers, compare_with, difference_from, judge_comparison
+from conformance.plugin.baseline import account_for_waivers, compare_with, difference_from, judge_comparison, of_nodes
 from conformance.plugin.options import as_typed, left_out
 from conformance.plugin.session import State
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise, unjudged
@@ -122,6 +122,8 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         state.results.pop(COMPARISON, None)  # what the run did not reach cannot be compared
         report = _record(state, config, pytest_exit)
     elif baseline is not None:
+        if state.chosen:
+            baseline = of_nodes(baseline, state.chosen)
         difference = difference_from(
             baseline, report, chaos_record(state, report), options.accept_not_judged, another_cluster=options.another_cluster
         )

@@ -24,6 +24,7 @@ from conformance.requirement import Needs, Requirement
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.cluster import Scope
+from fixtures.model.nodes.chosen import named_nodes
 from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import COPIED_SECRET
 from fixtures.policy.waivers import RequirementWaivers
@@ -62,6 +63,7 @@ class State:
         self.failures: list[str] = []  # what pytest saw fail and no result tells of
         self.another_cluster = ""  # what is said at the end if another cluster answers than at the beginning
         self.other_cluster_uid = ""  # its UID
+        self.chosen: frozenset[str] = frozenset()  # names of the nodes that the run is about; empty: of all
         self.left_out: dict[str, str] = {}
         """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
         self.planned = 0
@@ -84,7 +86,7 @@ class State:
         waivers = RequirementWaivers.of(requirement.id, self.opened.handover.waivers)
         if self.has_snapshot and self.snapshot.offline:
             return SavedEvidence(requirement, self.scope, waivers)
-        return Evidence(waivers)
+        return Evidence(waivers, self.scope.concerns if self.chosen else None)
 
     def keep_outputs(self, identifier: str, outputs: Sequence[Output]) -> None:
         """Write what a requirement's probe rests on as evidence, where the run keeps any."""
@@ -123,12 +125,14 @@ class State:
     @snapshot.setter
     def snapshot(self, value: Snapshot) -> None:
         self._snapshot, self._scope = value, None
+        if self.options.nodes:
+            self.chosen = named_nodes(self.options.nodes, value.nodes)
 
     @property
     def scope(self) -> Scope:
         """The snapshot seen through the policy. Raises RuntimeError before the cluster was read."""
         if self._scope is None:
-            self._scope = Scope(self.snapshot, self.opened.policy)
+            self._scope = Scope(self.snapshot, self.opened.policy, self.chosen)
         return self._scope
 
     @property

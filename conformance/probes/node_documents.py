@@ -150,6 +150,10 @@ def units(place: Place) -> int:
     return 1 if place.shared else place.free
 
 
+_PEERS = 2
+"""Nodes of its sort that are read beside a node that the run is about: with one alone, nobody tells which of two is unlike."""
+
+
 def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collection[str] | None = None) -> NodeDocuments:
     """Read the documents of one node of each product, or with ``probes.everyNode`` of every node; or of these nodes among them.
 
@@ -162,7 +166,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     whole = way != "no"
     chosen = {
         place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not why_unreadable(one))
-        for place in choose_places(scope, listable_places(scope, why_unreadable), free=0 if whole else 1)
+        for place in choose_places(scope, listable_places(scope, why_unreadable), free=0 if whole else 1, peers=_PEERS)
         if nodes is None or place.node.name in nodes
     }
     namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()

@@ -16,8 +16,8 @@ from fixtures.model.placement.free_devices import Place, places_of
 from fixtures.probes.workspace import Workspace
 from fixtures.text.globs import matches
 from fixtures.text.sentences import in_order, listed
-from fixtures.verdict.findings import About, Finding, Outcome, undecided
-from fixtures.verdict.subjects import Inconclusive
+from fixtures.verdict.findings import OF_OTHER_NODES, About, Finding, Outcome, undecided
+from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 T = TypeVar("T")
 
@@ -29,23 +29,40 @@ PlaceFinding = tuple[Place, Finding]
 """A finding, and the place it is about."""
 
 
-def choose_places(scope: Scope, places: Iterable[Place], *, free: int = 1) -> list[Place]:
-    """The places to ask: the freest of every sort, or with ``probes.everyNode`` all that have ``free`` units.
+def choose_places(scope: Scope, places: Iterable[Place], *, free: int = 1, peers: int = 0) -> list[Place]:
+    """The places to ask: the freest of every sort, or all that have ``free`` units with ``probes.everyNode`` or of nodes asked for.
 
-    ``places`` come most free first. Raises :class:`Inconclusive` naming who is full when there is none.
+    ``places`` come most free first. ``peers``: on how many further nodes of its sort a place of a node asked for is compared.
+    Raises :class:`Inconclusive` naming who is full when there is none, and :class:`NotApplicable` if no node asked for has a place.
     """
-    offered = list(places)
+    every = list(places)
+    offered = [place for place in every if scope.is_asked(place.node)]
+    if scope.chosen and not offered:
+        raise NotApplicable(OF_OTHER_NODES, f"no node that --nodes names offers what it asks for; there are {listed(every) or 'none'}")
     able = [place for place in offered if place.free >= free and not foreign_taints(scope, place.node)]
     if not able:
         tainted = sorted({place.node.name for place in offered if foreign_taints(scope, place.node)})
         away = f"; taints keep probes from {listed(tainted)}" if tainted else ""
         raise Inconclusive("NoFreeDevice", f"the probe needs {free} free on one node; there are {listed(offered)}{away}")
+    if scope.chosen:
+        return [*able, *_peers(scope, able, every, free, peers)]
     if scope.policy.probes.every_node:
         return able
     best: dict[tuple[str, ...], Place] = {}
     for place in able:
         best.setdefault(place.device_type, place)
     return list(best.values())
+
+
+def _peers(scope: Scope, chosen: Sequence[Place], places: Iterable[Place], free: int, count: int) -> list[Place]:
+    """Places of other nodes, most free first: so many of each sort of the chosen ones."""
+    found: dict[tuple[str, ...], list[Place]] = {place.device_type: [] for place in chosen}
+    for place in places:
+        of_sort = found.get(place.device_type)
+        others = of_sort is not None and not scope.is_asked(place.node) and place.free >= free and not foreign_taints(scope, place.node)
+        if of_sort is not None and others and len(of_sort) < count:
+            of_sort.append(place)
+    return [place for of_sort in found.values() for place in of_sort]
 
 
 def batches(scope: Scope, workspace: Workspace, items: Sequence[T], pods: int) -> Iterator[list[tuple[int, T]]]:
@@ -159,7 +176,7 @@ def _not_asked(
     held = busy(scope, node)
     kept = kept_away(scope, node) or obstacle(node) or (f"busy ({held})" if held else "")
     spoken = {reached[place.device_type] for place in fit if place.device_type in reached}
-    chosen = any(place.free for place in fit) and not scope.policy.probes.every_node
+    chosen = any(place.free for place in fit) and not (scope.policy.probes.every_node or scope.chosen)
     return left_out(scope, node, kept or ("" if chosen and spoken else "too few of its devices are free"), spoken)
 
 
