@@ -88,6 +88,12 @@ def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None, *,
         raise ReportError(f"{folder}: not every format could be written: {'; '.join(problems)}")
 
 
+def each_view(report: Report, chaos: ChaosReport | None) -> Iterator[tuple[str, bytes]]:
+    """Each view that is one file, and what this version makes of the record for it."""
+    for name, render in _WRITERS.items():
+        yield name, render(report, chaos).encode("utf-8", "backslashreplace")
+
+
 def _write_views(report: Report, chaos: ChaosReport | None, folder: Path) -> Iterator[str]:
     """Yields what could not be written: one broken view must not cost the reader the others."""
     for name, render in _WRITERS.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.plugin import again
 from fixtures.cluster.kinds import KINDS
 from fixtures.snapshot.state import Object, Snapshot
 from fixtures.verdict.record import Report, SubjectResult
@@ -48,8 +49,15 @@ class Objects:
         return {**head, **msgspec.to_builtins(item)}
 
 
-def write_evidence(report: Report, folder: Path, snapshot: Snapshot | None, reads: Mapping[str, list[str]]) -> Path:
-    """Write ``evidence/`` of a run whose ``report.json`` is in ``folder``. ``reads`` are the kinds that each requirement lists.
+def write_evidence(
+    report: Report,
+    folder: Path,
+    snapshot: Snapshot | None,
+    reads: Mapping[str, list[str]],
+    kept: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Write ``evidence/`` of a run whose ``report.json`` is in ``folder``. ``reads`` are the kinds that each requirement lists,
+    ``kept`` the files by which the run can be judged again.
 
     Raises :class:`reports.evidence.bundle.EvidenceError`.
     """
@@ -59,8 +67,20 @@ def write_evidence(report: Report, folder: Path, snapshot: Snapshot | None, read
         reads=reads,
         find=Objects(snapshot, keys).find if snapshot is not None else lambda _: None,
         taken_at=datetime.fromtimestamp(snapshot.taken_at, UTC).isoformat(timespec="seconds") if snapshot is not None else "",
+        kept=kept or {},
+        again=lambda evidence: _judged_again(report, evidence) if kept else (),
     )
     return bundle.write(report, folder, sources, folder / "report.json")
+
+
+def _judged_again(report: Report, evidence: Path) -> tuple[str, ...]:
+    """Ids of results that the kept files give again: what redaction took, and what a request answered, others rest on."""
+    try:
+        found = again.judge_again(evidence, report.results)
+    except again.CannotJudge:
+        return ()
+    same = (one.id for one in report.results if one.id in found and again.comparable(found[one.id]) == again.comparable(one))
+    return tuple(same)
 
 
 def _list_read(snapshot: Snapshot, key: str) -> bundle.ListRead:

@@ -19,7 +19,7 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTracebac
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline, read_waivers
-from conformance.plugin.opening import OpenTarget, WorkerHandover, check_policy_names, open_target, reopen
+from conformance.plugin.opening import WORKER_KEY, OpenTarget, WorkerHandover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, judges, left_out, read_options, refuse_unread
 from conformance.plugin.recording import chaos_record, created_keys, finish, lost_workers, prepare_folder, write_unopened
 from conformance.plugin.selecting import Failures
@@ -44,7 +44,6 @@ from fixtures.verdict.record import Access, Result, Verdict
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from reports.terminal.actions import harmless
 
-WORKER_KEY = "gpu_conformance"
 UNREACHABLE = "gpu_conformance_unreachable"
 """What a worker says that could not open the cluster again: its kubeconfig may be gone by then."""
 

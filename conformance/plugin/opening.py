@@ -44,6 +44,10 @@ LOCAL_PACE: Json = {
 """Real schedulers and controllers react within a second, the simulated nodes at once. Every node and pod was made a moment ago."""
 
 
+WORKER_KEY = "gpu_conformance"
+"""Where xdist carries what follows, as JSON."""
+
+
 class WorkerHandover(msgspec.Struct, kw_only=True):
     """What a worker needs to judge the same target as the controller; travels as JSON."""
 

@@ -303,11 +303,13 @@ def _write_evidence(state: State, report: Report, folder: Path) -> list[str]:
     """Write the evidence where it was asked for. Returns what went wrong."""
     if not state.options.evidence:
         return []
+    from conformance.plugin import again
     from conformance.plugin.evidence import write_evidence
 
     reads = {result.id: state.catalogue.get(result.id).lists for result in report.results}
     try:
-        write_evidence(report, folder, state.snapshot if state.has_snapshot else None, reads)
+        kept = again.kept(state) if state.has_snapshot else {}
+        write_evidence(report, folder, state.snapshot if state.has_snapshot else None, reads, kept)
     except Exception as error:  # as above
         return [f"--evidence: {_words(error)}"]
     return []

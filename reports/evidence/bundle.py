@@ -26,6 +26,9 @@ from reports.safe_text import NAME_LIMIT, one_line
 NAME = "evidence"
 INDEX = "index.json"
 SUMS = "SHA256SUMS"
+JUDGING, SNAPSHOT = "judging.json", "snapshot.json"
+"""How the run judged, and the lists that it read: by these its ``read`` requirements can be judged again."""
+PARTS = frozenset({INDEX, SUMS, JUDGING, SNAPSHOT, "objects", "outputs", "requirements"})
 SCHEMA_VERSION = "1.0"
 
 MAX_OBJECTS = 100
@@ -58,12 +61,17 @@ class ListRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """Where evidence comes from: ``find`` gives the API object that a subject is about, ``reads`` the lists behind a requirement."""
+    """Where evidence comes from: ``find`` gives the API object that a subject is about, ``reads`` the lists behind a requirement.
+
+    ``kept`` are files to keep as they are, by name. Once they are written, ``again`` gives the ids that the folder gives again.
+    """
 
     lists: list[ListRead]
     reads: Mapping[str, list[str]]
     find: Callable[[SubjectResult], Json | None]
     taken_at: str = ""
+    kept: Mapping[str, bytes] = {}
+    again: Callable[[Path], tuple[str, ...]] = lambda _: ()
 
 
 def prepare(run_folder: Path, *, wanted: bool) -> None:
@@ -92,7 +100,7 @@ def _is_evidence(folder: Path) -> bool:
         return False
     with (folder / INDEX).open("rb") as file:
         ours = file.read(len(_MARK)) == _MARK
-    return ours and {path.name for path in folder.iterdir()} <= {INDEX, SUMS, "objects", "outputs", "requirements"}
+    return ours and {path.name for path in folder.iterdir()} <= PARTS
 
 
 def write_outputs(run_folder: Path, identifier: str, outputs: Iterable[tuple[str, str | dict[str, Any]]]) -> None:
@@ -139,6 +147,9 @@ class _Bundle:
     def write(self, report: Report, sources: Sources, report_file: Path | None) -> Path:
         outputs = self._outputs()
         requirements = [self._requirement(result, sources, outputs) for result in report.results]
+        for name, data in sources.kept.items():
+            private_files.write(self._folder / name, data)
+            self._files[name] = _facts(data)
         index: Json = {
             "schemaVersion": SCHEMA_VERSION,
             "complete": True,
@@ -155,6 +166,7 @@ class _Bundle:
             "readAt": sources.taken_at,
             "lists": [msgspec.to_builtins(one) for one in sources.lists],
             "requirements": requirements,
+            "judgedAgain": list(sources.again(self._folder)),
             "leftOut": {"objects": self._left_out, "because": f"an object is at most {MAX_OBJECT_BYTES} bytes, all are {MAX_BYTES}"},
             "files": [{"path": path, **facts} for path, facts in sorted(self._files.items())],
         }
@@ -192,8 +204,8 @@ class _Bundle:
                 objects.add(path)
             elif len(objects) >= MAX_OBJECTS:
                 not_kept += 1
-            subjects.append(_subject(subject, path))
-        path = f"requirements/{_file_name(result.id)}.json"
+            subjects.append({**_subject(subject), "object": path})
+        path = requirement_path(result.id)
         printed = outputs.get(_file_name(result.id), [])
         document: Json = {
             "id": one_line(result.id),
@@ -238,10 +250,20 @@ class _Bundle:
         return path
 
 
-def _subject(subject: SubjectResult, path: str | None) -> Json:
+def requirement_path(identifier: str) -> str:
+    """Where the findings of a requirement are, in the folder."""
+    return f"requirements/{_file_name(identifier)}.json"
+
+
+def subjects_of(result: Result) -> list[Json]:
+    """The subjects of a result as its file has them, without their objects."""
+    return [_subject(subject) for subject in phrases.by_urgency(result.subjects)]
+
+
+def _subject(subject: SubjectResult) -> Json:
     texts = {name: safe_text(getattr(subject, name)) for name in ("observed", "expected", "source", "message")}
     names = {name: one_line(safe_text(getattr(subject, name)), NAME_LIMIT) for name in ("kind", "namespace", "name")}
-    return {**names, "verdict": subject.verdict.value, **{name: text for name, text in texts.items() if text}, "object": path}
+    return {**names, "verdict": subject.verdict.value, **{name: text for name, text in texts.items() if text}}
 
 
 def _facts(data: bytes) -> Json:

@@ -18,7 +18,7 @@ MAX_TEXT = 1_000
 _ENV_KEPT = re.compile(r"(NVIDIA|CUDA|NCCL|MIG|AMD|ROCR|HIP|HABANA|UCX|OMPI)_[A-Z0-9_]*", re.ASCII)
 """Variables that say which devices a container sees, and how it talks to others."""
 
-_OWNERS_KEPT = re.compile(r"(?:[a-z0-9.-]+\.)?(?:nvidia\.com|amd\.com|intel\.com|k8s\.io|kubernetes\.io|volcano\.sh|run\.ai)/.+")
+_OWNERS_KEPT = re.compile(r"(?:[a-z0-9.-]+\.)?(?:nvidia\.com|amd\.com|intel\.com|cncf\.io|k8s\.io|kubernetes\.io|volcano\.sh|run\.ai)/.+")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _SENSITIVE_WORD = rf"(?:{WORDS}|pass|auth)"

@@ -34,6 +34,10 @@ READERS = {
     ),
     "chaos/observe/view.py": ("msgspec.json.decode typed.decoder", "objects of a list that json_text has read"),
     "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),
+    "conformance/plugin/again.py": (
+        "msgspec.json.decode typed.decode",
+        "a copy of a snapshot that it has just encoded; results of the process that it started",
+    ),
     "conformance/plugin/hooks.py": ("typed.decode", "what workers of the same run hand on"),
     "fixtures/policy/policy_file.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
     "fixtures/kubernetes/oci.py": ("json.load", "the layout that the build wrote"),
@@ -46,8 +50,11 @@ READERS = {
     "fixtures/snapshot/collect.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/snapshot/custom_kinds.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/snapshot/shared_parts.py": ("typed.decoder", "parts of a page that json_text has read"),
-    "fixtures/snapshot/state.py": ("typed.decode", "the snapshot that the first process of the run saved for its workers"),
-    "fixtures/text/json_text.py": ("typed.decoder", "bounds what strangers wrote in JSON"),
+    "fixtures/snapshot/state.py": (
+        "typed.decode",
+        "the snapshot that the first process of the run saved for its workers, or kept as evidence",
+    ),
+    "fixtures/text/json_text.py": ("json.loads typed.decoder", "bounds what strangers wrote in JSON"),
     "fixtures/text/typed.py": ("msgspec.json.Decoder", "makes the decoders of all others"),
     "fixtures/text/yaml_text.py": (
         "yaml.CSafeLoader yaml.load yaml.load_all",

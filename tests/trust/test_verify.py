@@ -1,0 +1,284 @@
+"""``verify`` finds every forgery of a report folder, and none in what a run wrote. ``sign`` has another program sign it."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.cli.main import main
+from conformance.version import VERSION
+from fixtures.verdict.record import Result
+from reports.evidence.bundle import subjects_of
+from reports.folder import each_view, load
+from tests.endtoend.runs import run_suite
+from tests.tables import each_row
+
+pytestmark = pytest.mark.test_all
+
+SIGNATURE = "statement.json.sig"
+
+
+def written(folder: Path, target: str = "healthy,fence-untainted-gpu-node") -> Path:
+    """A report folder, of a run that a defect fails."""
+    folder.mkdir()
+    run_suite(folder, "--simulate", target, "--read-only", "--evidence", "--only=FENCE,ADV-06")
+    return folder / "report"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reports of two runs, and a key pair of ssh."""
+    folder = tmp_path_factory.mktemp("trust")
+    written(folder / "failed")
+    written(folder / "healthy", "healthy")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
+    return folder
+
+
+@pytest.fixture
+def folder(base: Path, tmp_path: Path) -> Path:
+    """A report folder to forge."""
+    for run, name in (("failed", "report"), ("healthy", "other")):
+        shutil.copytree(base / run / "report", tmp_path / name)
+    return tmp_path / "report"
+
+
+def verified(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    code = main(["verify", str(folder), *more])
+    return code, capsys.readouterr().out
+
+
+# -- what a forger does ----------------------------------------------------------------------------
+
+
+def edit(path: Path, change: Callable[[Any], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document, indent=1))
+
+
+def result(document: Any, name: str = "FENCE-01") -> Any:
+    return next(one for one in document["results"] if one["id"] == name)
+
+
+def fields_of(one: Result) -> dict[str, object]:
+    return {"id": one.id, "verdict": one.verdict, "judged": one.judged, "total": one.total, "subjects": subjects_of(one)}
+
+
+def reseal(folder: Path) -> None:
+    """Make every digest, page and count that stands beside the forged record fit it again."""
+    evidence = folder / "evidence"
+    report = load(folder)
+    for one in report.results:
+        path = evidence / "requirements" / f"{one.id}.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields_of(one)}))
+    for name, data in each_view(report, None):
+        (folder / name).write_bytes(data)
+    files = [path for path in sorted(evidence.rglob("*")) if path.is_file() and path.name not in ("index.json", "SHA256SUMS")]
+    sums = {str(path.relative_to(evidence)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    def listed(index: Any) -> None:
+        index["files"] = [{"path": path, "sha256": digest} for path, digest in sums.items()]
+        index["verdict"] = report.verdict.value
+        index["report"]["sha256"] = hashlib.sha256((folder / "report.json").read_bytes()).hexdigest()
+
+    edit(evidence / "index.json", listed)
+    sums["index.json"] = hashlib.sha256((evidence / "index.json").read_bytes()).hexdigest()
+    (evidence / "SHA256SUMS").write_text("".join(f"{digest}  {path}\n" for path, digest in sums.items()))
+
+
+def edited_verdict(folder: Path) -> None:
+    def change(document: Any) -> None:
+        found = result(document)
+        found.update(verdict="passed", reasonCode="", message=f"{found['judged']} of {found['total']} judged")
+        document.update(verdict="passed", exitCode=0)
+        document["summary"]["failed"] -= 1
+        document["summary"]["passed"] += 1
+
+    edit(folder / "report.json", change)
+    reseal(folder)
+
+
+def edited_finding(folder: Path) -> None:
+    edited_verdict(folder)
+    edit(folder / "report.json", lambda one: [subject.update(verdict="passed") for subject in result(one)["subjects"]])
+    reseal(folder)
+
+
+def edited_object(folder: Path) -> None:
+    path = next((folder / "evidence/objects").glob("Node.h100-1.*"))
+    edit(path, lambda node: node["spec"].update(taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]))
+
+
+def edited_lists(folder: Path) -> None:
+    def change(kept: Any) -> None:
+        nodes = next(one for one in kept[1] if one["key"] == "nodes")["items"]
+        next(one for one in nodes if one["metadata"]["name"] == "h100-1")["spec"]["taints"] = [
+            {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+        ]
+
+    edit(folder / "evidence/snapshot.json", change)
+    reseal(folder)
+
+
+def removed_subject(folder: Path) -> None:
+    edit(folder / "report.json", lambda one: result(one)["subjects"].pop(0))
+    reseal(folder)
+
+
+def renamed_requirement(folder: Path) -> None:
+    (folder / "evidence/requirements/FENCE-01.json").rename(folder / "evidence/requirements/FENCE-91.json")
+    edit(folder / "report.json", lambda document: result(document).update(id="FENCE-91"))
+    reseal(folder)
+
+
+def softened_requirement(folder: Path) -> None:
+    edit(folder / "report.json", lambda document: result(document).update(level="SHOULD"))
+    reseal(folder)
+
+
+def added_file(folder: Path) -> None:
+    (folder / "evidence/objects/Node.h100-9.json").write_text("{}")
+
+
+def older_tables(folder: Path) -> None:
+    edit(folder / "evidence/judging.json", lambda judging: judging.update(tables="0" * 64))
+    reseal(folder)
+
+
+def truncated(folder: Path) -> None:
+    path = folder / "evidence/snapshot.json"
+    path.write_bytes(path.read_bytes()[:-200])
+    reseal(folder)
+
+
+def link_out(folder: Path) -> None:
+    path = folder / "evidence/snapshot.json"
+    shutil.move(path, folder.parent / "kept.json")
+    path.symlink_to(folder.parent / "kept.json")
+
+
+def key_twice(folder: Path) -> None:
+    path = folder / "report.json"
+    path.write_text(path.read_text().replace('"verdict": "failed",', '"verdict": "passed", "verdict": "failed",', 1))
+    reseal(folder)
+
+
+def edited_sums(folder: Path) -> None:
+    path = folder / "evidence/SHA256SUMS"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+
+
+def evidence_of_another_run(folder: Path) -> None:
+    shutil.rmtree(folder / "evidence")
+    shutil.copytree(folder.parent / "other/evidence", folder / "evidence")
+    reseal(folder)
+
+
+def edited_page(folder: Path) -> None:
+    path = folder / "report.html"
+    path.write_text(path.read_text().replace("FENCE-01", "FENCE-02"))
+
+
+def edited_policy(folder: Path) -> None:
+    edit(folder / "evidence/judging.json", lambda one: one["handover"]["policy"]["nodes"].update(heldHours=9000))
+    reseal(folder)
+
+
+# -- and what is found -----------------------------------------------------------------------------
+
+
+@each_row
+def test_a_forgery_is_found(forgery: str, found: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    globals()[forgery](folder)
+    code, text = verified(folder, capsys)
+    assert (code, found in text) == (1, True), text
+
+
+def test_what_a_run_wrote_fits_and_says_how_much_of_it_was_judged_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = verified(folder, capsys)
+    assert code == 0, text
+    again = re.fullmatch(r"FITS: (\d+) of (\d+) read requirements judged again, byte for byte; not signed: .*\n", text)
+    assert again is not None, text
+    assert int(again[2]) - int(again[1]) == 1  # ADV-06 rests on the data of a ConfigMap, which is not kept
+
+
+def test_judging_again_sends_nothing_and_needs_no_cluster(folder: Path) -> None:
+    judging = json.loads((folder / "evidence/judging.json").read_text())
+    assert (judging["handover"]["kubeconfig"], judging["handover"]["in_cluster"]) == ("", False)
+
+
+def test_a_version_that_judges_otherwise_is_no_forgery(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(folder / "evidence/judging.json", lambda one: one.update(tables="0" * 64))
+    edit(folder / "report.json", lambda one: one["suite"].update(version="0.0.1"))
+    reseal(folder)
+    code, text = verified(folder, capsys)
+    assert (code, f"version 0.0.1 judged, and this is {VERSION}" in text) == (10, True), text
+
+
+def test_a_folder_without_evidence_is_not_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(folder / "evidence")
+    assert verified(folder, capsys)[0] == 10
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+def test_what_ssh_keygen_signed_holds_and_nothing_else_does(base: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, public = base / "key", base / "key.pub"
+    assert main(["sign", str(folder), "--with", "ssh-keygen", "--key", str(key)]) == 0
+    assert main(["sign", str(folder.parent / "other"), "--with", "ssh-keygen", "--key", str(key)]) == 0
+    said = json.loads((folder / "statement.json").read_text())
+    assert (said["_type"], said["predicate"]["result"]) == ("https://in-toto.io/Statement/v1", "FAILED")
+    assert said["predicate"]["configuration"][0]["annotations"]["real"] is False
+    capsys.readouterr()
+    code, text = verified(folder, capsys, "--key", str(public))
+    assert (code, text.endswith("signed with ssh-keygen\n")) == (0, True), text
+    assert verified(folder, capsys)[0] == 10  # a signature that nobody checked
+    good = (folder / SIGNATURE).read_bytes()
+    shutil.copy(folder.parent / "other" / SIGNATURE, folder / SIGNATURE)
+    assert "ssh-keygen ended with" in verified(folder, capsys, "--key", str(public))[1]
+    (folder / SIGNATURE).write_bytes(good)
+    (folder / "report.md").write_text("# CONFORMANT")
+    assert "report.md: is not as the statement says" in verified(folder, capsys, "--key", str(public))[1]
+    for name in ("statement.json", SIGNATURE):
+        shutil.copy(folder.parent / "other" / name, folder / name)
+    assert "the statement has it, and it is not there" in verified(folder, capsys, "--key", str(public))[1]
+    for name in ("statement.json", SIGNATURE):
+        (folder / name).unlink()
+    assert "a signature was asked for" in verified(folder, capsys, "--key", str(public))[1]
+
+
+def test_minisign_signs_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("minisign") is None:
+        pytest.skip("minisign is not on this machine")
+    key, public = tmp_path / "m.key", tmp_path / "m.pub"
+    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", key], check=True, capture_output=True)
+    assert main(["sign", str(folder), "--with", "minisign", "--key", str(key)]) == 0
+    capsys.readouterr()
+    assert verified(folder, capsys, "--key", str(public))[0] == 0
+
+
+def test_cosign_is_given_a_key_and_sends_nothing_to_a_log(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin/cosign"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$0.words"; while [ "$1" != --output-signature ]; do shift; done; echo s > "$2"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    assert main(["sign", str(folder), "--with", "cosign", "--key", "cosign.key"]) == 0
+    assert {"--tlog-upload=false", "cosign.key", str(folder / "statement.json")} <= set(Path(f"{program}.words").read_text().split("\n"))
+
+
+def test_a_program_that_is_missing_or_refuses_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sign", str(folder), "--with", "ssh-keygen", "--key", "/nonexistent"]) == 4
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert main(["sign", str(folder), "--with", "minisign", "--key", "k"]) == 4
+    assert capsys.readouterr().err.splitlines()[1:] == ["gpu-conformance sign: minisign is not on PATH"]
