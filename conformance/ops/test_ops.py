@@ -10,6 +10,8 @@ from conformance.ops.driver_upgrades import check_upgrades, maybe_upgrading
 from conformance.ops.images import check_pinned
 from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_one_plugin, check_rolled_out
+from conformance.ops.runtime_classes import check_runtime_classes
+from conformance.ops.webhooks import check_webhooks
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.snapshot.managed_fields import fields_of
@@ -44,6 +46,18 @@ def test_images_of_the_stack_are_pinned_and_the_same_on_every_node(judge: Eviden
 def test_no_driver_upgrade_failed_or_is_stuck(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """No driver upgrade failed, is stuck, or has left its node cordoned."""
     judge(check_upgrades(scope, fields_of(scope.snapshot, maybe_upgrading(scope), lambda: request.getfixturevalue("cluster"))))
+
+
+@requirement("OPS-07")
+def test_somebody_answers_for_each_admission_webhook_of_the_stack(judge: Evidence, scope: Scope) -> None:
+    """Somebody answers for each admission webhook that device workloads and the stack depend on."""
+    judge(check_webhooks(scope))
+
+
+@requirement("OPS-10")
+def test_runtime_classes_in_use_exist_and_their_nodes_have_the_handler(judge: Evidence, scope: Scope) -> None:
+    """RuntimeClasses that device pods and agents name exist, and their nodes have the handler."""
+    judge(check_runtime_classes(scope))
 
 
 @requirement("OPS-12")

@@ -202,6 +202,7 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
         "daemonsets": [],
     },
     "OPS-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**LATEST)]},
+    "OPS-10": {"nodes": [a_node()], "runtimeclasses": [], "pods": [a_pod(devices=1, runtimeClassName="nvidia")]},
     "OPS-06": {"nodes": [a_node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})], "pods": []},
 }
 """For each requirement whose findings stand without its other kinds: a snapshot that holds little more than one bad object."""
