@@ -22,10 +22,10 @@ from chaos.ledger.file import Ledger
 from chaos.ledger.replay import replay
 from chaos.model.conditions import JsonValue, holds, parse_condition
 from chaos.model.experiment import Experiment, with_companions
-from chaos.model.plan import Plan, canary_namespace
+from chaos.model.plan import Plan, PlanFacts, canary_namespace
 from chaos.model.records import Ending, EngineRecord, GateResult, LedgerError, Line, landed_faults
 from chaos.observe.sampler import MEMORY, NodeHistory, Sampler, steady_since
-from chaos.observe.view import Reading, Sample, Signal
+from chaos.observe.view import Reading, Sample, Signal, View
 from chaos.plan.planning import EXPIRY_MARGIN
 from chaos.safety.lease import AbortFlag
 from chaos.verdict import artefacts
@@ -33,6 +33,7 @@ from chaos.verdict.allocation_snapshots import SIGNAL, LedgerTimes, allocation_s
 from chaos.verdict.judge import ChaosVerdict, judge
 from chaos.verdict.timeline import baseline_of, held_faults, undo_began
 from fixtures.cluster.client import Cluster
+from fixtures.model.standing import Standing, differences, read_standing
 from fixtures.ownership.proof import Proof
 from fixtures.policy.model import Policy
 from fixtures.verdict.record import TargetKind
@@ -96,7 +97,7 @@ class Runner:
             if not self._setup.stop.reason:
                 with self._sampler() as sampler:
                     if self._may_begin(sampler):
-                        self._watched_act(sampler)
+                        self._watched_act(sampler, self._read_standing())
                 if self._begun and not self._setup.stop.reason:
                     self._keep_conformance(artefacts.AFTER)
         except BaseException as error:
@@ -115,12 +116,15 @@ class Runner:
         artefacts.write(self.folder / artefacts.VERDICT, verdict)
         return verdict
 
-    def _watched_act(self, sampler: Sampler) -> None:
+    def _watched_act(self, sampler: Sampler, standing: Standing) -> None:
+        since = self._now
         try:
             self._act()
         finally:
             self._undo()
-        self._settle(sampler)
+        latest = self._settle(sampler)
+        if not self._setup.stop.reason:
+            self._compare(sampler, standing, since, latest)
         self._record.sampler_failure = sampler.failure
 
     @property
@@ -233,8 +237,11 @@ class Runner:
             self.residue = [f"experiment {self.experiment.id}: the ledger {path} could not be replayed: {type(error).__name__}: {error}"]
         self._record.residue = self.residue
 
-    def _settle(self, sampler: Sampler) -> None:
-        """Watch until the steady state held long enough and every expectation was met or is overdue; not when interrupted."""
+    def _settle(self, sampler: Sampler) -> float:
+        """Watch until the steady state held long enough and every expectation was met or is overdue; not when interrupted.
+
+        The latest moment, in the sampler's seconds, by which everything has to be as before.
+        """
         seconds, inject, origin = self.plan.seconds, *self._moments(sampler)
         self._injected = inject
         windows = [seconds[one.within] for one in self.experiment.extension.expect if one.within]
@@ -253,6 +260,27 @@ class Runner:
 
         with self._setup.cluster.waits.of("the cluster to recover", time.monotonic() + max(latest - sampler.now, 0)):
             sampler.wait(settled, latest)
+        return latest
+
+    @property
+    def _now(self) -> float:
+        """Unix seconds by the cluster's clock, by this machine's where no answer told it."""
+        return self._setup.cluster.server_clock.now() or time.time()
+
+    def _read_standing(self) -> Standing:
+        spaces = {one.namespace for found in PlanFacts.of(self.plan).components.values() for one in found.workloads}
+        return read_standing(View.of(self._setup.cluster), spaces)
+
+    def _compare(self, sampler: Sampler, before: Standing, since: float, latest: float) -> None:
+        """Keep what is not as before. What comes back by itself has as long as the recovery may take."""
+        while True:
+            after = self._read_standing()
+            found = differences(before, after, since, self.plan.nodes)
+            if all(one.by for one in found) or not sampler.wait(_longer_than(len(sampler.samples) + 1), latest):
+                break
+        unread = {key: why for key, why in after.unread.items() if key not in before.unread}
+        kept = artefacts.StandingRecord(objects=len(before.objects), unread=unread, differences=tuple(found))
+        artefacts.write(self.folder / artefacts.STANDING, kept)
 
     def _met(self, document: Mapping[str, Any], samples: list[Sample], inject: float) -> bool:
         condition = parse_condition(document)
@@ -280,3 +308,8 @@ class Runner:
             lines = artefacts.Artefacts(self.folder).ledger()
         found = allocation_snapshots(self._samples, LedgerTimes.of(lines, self._record.sampler_began or 0.0), self.plan.seconds["gap"])
         (self.folder / artefacts.ALLOCATIONS).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in found))
+
+
+def _longer_than(count: int) -> Callable[[list[Sample]], bool]:
+    """Whether there are more samples than that."""
+    return lambda samples: len(samples) > count

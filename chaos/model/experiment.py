@@ -61,7 +61,8 @@ class Expectation(Strict, frozen=True, kw_only=True):
     ``always`` and ``never`` are judged over every sample from the injection to the end (or, with ``until``, to that mark:
     ``undo`` is the moment the undoing began). A sample that does not tell is no sample: when what tells is further apart than
     ``seconds.gap``, the finding is undecided, never good. ``eventually`` must become true within ``within`` (a name of
-    ``seconds``) of the injection: what held before it must be lost first, and what held all along is undecided.
+    ``seconds``) of the injection: what held before it must be lost first, and what held all along is undecided. With ``until``, it
+    stays so to that mark.
     """
 
     name: str

@@ -9,6 +9,7 @@
 ``journal.json``    chaostoolkit's journal
 ``allocations.jsonl`` the allocations as they changed (where the experiment reads them)
 ``before.json``, ``after.json`` conformance of the touched areas
+``standing.json``   what of the GPU stack is not as it was before the fault
 ``verdict.json``    what :mod:`chaos.verdict.judge` made of the rest
 =================== ======================================================================================
 """
@@ -27,6 +28,7 @@ from chaos.model.experiment import Experiment, ExperimentError, extension_of
 from chaos.model.plan import Plan
 from chaos.model.records import EngineRecord, LedgerError, Line
 from chaos.observe.view import Sample
+from fixtures.model.standing import Difference
 from fixtures.system import private_files
 from fixtures.text import typed, users_files
 from fixtures.verdict.record import Verdict
@@ -35,6 +37,7 @@ T = TypeVar("T")
 
 EXPERIMENT, PLAN, ENGINE, LEDGER, SAMPLES = "experiment.json", "plan.json", "engine.json", "ledger.jsonl", "samples.jsonl"
 JOURNAL, ALLOCATIONS, BEFORE, AFTER, VERDICT = "journal.json", "allocations.jsonl", "before.json", "after.json", "verdict.json"
+STANDING = "standing.json"
 MAX_FILE = 512 << 20
 
 
@@ -58,6 +61,15 @@ class Conformance(msgspec.Struct, frozen=True, kw_only=True):
 
     at: str
     requirements: dict[str, Requirement] = {}
+    trouble: str = ""
+
+
+class StandingRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the GPU stack was not as before the fault when it was compared last, of how many ``objects``. ``unread``: kinds, with why."""
+
+    objects: int = 0
+    unread: dict[str, str] = {}
+    differences: tuple[Difference, ...] = ()
     trouble: str = ""
 
 
@@ -133,6 +145,10 @@ class Artefacts:
     def conformance(self, name: str) -> Conformance:
         """Conformance before or after."""
         return self._json(name, Conformance)
+
+    def standing(self) -> StandingRecord:
+        """What was not as before."""
+        return self._json(STANDING, StandingRecord)
 
     def _bytes(self, name: str) -> bytes:
         path = self.folder / name

@@ -6,11 +6,12 @@ undecided, where nothing tells whether the fault did it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
-from chaos.model.conditions import All, AnyOf, Condition, JsonValue, Leaf, parse_condition, signals_of
+from chaos.model.conditions import All, AnyOf, Condition, JsonValue, Leaf, holds, parse_condition, signals_of
 from chaos.model.experiment import Expectation, companions
 from chaos.verdict.timeline import (
     ConditionSample,
@@ -44,6 +45,18 @@ def shown_value(value: JsonValue) -> str:
     """A value in a message."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 160 else text[:157] + "..."
+
+
+def change(name: str, before: JsonValue, now: JsonValue) -> str:
+    """How a signal changed, in words: of an object only the entries that did."""
+    while isinstance(before, dict) and isinstance(now, dict) and before and now:
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if len(keys) == 1 and keys[0] in before and keys[0] in now:
+            name, before, now = f"{name} {keys[0]}", before[keys[0]], now[keys[0]]
+            continue
+        before, now = ({key: one[key] for key in keys if key in one} for one in (before, now))
+        break
+    return f"{name} was {shown_value(before)} and is {shown_value(now)}"
 
 
 def undecided_ends(timeline: Timeline, name: str, condition: Condition, start: float, end: float) -> ChaosFinding | None:
@@ -142,6 +155,28 @@ def steady_again(timeline: Timeline) -> SteadyAgain:
     return SteadyAgain(finding=found, recovered=moment, recovery=recovery)
 
 
+def flapping(timeline: Timeline) -> Iterator[ChaosFinding]:
+    """Parts of the steady state that were lost again after they had come back: a recovery is the last one, and there is one.
+
+    Each disturbance takes a part away at most once. While a fault is held, nothing is expected to be steady.
+    """
+    start = timeline.undo_began if timeline.held and timeline.undo_began is not None else timeline.injection.earliest
+    steady = parse_condition(timeline.extension.steady)
+    for part in steady.parts if isinstance(steady, All) else (steady,):
+        told = [
+            (one, state)
+            for one in timeline.samples
+            if one.end >= start and (state := holds(part, one.values, timeline.baseline)) is not None
+        ]
+        lost = [now for (_, before), (now, state) in pairwise(told) if before and not state]
+        if len(lost) <= timeline.disturbances:
+            continue
+        name, origin = next(signals_of(part)), "the undo began" if timeline.held else "the fault"
+        shown = ", ".join(f"{shown_value(one.values.get(name))} at {one.t - timeline.injection.t:+.2f} s" for one in lost)
+        text = f"{name} was {shown_value(timeline.baseline.get(name))} and was lost {len(lost)} times after {origin}: {shown}"
+        yield finding(Verdict.FAILED, NAME, "Flapping", text, lost[-1].t)
+
+
 def time_to_recovery(moment: EventTime, injection: EventTime, undo_began: float | None) -> TimeToRecovery:
     """The time to a recovery. ``undo_began`` is None for a fault that heals by itself.
 
@@ -176,7 +211,7 @@ def _differences(timeline: Timeline) -> str:
     last = timeline.samples[-1]
     names = dict.fromkeys(signals_of(parse_condition(timeline.extension.steady)))
     return "; ".join(
-        f"{name} is {shown_value(last.values.get(name))}, was {shown_value(timeline.baseline.get(name))}"
+        change(name, timeline.baseline.get(name), last.values.get(name))
         for name in names
         if last.values.get(name) != timeline.baseline.get(name)
     )
@@ -209,9 +244,13 @@ def _finding(timeline: Timeline, expectation: Expectation) -> ChaosFinding | Non
         return throughout(timeline, name, expectation.always, "ExpectationViolated", start, end, wanted=True)
     if expectation.never is not None:
         return throughout(timeline, name, expectation.never, "ExpectationViolated", start, end, wanted=False)
-    if expectation.eventually is not None:
-        return _eventually(timeline, name, expectation.eventually, timeline.seconds[expectation.within])
-    return None
+    if expectation.eventually is None:
+        return None
+    met = _eventually(timeline, name, expectation.eventually, timeline.seconds[expectation.within])
+    if met.verdict is not Verdict.PASSED or not expectation.until or met.seconds is None:
+        return met
+    stayed = throughout(timeline, name, expectation.eventually, "ExpectationViolated", met.seconds, end, wanted=True)
+    return stayed if stayed.verdict is Verdict.FAILED else met
 
 
 def throughout(
@@ -256,7 +295,7 @@ def _difference(timeline: Timeline, document: dict[str, JsonValue], where: Condi
     sample = next(sample for sample in timeline.samples if sample.t == where.t)
     parts = []
     for name in dict.fromkeys(signals_of(parse_condition(document))):
-        parts.append(f"{name} was {shown_value(timeline.baseline.get(name))} and is {shown_value(sample.values.get(name))}")
+        parts.append(change(name, timeline.baseline.get(name), sample.values.get(name)))
     return f"at {where.t - timeline.injection.t:+.2f} s: {'; '.join(parts)}"
 
 

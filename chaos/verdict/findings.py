@@ -18,7 +18,16 @@ from chaos.model.experiment import Experiment
 from chaos.model.records import EngineRecord, Line, State, landed_faults
 from chaos.observe.view import Sample
 from chaos.verdict.artefacts import ActivityRecord, Journal
-from chaos.verdict.expectations import TimeToRecovery, expectation_finding, finding, steady_again, throughout, undecided, undecided_ends
+from chaos.verdict.expectations import (
+    TimeToRecovery,
+    expectation_finding,
+    finding,
+    flapping,
+    steady_again,
+    throughout,
+    undecided,
+    undecided_ends,
+)
 from chaos.verdict.timeline import ConditionSample, EventTime, Timeline, first_held, longest_gap, longest_unknown
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosFinding
@@ -236,7 +245,7 @@ def _fault_run(timeline: Timeline) -> SampleFindings:
         finding = undecided_ends(timeline, finding.name, condition, timeline.injection.earliest, timeline.end) or finding
     times = {"inject": timeline.injection, "detect": effect.detected, "contained": effect.contained, "recovered": steady.recovered}
     return SampleFindings(
-        findings=[*effect.findings, finding],
+        findings=[*effect.findings, finding, *flapping(timeline)],
         event_times={name: moment for name, moment in times.items() if moment is not None},
         recovery=steady.recovery,
         never_lost=steady.never_lost,

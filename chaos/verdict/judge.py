@@ -42,14 +42,17 @@ MEANWHILE = {
 }
 """Signals that list what others did, empty while nobody did anything, and what one of their entries means."""
 
-EXPLAINED = frozenset({"ExpectationViolated", "SteadyStateLost", "NotContained", "RecoveryTooSlow", "ConformanceLost"})
+EXPLAINED = frozenset(
+    {"ExpectationViolated", "SteadyStateLost", "NotContained", "RecoveryTooSlow", "ConformanceLost", "NotAsBefore", "Flapping"}
+)
 """Reasons that somebody else's work on the target nodes may give a failure. Damage elsewhere and to allocations has others."""
 
 
 def interference_findings(timeline: Timeline) -> Iterator[ChaosFinding]:
-    """The first sample that shows each of them, from the baseline on."""
+    """The first sample that shows each of them, from the baseline on. One that the experiment judges itself is a finding of its own."""
+    judged = timeline.extension.judged_signals
     for name, words in MEANWHILE.items():
-        if name not in timeline.extension.signals:
+        if name not in timeline.extension.signals or name in judged:
             continue
         seen = next((sample for sample in timeline.samples if sample.t >= timeline.baseline_t and sample.values.get(name)), None)
         if seen is not None:
@@ -112,6 +115,33 @@ def _regressions(before: Conformance, after: Conformance) -> Iterator[ChaosFindi
         yield finding(Verdict.PASSED, "conformance", "", f"{held} requirements held before and after")
 
 
+def standing_findings(artefacts: Artefacts) -> Iterator[ChaosFinding]:
+    """What of the GPU stack is not as it was before the fault, object by object. What somebody else wrote is named, and no failure."""
+    try:
+        kept = artefacts.standing()
+    except ArtefactError as error:
+        yield finding(Verdict.ERROR, "standing", error.code, str(error))
+        return
+    if kept.trouble:
+        yield undecided("standing", "NoData", kept.trouble)
+    for kind, why in kept.unread.items():
+        yield undecided(f"standing {kind}", "NoData", f"read before the fault and not after it: {why}")
+    by_subject: dict[tuple[str, str], list[str]] = {}
+    for one in kept.differences:
+        by_subject.setdefault((one.subject, one.by), []).append(str(one))
+    for (subject, by), texts in by_subject.items():
+        text = "; ".join(texts[:MAX_TEXTS]) + f" (and {len(texts) - MAX_TEXTS} more)" * (len(texts) > MAX_TEXTS)
+        if by:
+            yield finding(Verdict.NOT_APPLICABLE, f"standing {subject}", "", f"changed by {by}: {text}")
+        else:
+            yield finding(Verdict.FAILED, f"standing {subject}", "NotAsBefore", text)
+    if not by_subject and not kept.trouble:
+        yield finding(Verdict.PASSED, "standing", "", f"{kept.objects} objects of the GPU stack are as before")
+
+
+MAX_TEXTS = 6
+"""Fields that one finding names."""
+
 _RANK = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE)
 KNOWN_CODES = {"ExpectationViolated"}
 """Why an experiment with an expected failure may fail."""
@@ -157,7 +187,7 @@ def judge(folder: Path) -> ChaosVerdict:
         found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
     shown = findings_of_samples(timeline) if timeline is not None else None
     if timeline is not None and shown is not None:
-        found += [*shown.findings, *interference_findings(timeline), *_allocations(artefacts, timeline)]
+        found += [*shown.findings, *interference_findings(timeline), *_allocations(artefacts, timeline), *standing_findings(artefacts)]
     found += conformance_findings(artefacts)
     return _conclude(found, shown, expected)
 

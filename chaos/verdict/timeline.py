@@ -6,6 +6,7 @@ otherwise. Nothing in between is made up: the difference is the uncertainty of t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
@@ -99,7 +100,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """One experiment's samples with what is needed to read them. Times are the sampler's seconds.
 
     ``held``: a fault lasts until it is undone, instead of healing by itself. ``undo_began``: when the undoing began, ``undone``: when
-    the last undo was read back; both None where it did not come to that.
+    the last undo was read back; both None where it did not come to that. ``disturbances``: how often faults, or undos after faults that
+    were held, take the steady state away by themselves.
     """
 
     extension: Extension
@@ -112,6 +114,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     end: float
     undone: float | None = None
+    disturbances: int = 1
 
     def samples_of(self, condition: dict[str, JsonValue]) -> list[ConditionSample]:
         """What each sample says of a condition."""
@@ -139,6 +142,7 @@ def build_timeline(
         undo_began=undo_began(lines, engine),
         held=bool(held_faults(lines)),
         end=samples[-1].end,
+        disturbances=_disturbances(lines),
         undone=max((_seconds(line.at, engine) for line in lines if line.state is State.VERIFIED), default=None),
     )
 
@@ -176,6 +180,15 @@ def held_faults(lines: list[Line]) -> set[int]:
     """Numbers of the faults that do not heal by themselves: they last until they are undone."""
     names = {line.seq: line.entry.undo for line in lines if line.entry is not None}
     return {line.seq for line in landed_faults(lines) if names.get(line.seq) not in SELF_HEALING}
+
+
+def _disturbances(lines: list[Line]) -> int:
+    """Most faults, or restarts of the same agent by undos, one after the other: each may take its part of the steady state away once."""
+    entries = {line.seq: line.entry for line in lines if line.entry is not None}
+    if not held_faults(lines):
+        return max(len(landed_faults(lines)), 1)
+    restarts = Counter(str(entry.args.get("owner")) for entry in entries.values() if entry.undo == "agent.restarted")
+    return max(restarts.values(), default=1)
 
 
 def undo_began(lines: list[Line], engine: EngineRecord) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, TypeVar
@@ -18,12 +18,14 @@ from chaos.observe.sampler import MEMORY, NodeHistory
 from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from fixtures.kubernetes.models import Condition, Json
 from fixtures.model.devices.gpu_names import names_another, names_of, names_this
+from fixtures.model.devices.mig_geometry import max_instances, profile_of
 from fixtures.model.nodes.holds import STATE_LABEL, Kind
-from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, work_of
+from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, is_leaving, product, work_of
 from fixtures.model.nodes.work import Why
 from fixtures.model.objects import (
     VOLATILE_LABELS,
     amounts_of,
+    annotations_of,
     condition,
     device_amounts,
     is_unschedulable,
@@ -35,6 +37,7 @@ from fixtures.model.objects import (
     text_of,
     uid_of,
 )
+from fixtures.model.standing import NODES, Standing, differences, kept_of
 from fixtures.verdict.record import TargetKind
 
 T = TypeVar("T")
@@ -118,8 +121,8 @@ def taints(reading: Reading) -> JsonValue:
 
 
 def labels(reading: Reading) -> JsonValue:
-    """A digest of the target nodes' labels, those left out that change by themselves."""
-    return _digest({name: _without_volatile(labels_of(node)) for name, node in _targets(reading).items()})
+    """``{node: {label: value}}`` of the target nodes, those left out that change by themselves."""
+    return {name: _without_volatile(labels_of(node)) for name, node in _targets(reading).items()}
 
 
 def label_changes(reading: Reading) -> JsonValue:
@@ -131,6 +134,23 @@ def label_changes(reading: Reading) -> JsonValue:
 def label(reading: Reading, key: str) -> str:
     """A label of the target node; empty without."""
     return next((labels_of(node).get(key, "") for node in _targets(reading).values()), "")
+
+
+def layout_applied(reading: Reading) -> JsonValue:
+    """Whether every target node offers the MIG devices that its label asks for, all of them and no other; null for a layout that is
+    not known by its name (``all-1g.10gb``).
+    """
+    profile = label(reading, MIG_CONFIG).removeprefix("all-")
+    facts = PlanFacts.of(reading.plan)
+    for name, node in _targets(reading).items():
+        most = max_instances(_read(product, node), profile)
+        if not most:
+            return None
+        offers = amounts_of(node, "allocatable")
+        offered = {known: count for resource, amount in offers.items() if (known := profile_of(resource)) and (count := number_of(amount))}
+        if offered != {profile: most * len(facts.devices.get(name, ()))}:
+            return False
+    return True
 
 
 def in_turn(reading: Reading, key: str) -> list[str]:
@@ -205,32 +225,32 @@ def joined_nodes(reading: Reading) -> set[str]:
 
 
 def others(reading: Reading) -> JsonValue:
-    """Nodes that are no target and are not as the sampler first saw them: labels, taints, cordon, readiness, faults told, devices; sorted.
+    """What is not as the sampler first saw it on nodes that are no target: ``node: field was … and is …``; sorted.
 
-    A node that joins later is nobody's damage; one that leaves is.
+    A node that joins later is nobody's damage; one that leaves is, unless an autoscaler announced that. What somebody else wrote is theirs.
     """
 
     def read() -> JsonValue:
-        targets = set(reading.plan.nodes)
-        now = {name_of(node): digest_of(reading, node) for node in View.at(reading).select("nodes") if name_of(node) not in targets}
-        first: dict[str, str] = reading.memory.setdefault("nodes.first", now)
-        return sorted(name for name, digest in first.items() if now.get(name) != digest)
+        targets, memory = set(reading.plan.nodes), reading.memory
+        nodes = [node for node in View.at(reading).select("nodes") if name_of(node) not in targets]
+        now = Standing(objects={name_of(node): kept for node in nodes if (kept := kept_of(NODES, node))})
+        memory.setdefault("nodes.leaving", set()).update(name_of(node) for node in nodes if _read(is_leaving, node))
+        first, since = memory.setdefault("nodes.first", (now, reading.now))
+        gone = sorted(first.objects.keys() - now.objects.keys() - memory["nodes.leaving"])
+        found = [one for one in differences(first, now, since) if not one.by and one.subject not in memory["nodes.leaving"]]
+        return listed([*(f"{name}: gone" for name in gone), *(f"{one.subject}: {one}" for one in found)])
 
     return slowly(reading, "nodes.others", read)
 
 
-def digest_of(reading: Reading, node: Json) -> str:
-    """What must not change about a node that is left alone."""
-    return _digest(
-        {
-            "labels": _without_volatile(labels_of(node)),
-            "taints": sorted(_taint(taint) for taint in taints_of(node)),
-            "unschedulable": is_unschedulable(node),
-            "ready": condition(node, "Ready"),
-            "faults": sorted(_faults(node)),
-            "devices": _devices(reading, node, "allocatable"),
-        }
-    )
+MOST = 500
+"""Entries that a signal lists. A sample has room for no more."""
+
+
+def listed(found: Iterable[str]) -> list[str]:
+    """The first of some texts in order, and how many more there are."""
+    ordered = sorted(text[:200] for text in found)
+    return [*ordered[:MOST], *([f"and {len(ordered) - MOST} more"] if len(ordered) > MOST else [])]
 
 
 def slowly(reading: Reading, name: str, read: Callable[[], Any]) -> Any:
@@ -271,7 +291,8 @@ def _devices(reading: Reading, node: Json, field: str) -> dict[str, int]:
 
 
 def _without_volatile(labels: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in labels.items() if key not in VOLATILE_LABELS}
+    """Labels that stay by themselves, without this suite's: its undo puts those back, and verifies it."""
+    return {key: value for key, value in labels.items() if key not in VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
 
 
 def _taint(taint: Json) -> str:
@@ -302,6 +323,8 @@ SIGNALS: dict[str, Signal] = {
     "node.cordoned.by.others": cordoned_by_another,
     "node.taints": taints,
     "node.labels": labels,
+    # ``{node: {annotation: value}}`` of the target nodes.
+    "node.annotations": lambda reading: {name: annotations_of(node) for name, node in _targets(reading).items()},
     "node.labels.changes": label_changes,
     # ``nvidia.com/gpu.deploy.*`` of the target nodes: what the operator runs there.
     "node.deploy": lambda reading: {
@@ -318,6 +341,7 @@ SIGNALS: dict[str, Signal] = {
     "mig.state": partial(label, key=f"{MIG_CONFIG}.state"),
     "mig.states": partial(in_turn, key=f"{MIG_CONFIG}.state"),
     "mig.config": partial(label, key=MIG_CONFIG),
+    "mig.applied": layout_applied,
     "remediation.state": partial(label, key=STATE_LABEL),
     "remediation.history": partial(in_turn, key=STATE_LABEL),
     "remediation.in.order": remediation_in_order,

@@ -17,7 +17,7 @@ import msgspec
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import CANARY_LABEL, PlanFacts, canary_namespace
-from chaos.observe.signals.nodes import slowly
+from chaos.observe.signals.nodes import listed, slowly
 from chaos.observe.view import Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.demand.pod_devices import requested_devices
@@ -44,9 +44,6 @@ from fixtures.model.objects import (
 )
 from fixtures.model.pod_endings import DELETED, DONE, GONE, Ending, FirstSight, ending_of, refusal_of
 from fixtures.verdict.record import TargetKind
-
-MOST = 500
-"""Pods that a signal lists by name. A sample has room for no more."""
 
 
 class WatchedPod(msgspec.Struct, kw_only=True):
@@ -139,12 +136,6 @@ def state_of(pod: Json) -> str:
     """``uid restarts phase``, and whether it is being deleted."""
     gone = " terminating" if is_going(pod) else ""
     return f"{uid_of(pod)} {restarts_of(pod)} {phase_of(pod)}{gone}"
-
-
-def listed(found: Iterable[str]) -> list[str]:
-    """The first of some texts in order, and how many more there are."""
-    ordered = sorted(text[:200] for text in found)
-    return [*ordered[:MOST], *([f"and {len(ordered) - MOST} more"] if len(ordered) > MOST else [])]
 
 
 _BEAT = re.compile(r"^beat (\d{1,12})\s*$", re.MULTILINE)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -45,12 +45,12 @@ def command(report: Path, *options: str, ids: Sequence[str] = (), confirm: str =
     return [sys.executable, "-m", "pytest", "chaos", "--chaos", "--report-dir", str(report), *levels, *chosen, *options]
 
 
-def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def start(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Start it in a session of its own."""
     return subprocess.Popen(
         arguments,
         cwd=ROOT,
-        env={**os.environ, "COLUMNS": "160"},
+        env={**os.environ, "COLUMNS": "160", **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -58,9 +58,15 @@ def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def run(report: Path, *options: str, ids: Sequence[str] = (), seconds: float = RUN_SECONDS) -> Finished:
+def run(
+    report: Path,
+    *options: str,
+    ids: Sequence[str] = (),
+    seconds: float = RUN_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
     """Run to the end. Raises ``subprocess.TimeoutExpired``."""
-    process = start(command(report, *options, ids=ids))
+    process = start(command(report, *options, ids=ids), environment)
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

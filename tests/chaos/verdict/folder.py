@@ -11,7 +11,7 @@ import msgspec
 from chaos.model.plan import Plan, Target
 from chaos.model.records import Ending, EngineRecord, GateResult
 from chaos.verdict import artefacts
-from chaos.verdict.artefacts import Conformance, Requirement, Stored
+from chaos.verdict.artefacts import Conformance, Requirement, StandingRecord, Stored
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.chaos.catalogue.documents import document
 
@@ -95,6 +95,7 @@ class Folder:
         }
         self.before = Conformance(at=at(0), requirements={"INV-01": Requirement(verdict=Verdict.PASSED)})
         self.after = Conformance(at=at(8), requirements={"INV-01": Requirement(verdict=Verdict.PASSED)})
+        self.standing = StandingRecord(objects=3)
         self.allocations: list[dict[str, Any]] | None = None
 
     def write(self) -> Path:
@@ -105,6 +106,7 @@ class Folder:
         artefacts.write(self.path / artefacts.JOURNAL, self.journal)
         artefacts.write(self.path / artefacts.BEFORE, self.before)
         artefacts.write(self.path / artefacts.AFTER, self.after)
+        artefacts.write(self.path / artefacts.STANDING, self.standing)
         self._lines(artefacts.LEDGER, self.ledger)
         self._lines(artefacts.SAMPLES, self.samples)
         if self.allocations is not None:

@@ -66,6 +66,36 @@ def message_of(found: ChaosVerdict, name: str) -> str:
 HEALED = seen(lambda t: {"node.labels": "b" if 2.0 <= t < 3.1 else "a"})
 
 
+def flapping(*lost: float) -> Spoil:
+    """A node that is ready but for a sample at each of these times. The undo begins at 4 s."""
+    return seen(lambda t: {"node.ready": not any(at <= t < at + 0.2 for at in lost)})
+
+
+READY = {"steady": {"all": [{"signal": "node.labels", "equals": "baseline"}, {"signal": "node.ready", "is": True}]}, "expect": []}
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"),
+    [
+        ([4.25], PASSED),  # what the undo restarts is away once
+        ([4.25, 4.75], FAILED),  # and not again, though it is steady for long enough in the end
+        ([2.5, 3.0, 3.5], PASSED),  # nothing is expected to be steady while a fault is held
+    ],
+)
+def test_a_recovery_is_the_last_one_and_there_is_one(tmp_path: Path, lost: list[float], verdict: Verdict) -> None:
+    found = judged(tmp_path, flapping(*lost), **READY)
+    assert found.verdict is verdict, found.message
+    assert ("Flapping" in found.reason_codes) is (verdict is FAILED)
+
+
+def test_what_came_true_stays_so_until_the_undo_where_that_is_promised(tmp_path: Path) -> None:
+    gone = {"name": "it is gone", "eventually": {"signal": "node.ready", "is": False}, "within": "recovery", "until": "undo"}
+    away = seen(lambda t: {"node.ready": not 2.5 <= t < 4.1})
+    back = seen(lambda t: {"node.ready": not (2.5 <= t < 3.0 or 3.5 <= t < 4.1)})
+    assert verdict_of(judged(tmp_path, away, expect=[gone]), "expect: it is gone") is PASSED
+    assert verdict_of(judged(tmp_path / "2", back, expect=[gone]), "expect: it is gone") is FAILED
+
+
 def test_what_went_well_passes_with_four_marks_and_their_uncertainty(tmp_path: Path) -> None:
     found = judged(tmp_path)
     assert found.verdict is PASSED, found.message
