@@ -160,6 +160,11 @@ def _objects(subject: SubjectResult) -> list[_Object]:
     return [(kind, subject.namespace, name), *(("node", "", one) for one in sorted(nodes))]
 
 
+def nodes_of(subject: SubjectResult) -> set[str]:
+    """Names of the nodes that a subject is, is a part of, or is on."""
+    return {name for kind, _, name in _objects(subject) if kind == "node" and name}
+
+
 class SubjectGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects of one kind with one verdict, of which the same was seen and expected. A text that differs by name alone says ``…``."""
 

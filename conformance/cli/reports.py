@@ -1,8 +1,9 @@
-"""``gpu-conformance diff``, ``gate``, ``report``, ``merge`` and ``cncf``: views of records, no cluster needed."""
+"""``gpu-conformance diff``, ``gate``, ``report``, ``merge``, ``history`` and ``cncf``: views of records, no cluster needed."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,9 +20,9 @@ from reports.cncf import product
 from reports.cncf.programme import CncfError
 from reports.diff import gate
 from reports.diff.runs import Difference, accept, compare, regressions, render
-from reports.folder import ReportError, load, load_run, write_all
+from reports.folder import ReportError, load, load_run, write_all, write_atomically
 from reports.merge import fleet as fleets
-from reports.merge import views
+from reports.merge import history, history_views, views
 
 MAX_COUNT = 99_999
 """More requirements than any catalogue has."""
@@ -29,8 +30,8 @@ MAX_COUNT = 99_999
 
 def options(parser: Parser, command: str) -> None:
     """Give the parser the arguments of one of these commands."""
-    if command in ("merge", "cncf"):
-        (_merge_options if command == "merge" else _cncf_options)(parser)
+    if command in ("merge", "cncf", "history"):
+        {"merge": _merge_options, "cncf": _cncf_options, "history": _history_options}[command](parser)
         return
     if command == "report":
         parser.add_argument("folder", type=Path, metavar="DIR", help="a run's folder, with report.json or chaos.json")
@@ -62,8 +63,8 @@ def main(argv: Sequence[str]) -> int:
     What was judged and is not any more is a regression, unless ``--accept-not-judged`` names it. ``gate`` also ends with 10 when
     the runs do not tell enough, and with 11 when the later one left something behind.
     """
-    if argv[0] in ("merge", "cncf"):
-        return (_merge if argv[0] == "merge" else _cncf)(argv)
+    if argv[0] in ("merge", "cncf", "history"):
+        return {"merge": _merge, "cncf": _cncf, "history": _history}[argv[0]](argv)
     arguments = command_parser(argv[0]).parse_args(argv[1:])
     try:
         if argv[0] == "report":
@@ -145,6 +146,27 @@ def _hours(text: str) -> timedelta:
     if not 0 < hours <= 24 * 366:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours from above 0 to {24 * 366}")
     return timedelta(hours=hours)
+
+
+def _history_options(parser: Parser) -> None:
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of report folders, such as out or a job's volume")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write the history as a page too")
+
+
+def _history(argv: Sequence[str]) -> int:
+    """Exit 0, or 4 where the folder has no run."""
+    arguments = command_parser("history").parse_args(argv[1:])
+    now = datetime.now(UTC)
+    try:
+        found = history.read(arguments.folder)
+        if not found.entries:
+            return complain("gpu-conformance history", "; ".join(found.problems[:3]) or f"{arguments.folder}: no run is here")
+        if arguments.html:
+            write_atomically(arguments.html, history_views.to_html(found, now).encode("utf-8", "backslashreplace"))
+    except (ReportError, OSError) as error:
+        return complain("gpu-conformance history", error)
+    show(history_views.to_text(found, now, max(shutil.get_terminal_size((100, 24)).columns, 80)), end="")
+    return 0
 
 
 def _cncf_options(parser: Parser) -> None:

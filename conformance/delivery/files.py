@@ -6,6 +6,7 @@ from a file (a mounted Secret), is sent to its own host alone, and is never show
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -19,7 +20,8 @@ import urllib3.exceptions
 from conformance.delivery.outcome import FILE_MODE, DeliveryError, Outcome, archive, line
 from fixtures.ownership.owned import is_run_id
 from fixtures.text import users_files
-from reports.folder import write_atomically
+from reports.folder import ReportError, load, write_atomically
+from reports.merge import history
 
 METRICS = "metrics.prom"
 TEXTFILE = "gpu_conformance.prom"
@@ -49,6 +51,8 @@ def copy(folder: Path, into: Path, outcome: Outcome, *, keep: int) -> str:
         (fresh / "report").replace(target)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+    with contextlib.suppress(ReportError):  # a run that left no record has no place in a history
+        history.append(load(target), into)
     write_atomically(into / "latest.json", (line(outcome) + "\n").encode(), FILE_MODE)
     runs = sorted(path for path in into.iterdir() if _RUN_FOLDER.fullmatch(path.name) and path.is_dir() and not path.is_symlink())
     old = [path for path in runs[:-keep] if path != target]

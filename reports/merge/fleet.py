@@ -5,20 +5,21 @@ Clusters that are simulated, wholly or in their nodes, are a list of their own. 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.coverage import is_cut_down
 from fixtures.verdict.record import Level, Record, Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
-from reports.diff.coverage import cut_short
+from reports.merge.history import Entry, judged_whole
 from reports.safe_text import NAME_LIMIT, one_line
 
 FLEET_SCHEMA_VERSION = "1.0"
 MAX_AREAS = 40
+MAX_DAYS = 90
 MAX_ATTENTION = 100
 MAX_CLUSTERS_NAMED = 50
 
@@ -84,14 +85,27 @@ class Shared(Record, kw_only=True):
     names: list[str]
 
 
+class Day(Record, kw_only=True):
+    """How the real clusters stood at the end of a day (UTC): each by its newest run of all of it until then."""
+
+    day: str
+    passed: int = 0
+    not_conformant: int = 0
+    others: int = 0
+
+
 class Fleet(Record, kw_only=True):
-    """The whole of ``fleet.json``. ``unreadable`` are sentences about reports that could not be read, ``notes`` about what was left out."""
+    """The whole of ``fleet.json``. ``unreadable`` are sentences about reports that could not be read, ``notes`` about what was left out.
+
+    ``days`` run from the first run that was given to the last, at most 90; none where all runs are of one day.
+    """
 
     schema_version: str = FLEET_SCHEMA_VERSION
     clusters: list[ClusterRow]
     simulated_clusters: list[ClusterRow]
     areas: list[str]
     failing: list[Shared]
+    days: list[Day] = msgspec.field(default_factory=list)
     unreadable: list[str]
     notes: list[str]
 
@@ -102,12 +116,15 @@ class Named(msgspec.Struct, frozen=True):
     report: Report
     name: str = ""
     chaos: ChaosReport | None = None
+    history: tuple[Entry, ...] = ()
 
 
 def merge(named: Iterable[Named], *, unreadable: Iterable[str] = (), now: datetime, max_age: timedelta | None = None) -> Fleet:
     """The fleet. A run that judged a whole cluster replaces the earlier ones, which ``notes`` name. Older than ``max_age`` is stale."""
     notes: list[str] = []
-    rows = [row(one, now=now, max_age=max_age) for one in named]
+    given = list(named)
+    rows = [row(one, now=now, max_age=max_age) for one in given]
+    course = days(rows, [entry for one in given for entry in one.history])
     rows = _latest(rows, notes)
     _tell_apart(rows)
     rows.sort(key=_rank)
@@ -120,6 +137,7 @@ def merge(named: Iterable[Named], *, unreadable: Iterable[str] = (), now: dateti
         simulated_clusters=simulated,
         areas=areas[:MAX_AREAS],
         failing=failing(real),
+        days=course,
         unreadable=[one_line(text) for text in unreadable],
         notes=notes,
     )
@@ -147,7 +165,7 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
         exit_code=report.exit_code,
         headline=chaos_phrases.overall(report, one.chaos),
         scope=phrases.scope_words(report),
-        in_part=not _judged_whole(report),
+        in_part=not judged_whole(report),
         areas=[_area(counts) for counts in phrases.areas(report)],
         attention=[
             Concern(
@@ -157,6 +175,30 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
         ],
         attention_omitted=max(0, len(concerns) - MAX_ATTENTION),
     )
+
+
+def days(rows: Iterable[ClusterRow], entries: Iterable[Entry]) -> list[Day]:
+    """The days between the first run and the last, rows and earlier runs together."""
+    codes: dict[str, dict[str, tuple[str, int]]] = {}
+    runs: list[ClusterRow | Entry] = [*rows, *entries]
+    for one in runs:
+        begun = phrases.moment(one.started_at)
+        if begun is None or one.simulated or one.in_part:
+            continue
+        cluster = one.cluster_uid or (one.name if isinstance(one, ClusterRow) else one.cluster)
+        at, until = begun.isoformat(), codes.setdefault(begun.date().isoformat(), {})
+        until[cluster] = max(until.get(cluster, ("", 0)), (at, one.exit_code))
+    if len(codes) < 2:
+        return []
+    found: list[Day] = []
+    standing: dict[str, int] = {}
+    day = date.fromisoformat(min(codes))
+    while day <= date.fromisoformat(max(codes)):
+        standing.update({cluster: code for cluster, (_, code) in codes.get(day.isoformat(), {}).items()})
+        counts = Counter("passed" if code == 0 else "not_conformant" if code == 1 else "others" for code in standing.values())
+        found.append(Day(day=day.isoformat(), **counts))
+        day += timedelta(days=1)
+    return found[-MAX_DAYS:]
 
 
 def failing(rows: Iterable[ClusterRow]) -> list[Shared]:
@@ -196,13 +238,6 @@ def by_cluster(rows: Iterable[ClusterRow]) -> list[list[ClusterRow]]:
     for at, one in enumerate(rows):
         found.setdefault(one.cluster_uid or at, []).append(one)
     return list(found.values())
-
-
-def _judged_whole(report: Report) -> bool:
-    """Whether the run came to its end and judged all requirements that the cluster gives something to judge."""
-    if report.other_cluster_uid:
-        return False
-    return bool(report.results) and report.scope is not None and not is_cut_down(report.scope) and not cut_short(report)
 
 
 def _area(counts: phrases.AreaRow) -> AreaVerdict:

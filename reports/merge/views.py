@@ -14,10 +14,11 @@ from fixtures.system import private_files
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, Verdict
-from reports.folder import ReportError, load, load_chaos, write_atomically
+from reports.folder import JSON_NAME, ReportError, load, load_chaos, write_atomically
 from reports.formats.html import digest
 from reports.formats.markdown import escape as markdown_escape
-from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet, Named, by_cluster
+from reports.merge.fleet import AreaVerdict, ClusterRow, Day, Fleet, Named, by_cluster
+from reports.merge.history import NAME, Entry, newest
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, redact, visible
 from reports.verdicts import DISPLAY, WORD
 
@@ -61,6 +62,7 @@ def to_markdown(fleet: Fleet) -> str:
     lines = [f"## GPU conformance of a fleet: {markdown_escape(sentence(fleet))}", ""]
     for text in (*fleet.unreadable, *fleet.notes)[:MAX_MARKDOWN_ROWS]:
         lines += [f"> {markdown_escape(text, 600)}", ""]
+    lines += [f"{course(fleet.days)}.", ""] if fleet.days else []
     lines += _grid(fleet, fleet.clusters) if fleet.clusters else ["No report of a real cluster.", ""]
     if fleet.failing:
         lines += ["### What fails in most clusters", "", "| requirement | level | clusters | which |", "|---|---|---|---|"]
@@ -80,13 +82,8 @@ def to_markdown(fleet: Fleet) -> str:
 
 def to_html(fleet: Fleet) -> str:
     """The page. Pure: the same fleet gives the same bytes."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["name"] = lambda text: escape(one_line(text, NAME_LIMIT))
-    environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
-    style = (TEMPLATES / "fleet.css").read_text(encoding="utf-8").strip()
-    return environment.get_template("fleet.html.j2").render(
+    return page(
+        "fleet.html.j2",
         fleet=fleet,
         failing=fleet.failing[:MAX_FAILING],
         groups=[
@@ -94,14 +91,44 @@ def to_html(fleet: Fleet) -> str:
             ("Simulated clusters: no results of real clusters", "simulated", fleet.simulated_clusters),
         ],
         sentence=sentence(fleet),
-        style=Markup(style),  # our own file, not text from a cluster
-        csp=f"default-src 'none'; style-src '{digest(style)}'; base-uri 'none'; form-action 'none'",
+        bars=day_bars(fleet.days),
         cells=cells,
+        course=course(fleet.days),
         signs=signs,
         letter={verdict: shown.letter for verdict, shown in DISPLAY.items()},
-        word=WORD,
         verdicts=list(Verdict),
     )
+
+
+def page(template: str, **values: object) -> str:
+    """A page without a script, in the style of the fleet's."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["name"] = lambda text: escape(one_line(text, NAME_LIMIT))
+    environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
+    style = (TEMPLATES / "fleet.css").read_text(encoding="utf-8").strip()
+    csp = f"default-src 'none'; style-src '{digest(style)}'; base-uri 'none'; form-action 'none'"
+    return environment.get_template(template).render(style=Markup(style), csp=csp, word=WORD, **values)  # the style is our own file
+
+
+def day_bars(days: Sequence[Day]) -> list[tuple[int, int, int, str]]:
+    """Bars of a plot 60 high: x, y, height and class of each part. A day's parts stand on each other."""
+    most = max((day.passed + day.not_conformant + day.others for day in days), default=1)
+    found = []
+    for at, day in enumerate(days):
+        below = 60
+        for kind, count in (("bad", day.not_conformant), ("unknown", day.others), ("good", day.passed)):
+            height = round(60 * count / most)
+            below -= height
+            found.append((8 * at, below, height, kind))
+    return found
+
+
+def course(days: Sequence[Day]) -> str:
+    """``2026-11-01: 12 of 14 passed; 2026-11-29: 14 of 15 passed``; empty without two days."""
+    ends = (days[0], days[-1]) if len(days) > 1 else ()
+    return "; ".join(f"{day.day}: {day.passed} of {day.passed + day.not_conformant + day.others} passed" for day in ends)
 
 
 def cells(fleet: Fleet, one: ClusterRow) -> list[AreaVerdict | None]:
@@ -151,7 +178,10 @@ class Read(msgspec.Struct):
 
 
 def read(arguments: Iterable[str]) -> Read:
-    """Reports by path of a ``report.json`` or its folder, or ``NAME=PATH``. A path that exists is never taken apart."""
+    """Reports by path of a ``report.json`` or its folder, or ``NAME=PATH``. A path that exists is never taken apart.
+
+    Of a folder with a history it is the newest run, and earlier ones are known by their lines.
+    """
     found = Read([], [])
     for argument in arguments:
         name, path = "", Path(argument)
@@ -159,8 +189,11 @@ def read(arguments: Iterable[str]) -> Read:
             name, _, rest = argument.partition("=")
             path = Path(rest)
         try:
+            entries: list[Entry] = []
+            if (path / NAME).is_file() and not (path / JSON_NAME).exists():
+                path, entries = newest(path)
             report = load(path)
-            found.named.append(Named(report, name, _experiments(path, report)))
+            found.named.append(Named(report, name, _experiments(path, report), tuple(entries)))
         except ReportError as error:
             found.unreadable.append(str(error))
     return found

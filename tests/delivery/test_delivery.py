@@ -142,7 +142,14 @@ def test_a_volume_keeps_the_last_runs_and_nothing_of_others(folder: Path, tmp_pa
     for name in ("lost+found", "20261119-103000-0001", "20261120-103000-0002", "notes"):
         (volume / name).mkdir(parents=True)
     assert files.copy(folder, volume, an_outcome(), keep=2) == f"folder {volume / RUN}, 1 older removed"
-    assert sorted(path.name for path in volume.iterdir()) == ["20261120-103000-0002", RUN, "latest.json", "lost+found", "notes"]
+    assert sorted(path.name for path in volume.iterdir()) == [
+        "20261120-103000-0002",
+        RUN,
+        "history.jsonl",
+        "latest.json",
+        "lost+found",
+        "notes",
+    ]
     assert (volume / RUN / "report.html").read_bytes() == (folder / "report.html").read_bytes()
     assert files.copy(folder, volume, an_outcome(), keep=2) == f"folder {volume / RUN}"  # again, in place of the first
 

@@ -4,7 +4,9 @@ import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, TargetKind, Verdict
+from reports.merge import history_views
 from reports.merge.fleet import Fleet, Named, merge
+from reports.merge.history import Histories, entry_of
 from reports.merge.views import to_html
 from tests.reports.browser import find_browser
 from tests.reports.chaos_samples import bare, mixed_chaos
@@ -51,6 +53,10 @@ def test_nothing_serious_stands_in_the_way(browser: Browser, axe: str, page: str
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     if page == "clusters":
         browser.show(to_html(a_fleet()))
+    elif page == "history":
+        browser.show(
+            history_views.to_html(Histories([entry_of(a_run("a", *one)) for one in ([Verdict.PASSED], [Verdict.FAILED])], ["a note"]), NOW)
+        )
     else:
         report, chaos = PAGES[page]
         browser.open(report, "", chaos)

@@ -1,0 +1,271 @@
+"""What became of a cluster from run to run: each cause and each node, since when, and how often it came back. From records alone.
+
+A run is one line of ``history.jsonl``. ``job --to folder=DIR`` appends it, so that it outlives the run's own folder. Folders of runs
+without a line are read from their records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from fixtures.system import private_files
+from fixtures.text import json_text, users_files
+from fixtures.text.json_text import NotJson
+from fixtures.verdict.coverage import is_cut_down, is_judged
+from fixtures.verdict.record import Record, Report, Verdict
+from reports import phrases
+from reports.causes import found_causes, nodes_of
+from reports.diff.coverage import cut_short
+from reports.folder import JSON_NAME, ReportError, load
+from reports.safe_text import NAME_LIMIT, one_line
+
+NAME = "history.jsonl"
+VERSION = "1.0"
+MAX_BYTES = 256 << 20
+MAX_RUNS = 5_000
+"""That are shown: five years of three runs a day."""
+MAX_CAUSES = 200
+MAX_NODES = 2_000
+"""Of one cause, that are named."""
+
+
+class CauseMet(Record, kw_only=True):
+    """A cause in one run. ``key`` is its code, or the id of a requirement that stands for itself; ``nodes`` are at most 2,000."""
+
+    key: str
+    title: str
+    verdict: Verdict
+    requirements: list[str]
+    subjects: int
+    nodes: list[str] = msgspec.field(default_factory=list)
+
+
+class Entry(Record, kw_only=True):
+    """One run: a line of the file. ``judged`` are requirements with a yes or a no: of the others' causes the run says nothing.
+
+    ``in_part``: the run did not judge the whole cluster.
+    """
+
+    schema_version: str = VERSION
+    run_id: str
+    started_at: str
+    cluster: str
+    cluster_uid: str = ""
+    simulated: bool = False
+    suite_version: str = ""
+    kubernetes_version: str = ""
+    verdict: Verdict
+    exit_code: int
+    in_part: bool = False
+    judged: list[str]
+    requirements: int = 0
+    accelerator_nodes: int = 0
+    causes: list[CauseMet] = msgspec.field(default_factory=list)
+
+    @property
+    def nodes(self) -> set[str]:
+        """Nodes that need attention."""
+        return {node for cause in self.causes for node in cause.nodes}
+
+
+def entry_of(report: Report) -> Entry:
+    """The line of a run."""
+    target = report.target
+    return Entry(
+        run_id=one_line(report.run.id, NAME_LIMIT),
+        started_at=one_line(report.run.started_at, NAME_LIMIT),
+        cluster=one_line(target.context or target.server or target.scenario or "unnamed", NAME_LIMIT),
+        cluster_uid=one_line(target.cluster_uid, NAME_LIMIT),
+        simulated=target.simulated,
+        suite_version=one_line(report.suite.version, NAME_LIMIT),
+        kubernetes_version=one_line(target.kubernetes_version, NAME_LIMIT),
+        verdict=report.verdict,
+        exit_code=report.exit_code,
+        in_part=not judged_whole(report),
+        judged=[one_line(result.id, 60) for result in report.results if is_judged(result)],
+        requirements=report.scope.requirements if report.scope else len(report.results),
+        accelerator_nodes=len(report.inventory),
+        causes=[
+            CauseMet(
+                key=one_line(one.cause.code if one.cause else one.requirements[0].id, 100),
+                title=one_line(one.title, 300),
+                verdict=one.verdict,
+                requirements=[one_line(result.id, 60) for result in one.requirements],
+                subjects=len(one.symptoms),
+                nodes=sorted({one_line(name, NAME_LIMIT) for subject in one.subjects for name in nodes_of(subject)})[:MAX_NODES],
+            )
+            for one in found_causes(report)[:MAX_CAUSES]
+        ],
+    )
+
+
+def judged_whole(report: Report) -> bool:
+    """Whether the run came to its end and judged all requirements that the cluster gives something to judge."""
+    if report.other_cluster_uid:
+        return False
+    return bool(report.results) and report.scope is not None and not is_cut_down(report.scope) and not cut_short(report)
+
+
+def append(report: Report, folder: Path) -> None:
+    """Add the run's line to the history in the folder. Raises ``OSError``."""
+    with private_files.open_new(folder / NAME, append=True) as file:
+        file.write(msgspec.json.encode(entry_of(report)) + b"\n")
+
+
+class Histories(msgspec.Struct):
+    """Runs of a folder, oldest first, and sentences about what could not be read or has no time."""
+
+    entries: list[Entry]
+    problems: list[str]
+
+
+def read(folder: Path) -> Histories:
+    """The runs of a folder: its lines, and the records in it and right below it that have none. Raises :class:`ReportError`."""
+    if not folder.is_dir():
+        raise ReportError(f"{folder}: no such folder")
+    found: dict[str, Entry] = {}
+    problems: list[str] = []
+    for entry in _lines(folder / NAME, problems):
+        found[entry.run_id] = entry
+    for path in sorted({path.parent.resolve() for pattern in (JSON_NAME, f"*/{JSON_NAME}") for path in folder.glob(pattern)}):
+        if path.name in found:
+            continue
+        try:
+            entry = entry_of(load(path))
+        except ReportError as error:
+            problems.append(str(error))
+        else:
+            found.setdefault(entry.run_id, entry)
+    timed = [(moment, entry) for entry in found.values() if (moment := phrases.moment(entry.started_at)) is not None]
+    if len(timed) < len(found):
+        problems.append(f"{len(found) - len(timed)} runs do not say when they began, and are left out")
+    timed.sort(key=lambda one: (one[0], one[1].run_id))
+    return Histories([entry for _, entry in timed[-MAX_RUNS:]], problems)
+
+
+def newest(folder: Path) -> tuple[Path, list[Entry]]:
+    """The report folder of the newest run that still has one, in a folder with a history, and all runs. Raises :class:`ReportError`."""
+    problems: list[str] = []
+    entries = sorted(_lines(folder / NAME, problems), key=lambda entry: entry.started_at)
+    for entry in reversed(entries):
+        path = folder / Path(entry.run_id).name
+        if (path / JSON_NAME).is_file():
+            return path, entries
+    raise ReportError(f"{folder}: no run of its history has a report any more")
+
+
+def _lines(path: Path, problems: list[str]) -> Iterator[Entry]:
+    try:
+        data = users_files.read(path, MAX_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ReportError(f"{path}: {error.strerror or error}") from error
+    broken = 0
+    for line in data.splitlines():
+        try:
+            yield json_text.decode(line, Entry)
+        except NotJson:
+            broken += 1  # the last line of a process that was killed, for one
+    if broken:
+        problems.append(f"{path}: {broken} lines are no runs, and are left out")
+
+
+class Course(msgspec.Struct, kw_only=True):
+    """A cause or a node from run to run. ``counts`` has for each run how many subjects, or causes, it had; None where it says nothing.
+
+    ``since`` is when what is so now began, a run that says nothing not counted; ``returns`` is how often it came back after it was gone.
+    """
+
+    name: str
+    title: str
+    verdict: Verdict
+    counts: list[int | None]
+    first: datetime
+    last: datetime
+    since: datetime
+    returns: int
+    nodes: int = 0
+
+    @property
+    def now(self) -> bool:
+        """Whether it is so, as far as the newest runs say."""
+        return next((bool(count) for count in reversed(self.counts) if count is not None), False)
+
+
+class Cluster(msgspec.Struct, kw_only=True):
+    """The runs of one cluster, oldest first, and what follows from them. What is so now comes first, the oldest before the others."""
+
+    name: str
+    entries: list[Entry]
+    causes: list[Course]
+    nodes: list[Course]
+
+
+def clusters(entries: Iterable[Entry]) -> list[Cluster]:
+    """The clusters of a history by UID, else by name. Simulated ones come last."""
+    found: dict[tuple[bool, str], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault((entry.simulated, entry.cluster if entry.simulated else entry.cluster_uid or entry.cluster), []).append(entry)
+    return [
+        Cluster(name=runs[-1].cluster, entries=runs, causes=_causes(runs), nodes=_nodes(runs))
+        for _, runs in sorted(found.items(), key=lambda one: one[0])
+    ]
+
+
+def _causes(runs: Sequence[Entry]) -> list[Course]:
+    met: dict[str, list[CauseMet]] = {}
+    for entry in runs:
+        for cause in entry.causes:
+            met.setdefault(cause.key, []).append(cause)
+    found = []
+    for key, causes in met.items():
+        shown_by = {name for cause in causes for name in cause.requirements}
+        counts = [_count(entry, key, shown_by) for entry in runs]
+        last = causes[-1]
+        found.append(_course(runs, counts, name=key, title=last.title, verdict=last.verdict, nodes=len(last.nodes)))
+    return _in_order(found)
+
+
+def _count(entry: Entry, key: str, shown_by: set[str]) -> int | None:
+    """How many subjects the cause has in a run; None if the run judged nothing that shows it."""
+    found = next((max(cause.subjects, 1) for cause in entry.causes if cause.key == key), 0)
+    return found if found or shown_by & set(entry.judged) else None
+
+
+def _nodes(runs: Sequence[Entry]) -> list[Course]:
+    shown_by: dict[str, set[str]] = {}
+    for entry in runs:
+        for cause in entry.causes:
+            for node in cause.nodes:
+                shown_by.setdefault(node, set()).update(cause.requirements)
+    found = []
+    for node, requirements in shown_by.items():
+        met = [[cause for cause in entry.causes if node in cause.nodes] for entry in runs]
+        counts = [len(causes) if causes or requirements <= set(entry.judged) else None for causes, entry in zip(met, runs, strict=True)]
+        last = next(causes for causes in reversed(met) if causes)
+        found.append(_course(runs, counts, name=node, title="; ".join(cause.title for cause in last), verdict=last[0].verdict))
+    return _in_order(found)
+
+
+def _course(runs: Sequence[Entry], counts: list[int | None], *, name: str, title: str, verdict: Verdict, nodes: int = 0) -> Course:
+    moments = [phrases.moment(entry.started_at) for entry in runs]
+    known = [(moment, bool(count)) for moment, count in zip(moments, counts, strict=True) if count is not None and moment is not None]
+    times = [moment for moment, so in known if so]
+    since, returns, gone = times[0], 0, False
+    for at, (moment, so) in enumerate(known):
+        if at and so is not known[at - 1][1]:
+            since = moment
+            returns += so and gone
+        gone = gone or (not so and moment > times[0])
+    return Course(
+        name=name, title=title, verdict=verdict, counts=counts, first=times[0], last=times[-1], since=since, returns=returns, nodes=nodes
+    )
+
+
+def _in_order(found: list[Course]) -> list[Course]:
+    return sorted(found, key=lambda one: (not one.now, one.since, one.name))

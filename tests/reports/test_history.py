@@ -1,0 +1,132 @@
+"""The history of a cluster: since when a cause is there, how often it came back, and what a run does not say of it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.cli.main import main
+from conformance.delivery.files import copy
+from conformance.delivery.outcome import outcome_of
+from fixtures.verdict.record import FindingCause, Remedy, Report, Run, TargetKind, Verdict
+from reports.folder import write_all
+from reports.merge import history, history_views
+from reports.merge.fleet import Named, merge
+from reports.merge.history import Cluster, Entry, clusters, entry_of
+from reports.merge.views import read, to_html
+from tests.reports.sample_report import HOSTILE, result, subject
+from tests.reports.test_html import Document
+from tests.reports.test_merge import a_run
+from tests.tables import each_row
+
+TEXT = " ".join(HOSTILE.values())
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+CAUSE = FindingCause(code="NodeNotFenced", title="A node has no taint", remedy=Remedy.LOOK, advice="Look.")
+
+
+def on_day(day: int, nodes: list[str] | None, *, name: str = "east", other: bool = True) -> Report:
+    """A run whose FENCE-01 fails for the nodes, passes where the list is empty, and was not asked where it is None."""
+    made = a_run(name, *([Verdict.PASSED] if other else []), started=f"2026-11-{day:02d}T06:00:00+00:00")
+    results = list(made.results)
+    if nodes is not None:
+        bad = [msgspec.structs.replace(subject(node, Verdict.FAILED), cause=CAUSE.code) for node in nodes]
+        results.append(result("FENCE-01", Verdict.FAILED if bad else Verdict.PASSED, bad or [subject("gpu-0")]))
+    run = Run(id=f"202611{day:02d}-060000-abcd", started_at=made.run.started_at)
+    return msgspec.structs.replace(made, results=results, causes=[CAUSE], run=run, exit_code=int(bool(nodes)))
+
+
+def cluster_of(*reports: Report) -> Cluster:
+    [found] = clusters([entry_of(one) for one in reports])
+    return found
+
+
+@each_row
+def test_a_cause_has_an_age_and_comes_back(days: list[list[str] | None], now: bool, since: int, returns: int, signs: str) -> None:
+    found = cluster_of(*(on_day(day, nodes) for day, nodes in enumerate(days, start=1)))
+    [cause] = found.causes
+    assert (cause.now, cause.since.day, cause.returns) == (now, since, returns)
+    assert history_views.signs(cause, 20) == signs
+    assert {one.name: (one.now, one.since.day) for one in found.nodes if one.name == "gpu-1"} == {"gpu-1": (now, since)}
+
+
+def test_what_is_so_now_and_longest_comes_first() -> None:
+    found = cluster_of(on_day(1, ["gpu-1", "gpu-3"]), on_day(2, ["gpu-1", "gpu-2"]))
+    assert [(one.name, one.now) for one in found.nodes] == [("gpu-1", True), ("gpu-2", True), ("gpu-3", False)]
+
+
+def test_a_jobs_volume_keeps_the_history_of_runs_whose_reports_are_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    volume, source = tmp_path / "volume", tmp_path / "source"
+    volume.mkdir()
+    for day, nodes in ((1, []), (2, ["gpu-1"]), (3, []), (4, ["gpu-1"])):
+        made = on_day(day, nodes)
+        write_all(made, source, views=False)
+        copy(source, volume, outcome_of(made, made.exit_code), keep=2)
+    (volume / history.NAME).open("ab").write(b'{"runId": "cut sho')
+    assert len(list(volume.glob("*/report.json"))) == 2
+    found = history.read(volume)
+    assert [len(one.nodes) for one in found.entries] == [0, 1, 0, 1]
+    assert found.problems == [f"{volume / history.NAME}: 1 lines are no runs, and are left out"]
+    page = tmp_path / "history.html"
+    assert main(["history", str(volume), "--html", str(page)]) == 0
+    assert ".x.x" in capsys.readouterr().out
+    assert "<td>1</td>" in page.read_text()
+    [east] = read([f"east={volume}"]).named
+    assert (east.report.run.id, len(east.history)) == ("20261104-060000-abcd", 4)
+
+
+def test_folders_of_runs_are_read_where_no_job_kept_a_history(tmp_path: Path) -> None:
+    for day, nodes in ((2, ["gpu-1"]), (1, [])):
+        write_all(on_day(day, nodes), tmp_path / f"202611{day:02d}-060000-abcd", views=False)
+    (tmp_path / "latest").symlink_to("20261102-060000-abcd")
+    assert [len(one.nodes) for one in history.read(tmp_path).entries] == [0, 1]
+
+
+def test_a_line_names_no_file_outside_the_folder(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    write_all(on_day(1, []), tmp_path / "outside", views=False)
+    volume.mkdir()
+    (volume / history.NAME).write_bytes(msgspec.json.encode(msgspec.structs.replace(entry_of(on_day(1, [])), run_id="../outside")) + b"\n")
+    assert read([str(volume)]).named == []
+
+
+def test_a_folder_without_runs_is_a_mistake(tmp_path: Path) -> None:
+    assert main(["history", str(tmp_path)]) == 4
+    assert main(["history", str(tmp_path / "none")]) == 4
+
+
+def test_simulated_runs_are_named_as_such_and_stand_apart() -> None:
+    simulated = entry_of(a_run("east", Verdict.PASSED, kind=TargetKind.SIMULATED))
+    found = history.Histories([entry_of(on_day(1, [])), simulated], [])
+    assert history_views.to_text(found, NOW, 80).count("(SIMULATED)") == 1
+    assert "SIMULATED: these are no results of a real cluster" in history_views.to_html(found, NOW)
+
+
+def test_hostile_names_stay_text() -> None:
+    entry = msgspec.structs.replace(entry_of(on_day(1, [TEXT])), cluster=TEXT)
+    page = history_views.to_html(history.Histories([entry], [TEXT]), NOW)
+    assert "<script" not in page.lower()
+    Document(page)
+    assert "\x1b" not in history_views.to_text(history.Histories([entry], [TEXT]), NOW, 80)
+
+
+def test_a_fleet_has_a_time_axis() -> None:
+    earlier: tuple[Entry, ...] = tuple(entry_of(on_day(day, ["gpu-1"] if day == 2 else [])) for day in (1, 2))
+    fleet = merge([Named(on_day(4, []), history=earlier), Named(on_day(3, ["gpu-9"], name="west"))], now=NOW)
+    assert [(one.day[-2:], one.passed, one.not_conformant) for one in fleet.days] == [
+        ("01", 1, 0),
+        ("02", 0, 1),
+        ("03", 0, 2),
+        ("04", 1, 1),
+    ]
+    page = to_html(fleet)
+    assert "2026-11-01: 1 of 1 passed; 2026-11-04: 1 of 2 passed" in page
+    assert page.count("<rect") == 12
+
+
+def test_a_history_file_is_private_and_a_run_is_a_line(tmp_path: Path) -> None:
+    for day in (1, 2):
+        history.append(on_day(day, []), tmp_path)
+    file = tmp_path / history.NAME
+    assert (file.stat().st_mode & 0o777, [json.loads(line)["exitCode"] for line in file.read_text().splitlines()]) == (0o600, [0, 0])
