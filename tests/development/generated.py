@@ -11,7 +11,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli import pages
 from conformance.cli.pages import with_generated_parts
 from conformance.cli.probe import schema_text as node_probe_schema
-from deploy import chaos_rights, licences, packages
+from deploy import chaos_rights, licences, monitoring, packages
 from reports import schema
 from tests.development import chaos_pages
 from tests.incidents import table
@@ -36,7 +36,7 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
 def _generated_whole() -> dict[str, str]:
     """The files of which nothing is written by hand, by their paths below the checkout: a second of work."""
     catalogue = load_catalogue()
-    deploy = {chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue)}
+    deploy = {chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue), **monitoring.files(catalogue)}
     return {
         **{f"docs/{name}": text for name, text in pages.pages().items()},
         "docs/fidelity.md": known_answers.page(),
