@@ -14,7 +14,7 @@ from deploy.templates import Json
 from fixtures.verdict.record import Level
 from reports.formats.openmetrics import PREFIX
 
-RULES, BOARD = "monitoring/prometheus-rule.yaml", "monitoring/grafana-board.json"
+RULES, BOARD = "observability/prometheus-rule.yaml", "observability/grafana-board.json"
 REAL = 'target!~"simulated|local"'
 STALE_SECONDS = 26 * 3600
 """A daily run, two hours late."""

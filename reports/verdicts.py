@@ -13,8 +13,9 @@ from fixtures.verdict.record import Verdict
 class Display(msgspec.Struct, frozen=True, kw_only=True):
     """``word`` in sentences and ``short`` in narrow columns; ``requirements`` and ``experiments`` are headlines of a run.
 
-    ``letter`` and ``emoji`` can be read without colour; ``style`` is Rich's. ``allure``, ``ctrf`` and ``sarif`` (kind and level) are the
-    statuses of these formats, several verdicts to one where a format has fewer. ``annotation`` is GitHub's, empty for none.
+    ``letter`` and ``emoji`` can be read without colour; ``style`` is Rich's. ``allure``, ``ctrf``, ``policy`` (of PolicyReports) and
+    ``sarif`` (kind and level) are the statuses of these formats, several verdicts to one where a format has fewer. ``annotation`` is
+    GitHub's, empty for none.
     """
 
     word: str
@@ -26,6 +27,7 @@ class Display(msgspec.Struct, frozen=True, kw_only=True):
     style: str
     allure: str
     ctrf: str
+    policy: str
     sarif: tuple[str, str] | None = None
     annotation: str = ""
 

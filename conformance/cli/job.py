@@ -18,10 +18,11 @@ from types import FrameType
 from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
-from conformance.delivery import node_labels
+from conformance.delivery import node_labels, webhook
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
 from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished
 from conformance.delivery.outcome import DeliveryError, Outcome, line, outcome_of
+from conformance.delivery.webhook import Hook
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.model.nodes.work import is_fence_key
@@ -49,6 +50,8 @@ def options(parser: Parser, command: str) -> None:
     parser.add_argument(
         "--to", metavar="KIND=PLACE", action="append", default=[], type=_destination, help="where the results go, see below; repeatable"
     )
+    words = "tell a webhook when the verdict changes or a cause comes or goes; FILE holds its URL; needs --to folder=DIR; repeatable"
+    parser.add_argument("--webhook", metavar="json|slack=FILE", action="append", default=[], type=_hook, help=words)
     parser.add_argument("--publish", metavar="HOURS", type=HOURS, help="label the nodes with their verdict for so many hours")
     parser.add_argument(
         "--keep", metavar="N", type=whole_number(1, MAX_KEPT), default=30, help="how many runs stay in a folder; default: 30"
@@ -66,6 +69,8 @@ def main(argv: Sequence[str]) -> int:
         return complain(PROGRAM, "--report-dir is not for a job: say where its results go by --to")
     if not target.is_named(arguments):
         return complain(PROGRAM, target.NAME_IT)
+    if arguments.webhook and not _volume(arguments):
+        return complain(PROGRAM, "--webhook needs --to folder=DIR, which knows the run before")
     named = ["--in-cluster"] if arguments.in_cluster else ["--kubeconfig", arguments.kubeconfig]
     named += ["--context", arguments.context] if arguments.context else []
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-job-") as work:
@@ -121,6 +126,25 @@ def _hand_on(arguments: argparse.Namespace, folder: Path, outcome: Outcome) -> N
         except DeliveryError as error:
             complain(PROGRAM, error)
             outcome.undelivered.append(str(destination.kind))
+
+    for hook in arguments.webhook if outcome.run_id else []:
+        try:
+            if (found := webhook.change(Path(_volume(arguments)), outcome.run_id)) is not None:
+                outcome.delivered.append(webhook.send(hook, found))
+        except (DeliveryError, ReportError) as error:
+            complain(PROGRAM, error)
+            outcome.undelivered.append(f"{hook.form} webhook")
+
+
+def _volume(arguments: argparse.Namespace) -> str:
+    return next((one.place for one in arguments.to if one.kind is Kind.FOLDER), "")
+
+
+def _hook(text: str) -> Hook:
+    try:
+        return webhook.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _destination(text: str) -> Destination:

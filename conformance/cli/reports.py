@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.cli import gate_formats
 from conformance.cli.arguments import Parser, complain, narrow, show, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.coverage.run import floor_of
@@ -21,6 +22,7 @@ from reports.cncf.programme import CncfError
 from reports.diff import gate
 from reports.diff.runs import Difference, accept, compare, regressions, render
 from reports.folder import ReportError, load, load_run, write_all, write_atomically
+from reports.formats import policy_report, rows
 from reports.merge import fleet as fleets
 from reports.merge import history, history_views, views
 
@@ -35,6 +37,8 @@ def options(parser: Parser, command: str) -> None:
         return
     if command == "report":
         parser.add_argument("folder", type=Path, metavar="DIR", help="a run's folder, with report.json or chaos.json")
+        words = "print one more view and write none: rows for a table, or objects of wgpolicyk8s.io; default: write the folder's own views"
+        parser.add_argument("--as", dest="view", choices=("csv", "policyreport"), help=words)
         return
     parser.add_argument("before", type=Path, metavar="BEFORE", help="a report.json, or a run's folder")
     parser.add_argument("after", type=Path, metavar="AFTER", help="the same of the later run")
@@ -54,6 +58,9 @@ def options(parser: Parser, command: str) -> None:
         ):
             parser.add_argument(option, metavar="N", type=whole_number(0, MAX_COUNT), help=f"{words}; default: the policy's gate")
         parser.add_argument("--require", metavar="ID[,ID...]", action="append", default=[], help="requirements that must have passed")
+        parser.add_argument(
+            "--format", choices=gate_formats.FORMATS, default="text", help="md is a comment for a pull request; default: text"
+        )
         parser.add_argument("--policy", metavar="FILE", help="takes bounds and required ids from this policy, where no option gives one")
 
 
@@ -69,6 +76,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         if argv[0] == "report":
             record, chaos = load_run(arguments.folder)
+            if arguments.view:
+                show({"csv": rows.render, "policyreport": policy_report.render}[arguments.view](record), end="")
+                return 0
             write_all(record, arguments.folder, chaos)
             tell(arguments.folder / "report.html")
             return 0
@@ -91,7 +101,8 @@ def _gate(arguments: argparse.Namespace, before: Report, after: Report, differen
     except (PolicyError, CatalogueError) as error:
         return complain("gpu-conformance gate", error)
     decision = gate.decide(before, after, difference, floor, arguments.accept_not_judged)
-    show(narrow(gate.render(decision)), end="")
+    text = gate_formats.written(decision, arguments.format)
+    show(narrow(text) if arguments.format == "text" else text, end="")
     return int(decision.code)
 
 

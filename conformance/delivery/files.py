@@ -96,16 +96,21 @@ def read_url(file: Path) -> str:
 
 
 def put(folder: Path, file: Path, *, seconds: float = 120.0) -> str:
-    """Send the archive of the folder. Redirects are not followed. Raises :class:`DeliveryError` and ``OSError``."""
+    """Send the archive of the folder to the URL in the file. Raises :class:`DeliveryError` and ``OSError``."""
+    return f"object store {send('PUT', file, archive(folder), 'application/gzip', seconds=seconds)}"
+
+
+def send(method: str, file: Path, body: bytes, content: str, *, seconds: float) -> str:
+    """Send to the URL in the file, once; redirects are not followed. Returns the host. Raises :class:`DeliveryError` and ``OSError``."""
     url = read_url(file)
     host = urlsplit(url).hostname
     pool = urllib3.PoolManager(ca_certs=os.environ.get(CA_FILE) or _certificates(), retries=False)
     try:
         answer = pool.request(
-            "PUT",
+            method,
             url,
-            body=archive(folder),
-            headers={"Content-Type": "application/gzip", "User-Agent": "gpu-conformance"},
+            body=body,
+            headers={"Content-Type": content, "User-Agent": "gpu-conformance"},
             timeout=urllib3.Timeout(connect=10.0, read=seconds),
             redirect=False,
             preload_content=False,
@@ -115,7 +120,7 @@ def put(folder: Path, file: Path, *, seconds: float = 120.0) -> str:
         raise DeliveryError(f"cannot send to {host}: {type(error).__name__}") from None  # its text has the URL
     if not 200 <= answer.status < 300:
         raise DeliveryError(f"{host} refused the results: {answer.status}")
-    return f"object store {host}"
+    return str(host)
 
 
 def _certificates() -> str:

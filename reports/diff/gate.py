@@ -107,13 +107,18 @@ def render(decision: Decision) -> str:
     if shown := sum(reason in stated for reason in decision.reasons):
         lines.append(f"GATE: {shown} regression{'s' if shown > 1 else ''}, listed above")
     lines += [f"GATE: {one_line(reason, 600)}" for reason in decision.reasons if reason not in stated]
+    return "\n".join([*lines, headline(decision)]) + "\n"
+
+
+def headline(decision: Decision) -> str:
+    """Whether the gate is open, in one line."""
     words = {
         GateCode.OPEN: "GATE OPEN: nothing is worse than before",
         GateCode.WORSE: "GATE CLOSED: worse than before",
         GateCode.NOT_KNOWN: "GATE CLOSED: the runs do not tell whether something is worse",
         GateCode.RESIDUE: "GATE CLOSED: the later run left something in the cluster",
     }
-    return "\n".join([*lines, f"{words[decision.code]}; exit code {decision.code:d}"]) + "\n"
+    return f"{words[decision.code]}; exit code {decision.code:d}"
 
 
 def _counts(change: experiments.Change) -> bool:

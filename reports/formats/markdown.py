@@ -37,7 +37,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int =
     closing = f"\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
     room = max_bytes - len(closing.encode()) - 500
     if len(head.encode()) > room:
-        return _cut(head, room + 400) + closing
+        return cut_lines(head, room + 400) + closing
     room -= len(head.encode())
     parts: list[str] = []
     for index, (block, _) in enumerate(rows):
@@ -51,7 +51,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int =
     return head + ("\n### What needs attention\n" if rows else "") + "".join(parts) + closing
 
 
-def _cut(text: str, room: int) -> str:
+def cut_lines(text: str, room: int) -> str:
     """The first lines of ``text`` that fit, and how many do not."""
     lines = text.splitlines(keepends=True)
     kept = 0

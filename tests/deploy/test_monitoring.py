@@ -110,4 +110,4 @@ def test_the_board_asks_for_series_that_a_run_writes_and_has_every_area() -> Non
 def test_the_files_are_those_of_the_folder() -> None:
     made = files(CATALOGUE)
     assert yaml.safe_load(made[RULES])["kind"] == "PrometheusRule"
-    assert json.loads(made["monitoring/grafana-board.json"])["title"] == "GPU conformance"
+    assert json.loads(made["observability/grafana-board.json"])["title"] == "GPU conformance"

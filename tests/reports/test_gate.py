@@ -1,10 +1,13 @@
 """``gpu-conformance gate BEFORE AFTER``: what may stay after an upgrade, and what nobody can tell."""
 
+import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from conformance.cli import reports as cli
+from conformance.cli.gate_formats import to_json, to_junit, to_markdown
 from fixtures.verdict.coverage import Floor, Most
 from fixtures.verdict.record import Cause, Coverage, InventoryRow, Level, NotJudged, Report, TargetKind, Verdict
 from reports.diff import gate, runs
@@ -258,3 +261,37 @@ def test_a_wrong_use_is_one_line(arguments: list[str], capsys: pytest.CaptureFix
         code = int(error.code or 0)
     assert code == 4
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def worse() -> gate.Decision:
+    """A gate that two hostile names and many more close."""
+    nodes = {f"gpu-{at}": Verdict.FAILED for at in range(200)} | {" ".join(HOSTILE.values()): Verdict.FAILED}
+    return decided(a_run(dict.fromkeys(nodes, Verdict.PASSED)), a_run(nodes))
+
+
+def test_a_comment_fits_a_pull_request_and_has_a_legend() -> None:
+    text = to_markdown(worse())
+    assert text.startswith("## ❌ GATE CLOSED: worse than before; exit code 1\n")
+    assert "171 more reasons" in text
+    assert "❌ closes the gate" in text.splitlines()[-1]
+    assert len(text) < 65_536
+    assert "<script" not in text
+    assert to_markdown(decided(a_run({"gpu-0": Verdict.PASSED}), a_run({"gpu-0": Verdict.PASSED}))).startswith("## ✅ GATE OPEN")
+
+
+def test_programs_get_every_change() -> None:
+    found = json.loads(to_json(worse()))
+    assert (found["open"], found["exitCode"], len(found["changes"])) == (False, 1, 201)
+    assert {one["new"] for one in found["changes"]} == {"failed"}
+
+
+@pytest.mark.parametrize(("after", "tag", "count"), [(Verdict.FAILED, "failure", 1), (Verdict.PASSED, "testcase", 1)])
+def test_junit_has_a_case_for_each_reason(after: Verdict, tag: str, count: int) -> None:
+    root = ET.fromstring(to_junit(decided(a_run({"gpu-0": Verdict.PASSED}), a_run({"gpu-0": after}))))
+    assert (len(root.findall(f".//{tag}")), root.get("tests")) == (count, "1")
+    assert len(ET.fromstring(to_junit(worse())).findall(".//failure")) == 201
+
+
+def test_what_is_not_known_is_an_error_of_junit() -> None:
+    root = ET.fromstring(to_junit(decided(a_run({"gpu-0": Verdict.PASSED}), a_run({"gpu-0": Verdict.PASSED}), a_floor(9, most=0))))
+    assert (root.get("failures"), bool(root.findall(".//error"))) == ("0", True)

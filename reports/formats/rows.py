@@ -1,0 +1,46 @@
+"""A report as CSV (RFC 4180): a row for each subject, and one for a requirement that judged none. For spreadsheets and queries."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from fixtures.verdict.record import Report
+from reports.phrases import by_urgency
+from reports.safe_text import one_line
+
+HEAD = (
+    *("run", "started", "cluster", "simulated", "requirement", "level", "area", "verdict", "reason", "judged", "total"),
+    *("kind", "namespace", "name", "subject_verdict", "cause", "observed", "expected", "message"),
+)
+_FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet computes a cell that begins so, and may send what is beside it away."""
+
+
+def render(report: Report) -> str:
+    """All rows, lines ended by CR LF."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(HEAD)
+    run = (report.run.id, report.run.started_at, report.target.cluster_uid or report.target.context, str(report.target.simulated).lower())
+    for result in report.results:
+        about = (
+            result.id,
+            result.level.value,
+            result.area,
+            result.verdict.value,
+            result.reason_code,
+            str(result.judged),
+            str(result.total),
+        )
+        for one in by_urgency(result.subjects):
+            found = (one.kind, one.namespace, one.name, one.verdict.value, one.cause, one.observed, one.expected, one.message)
+            writer.writerow([_cell(value) for value in (*run, *about, *found)])
+        if not result.subjects:
+            writer.writerow([_cell(value) for value in (*run, *about, *[""] * 7, result.message)])
+    return text.getvalue()
+
+
+def _cell(value: str) -> str:
+    text = one_line(value, 1_000)
+    return f"'{text}" if text.startswith(_FORMULA) else text
