@@ -6,13 +6,15 @@ Findings without a cause (errors of the suite, records older than schema 1.9) st
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import msgspec
 
-from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import FindingCause, Level, Report, Result, SubjectResult, Verdict
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import COMPARISON, MAX_OTHERS_KEPT
+from fixtures.verdict.record import FindingCause, InventoryRow, Level, Report, Result, SubjectResult, Verdict
 from reports import phrases, remedies
 from reports.phrases import SUBJECT_ORDER
 from reports.safe_text import one_line
@@ -83,6 +85,22 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def groups(self) -> list[SubjectGroup]:
         """The subjects of which the same was found stand together."""
         return in_short(subject_groups(self.subjects))
+
+    @cached_property
+    def where(self) -> str:
+        """``12 nodes with 96 devices: H100 (10), A100 (2); namespaces team-a (4)``: by pool and owner; empty for one node alone."""
+        rows = {row.node: row for row in self.report.inventory}
+        wrong = [one for one in self.subjects if one.verdict is not Verdict.WAIVED] or self.subjects
+        met = {node for subject in wrong for node in nodes_of(subject)} & rows.keys()
+        pools = Counter(one_line(rows[node].product, 60) or "product not known" for node in met)
+        spaces = Counter(one_line(subject.namespace, 60) for subject in wrong if subject.namespace)
+        parts = []
+        if met:
+            nodes = f"{len(met):,} node{'s' * (len(met) > 1)} with {sum(device_count(rows[node]) for node in met):,} devices"
+            parts.append(f"{nodes}: {listed((f'{name} ({count:,})' for name, count in pools.most_common()), 5)}")
+        if spaces:
+            parts.append(f"namespaces {listed((f'{name} ({count:,})' for name, count in spaces.most_common()), 5)}")
+        return "; ".join(parts)
 
     @property
     def unnamed(self) -> list[str]:
@@ -165,6 +183,32 @@ def nodes_of(subject: SubjectResult) -> set[str]:
     return {name for kind, _, name in _objects(subject) if kind == "node" and name}
 
 
+def nodes_in_need(report: Report) -> set[str]:
+    """Accelerator nodes of which something was found that nobody waived, as far as the record keeps subjects."""
+    known = {row.node for row in report.inventory}
+    troubled = (subject for result in phrases.attention(report) for subject in phrases.troubled(result))
+    return known & {node for subject in troubled if subject.verdict is not Verdict.WAIVED for node in nodes_of(subject)}
+
+
+def need_words(report: Report) -> str:
+    """``54 of 1,000 accelerator nodes need attention``; empty where no node was read."""
+    count, total = len(nodes_in_need(report)), len(report.inventory)
+    least = "at least " if any(map(is_capped, phrases.attention(report))) else ""
+    return f"{least}{count:,} of {total:,} accelerator nodes {'needs' if count == 1 else 'need'} attention" if total else ""
+
+
+def is_capped(result: Result) -> bool:
+    """Whether a subject that the record does not list may be one that did not pass."""
+    kept = Counter(one.verdict for one in result.subjects)
+    return result.subjects_omitted > 0 and any(kept[verdict] >= MAX_OTHERS_KEPT for verdict in phrases.ATTENTION)
+
+
+def device_count(row: InventoryRow) -> int:
+    """Devices of a node: those that it offers as resources, or those that drivers publish for it where these are more."""
+    offered = sum(int(amount) for amount in row.capacity.values() if amount.isdecimal() and len(amount) < 9)
+    return max(offered, sum(len(one.devices) + one.left_out for one in row.slices))
+
+
 class SubjectGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects of one kind with one verdict, of which the same was seen and expected. A text that differs by name alone says ``…``."""
 
@@ -189,13 +233,13 @@ def subject_groups(subjects: Iterable[SubjectResult]) -> list[SubjectGroup]:
 
 
 def in_short(found: Iterable[SubjectGroup]) -> list[SubjectGroup]:
-    """The groups by their message alone, for a list without columns: what was observed may differ."""
+    """The groups by their message alone, for a list without columns: what was observed may differ. A subject of two symptoms is one."""
     merged: dict[tuple[str, ...], list[SubjectGroup]] = {}
     for one in found:
         stated = (one.message,) if one.message else (one.observed, one.expected)
         merged.setdefault((one.verdict, one.kind, *stated), []).append(one)
     return [
-        msgspec.structs.replace(members[0], subjects=[subject for one in members for subject in one.subjects])
+        msgspec.structs.replace(members[0], subjects=list({subject.path: subject for one in members for subject in one.subjects}.values()))
         for members in merged.values()
     ]
 

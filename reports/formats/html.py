@@ -20,8 +20,9 @@ from fixtures.verdict.coverage import groups
 from fixtures.verdict.record import InventoryRow, Report, Verdict
 from reports import chaos_phrases as chaotic
 from reports import phrases, remedies
-from reports.causes import found_causes
+from reports.causes import found_causes, need_words
 from reports.page.matrix import matrix
+from reports.page.nodes import nodes
 from reports.page.rows import MAX_NAMED, areas, buckets, devices, experiments, needing_attention
 from reports.page.timeline import NAME_CHARS
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
@@ -113,6 +114,8 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         requests=sorted(report.requests.by_verb_and_resource.items(), key=lambda item: (-item[1], item[0]))[:MAX_REQUESTS_SHOWN],
         residue=report.residue[:MAX_RESIDUE_SHOWN],
         matrix=matrix(report),
+        nodes=None if chaotic.only_chaos(report, chaos) else nodes(report),
+        need_words=need_words(report),
         comparison=report.comparison,
         compared=buckets(report.comparison),
         anchors={**{row.result.id: row.anchor for row in held}, **{row.result.id: row.anchor for area in found for row in area.rows}},

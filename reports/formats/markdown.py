@@ -13,7 +13,7 @@ from pathlib import Path
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
-from reports.causes import Found, found_causes
+from reports.causes import Found, found_causes, need_words
 from reports.safe_text import NAME_LIMIT, one_line
 from reports.verdicts import DISPLAY, WORD
 
@@ -88,6 +88,9 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
         yield ""
     facts = [phrases.target_name(report.target), f"Kubernetes {escape(report.target.kubernetes_version) or 'unknown'}"]
     yield f"{', '.join(facts)} · exit code **{report.exit_code}** ({escape(chaos_phrases.exit_meaning(report, chaos), 600)})"
+    if words := need_words(report):
+        yield ""
+        yield f"**{words}**"
     if presets := phrases.presets(report):
         yield ""
         yield f"**Presets:** {escape('; '.join(presets), 1_500)}"

@@ -18,7 +18,7 @@ from fixtures.text.json_text import NotJson
 from fixtures.verdict.coverage import is_cut_down, is_judged
 from fixtures.verdict.record import Record, Report, Verdict
 from reports import phrases
-from reports.causes import found_causes, nodes_of
+from reports.causes import device_count, found_causes, nodes_of
 from reports.diff.coverage import cut_short
 from reports.folder import JSON_NAME, ReportError, load
 from reports.safe_text import NAME_LIMIT, one_line
@@ -34,7 +34,10 @@ MAX_NODES = 2_000
 
 
 class CauseMet(Record, kw_only=True):
-    """A cause in one run. ``key`` is its code, or the id of a requirement that stands for itself; ``nodes`` are at most 2,000."""
+    """A cause in one run. ``key`` is its code, or the id of a requirement that stands for itself; ``nodes`` are at most 2,000.
+
+    ``devices`` are all of its nodes'.
+    """
 
     key: str
     title: str
@@ -42,6 +45,7 @@ class CauseMet(Record, kw_only=True):
     requirements: list[str]
     subjects: int
     nodes: list[str] = msgspec.field(default_factory=list)
+    devices: int = 0
 
 
 class Entry(Record, kw_only=True):
@@ -75,6 +79,7 @@ class Entry(Record, kw_only=True):
 def entry_of(report: Report) -> Entry:
     """The line of a run."""
     target = report.target
+    devices = {row.node: device_count(row) for row in report.inventory}
     return Entry(
         run_id=one_line(report.run.id, NAME_LIMIT),
         started_at=one_line(report.run.started_at, NAME_LIMIT),
@@ -97,6 +102,7 @@ def entry_of(report: Report) -> Entry:
                 requirements=[one_line(result.id, 60) for result in one.requirements],
                 subjects=len(one.symptoms),
                 nodes=sorted({one_line(name, NAME_LIMIT) for subject in one.subjects for name in nodes_of(subject)})[:MAX_NODES],
+                devices=sum(devices.get(name, 0) for name in {name for subject in one.subjects for name in nodes_of(subject)}),
             )
             for one in found_causes(report)[:MAX_CAUSES]
         ],
@@ -179,6 +185,7 @@ class Course(msgspec.Struct, kw_only=True):
     """A cause or a node from run to run. ``counts`` has for each run how many subjects, or causes, it had; None where it says nothing.
 
     ``since`` is when what is so now began, a run that says nothing not counted; ``returns`` is how often it came back after it was gone.
+    ``devices`` are those of a cause's nodes.
     """
 
     name: str
@@ -189,7 +196,7 @@ class Course(msgspec.Struct, kw_only=True):
     last: datetime
     since: datetime
     returns: int
-    nodes: int = 0
+    devices: int = 0
 
     @property
     def now(self) -> bool:
@@ -227,7 +234,7 @@ def _causes(runs: Sequence[Entry]) -> list[Course]:
         shown_by = {name for cause in causes for name in cause.requirements}
         counts = [_count(entry, key, shown_by) for entry in runs]
         last = causes[-1]
-        found.append(_course(runs, counts, name=key, title=last.title, verdict=last.verdict, nodes=len(last.nodes)))
+        found.append(_course(runs, counts, name=key, title=last.title, verdict=last.verdict, devices=last.devices))
     return _in_order(found)
 
 
@@ -252,7 +259,7 @@ def _nodes(runs: Sequence[Entry]) -> list[Course]:
     return _in_order(found)
 
 
-def _course(runs: Sequence[Entry], counts: list[int | None], *, name: str, title: str, verdict: Verdict, nodes: int = 0) -> Course:
+def _course(runs: Sequence[Entry], counts: list[int | None], *, name: str, title: str, verdict: Verdict, devices: int = 0) -> Course:
     moments = [phrases.moment(entry.started_at) for entry in runs]
     known = [(moment, bool(count)) for moment, count in zip(moments, counts, strict=True) if count is not None and moment is not None]
     times = [moment for moment, so in known if so]
@@ -263,7 +270,15 @@ def _course(runs: Sequence[Entry], counts: list[int | None], *, name: str, title
             returns += so and gone
         gone = gone or (not so and moment > times[0])
     return Course(
-        name=name, title=title, verdict=verdict, counts=counts, first=times[0], last=times[-1], since=since, returns=returns, nodes=nodes
+        name=name,
+        title=title,
+        verdict=verdict,
+        counts=counts,
+        first=times[0],
+        last=times[-1],
+        since=since,
+        returns=returns,
+        devices=devices,
     )
 
 

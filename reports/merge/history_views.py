@@ -55,9 +55,9 @@ def _text_of(cluster: Cluster, now: datetime, width: int) -> Iterator[str]:
             yield f"No {what} in these runs."
             continue
         table = [_row(course, now) for course in courses[:MAX_ROWS]]
-        head = (what, "now", "for", "first", "last", "came back", "runs")
-        left = max(20, width - 66)
-        yield tabulate(table, headers=head, disable_numparse=True, maxcolwidths=[left, *[None] * 6])
+        head = (what, "now", "for", "first", "last", "back", "device-h", "runs")
+        left = max(14, width - 68)
+        yield tabulate(table, headers=head, disable_numparse=True, maxcolwidths=[left, *[None] * 7])
         if len(courses) > MAX_ROWS:
             yield f"and {len(courses) - MAX_ROWS} more; --html has them"
 
@@ -67,10 +67,24 @@ def attention(entry: Entry) -> str:
     return f"{len(entry.nodes):,} of {entry.accelerator_nodes:,}"
 
 
+def device_hours(course: Course, now: datetime) -> str:
+    """Devices of the nodes of a cause, times how long it is so now: the most that it can have cost."""
+    hours = max(0.0, (now - course.since).total_seconds() / 3600)
+    return f"{course.devices * hours:,.0f}" if course.now and course.devices else ""
+
+
 def _row(course: Course, now: datetime) -> tuple[str, ...]:
     name = one_line(course.name, NAME_LIMIT) + (f": {one_line(course.title, 120)}" if course.title != course.name else "")
-    dates = (course.first.strftime("%Y-%m-%d"), course.last.strftime("%Y-%m-%d"))
-    return name, "yes" if course.now else "no", age(course.since, now), *dates, str(course.returns or ""), signs(course, 12)
+    dates = (course.first.strftime("%y-%m-%d"), course.last.strftime("%y-%m-%d"))
+    return (
+        name,
+        "yes" if course.now else "no",
+        age(course.since, now),
+        *dates,
+        str(course.returns or ""),
+        device_hours(course, now),
+        signs(course, 10),
+    )
 
 
 def to_html(found: Histories, now: datetime) -> str:
@@ -80,6 +94,7 @@ def to_html(found: Histories, now: datetime) -> str:
         clusters=clusters(found.entries),
         problems=found.problems,
         age=lambda since: age(since, now),
+        device_hours=lambda course: device_hours(course, now),
         attention=attention,
         bars=bars,
         course_words=course_words,

@@ -5,13 +5,12 @@ Columns are the requirements that found something on some node. With many nodes,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
 
-from fixtures.verdict.findings import MAX_OTHERS_KEPT
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+from reports.causes import is_capped
 from reports.phrases import ATTENTION, SUBJECT_ORDER
 
 MAX_SINGLE = 40
@@ -60,7 +59,7 @@ def matrix(report: Report) -> Matrix | None:
     columns = found[:MAX_COLUMNS]
     pools = {row.node: row.product for row in report.inventory}
     names = dict.fromkeys([*pools, *(node for _, nodes in columns for node in nodes)])
-    capped = [_is_capped(result) for result, _ in columns]
+    capped = [is_capped(result) for result, _ in columns]
     grouped = len(names) > MAX_SINGLE
     rows: dict[tuple[object, ...], Row] = {}
     for node in names:
@@ -89,12 +88,6 @@ def matrix(report: Report) -> Matrix | None:
 def _joined(row: Row, node: str, cells: list[Verdict | None]) -> Row:
     row.nodes.append(node)
     return Row(pool=row.pool, nodes=row.nodes, cells=[one or other for one, other in zip(row.cells, cells, strict=True)])
-
-
-def _is_capped(result: Result) -> bool:
-    """Whether a node that the record does not list may be one that did not pass."""
-    kept = Counter(one.verdict for one in result.subjects)
-    return result.subjects_omitted > 0 and any(kept[verdict] >= MAX_OTHERS_KEPT for verdict in ATTENTION)
 
 
 def _urgency(row: Row) -> tuple[bool, int, int]:

@@ -18,7 +18,7 @@ from rich.text import Text
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
-from reports.causes import Found, found_causes
+from reports.causes import Found, found_causes, need_words
 from reports.safe_text import NAME_LIMIT, ascii_only, one_line, visible
 from reports.verdicts import DISPLAY, WORD, column
 
@@ -108,7 +108,7 @@ def _header(report: Report, colour: bool) -> list[Text]:
     target = report.target
     cluster = one_line(target.context or target.server or target.cluster_uid, NAME_LIMIT) or "not named"
     version = one_line(target.kubernetes_version, NAME_LIMIT) or "unknown"
-    nodes = f", {len(report.inventory)} accelerator nodes" if report.inventory else ""
+    nodes = f", {need_words(report)}" if report.inventory else ""
     took = phrases.duration_words(report.run.duration_seconds)
     lines = [
         f"Cluster {cluster} ({phrases.target_name(target)}), Kubernetes {version}{nodes}",

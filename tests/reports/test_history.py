@@ -10,7 +10,7 @@ import pytest
 from conformance.cli.main import main
 from conformance.delivery.files import copy
 from conformance.delivery.outcome import outcome_of
-from fixtures.verdict.record import FindingCause, Remedy, Report, Run, TargetKind, Verdict
+from fixtures.verdict.record import FindingCause, InventoryRow, Remedy, Report, Run, TargetKind, Verdict
 from reports.folder import write_all
 from reports.merge import history, history_views
 from reports.merge.fleet import Named, merge
@@ -130,3 +130,17 @@ def test_a_history_file_is_private_and_a_run_is_a_line(tmp_path: Path) -> None:
         history.append(on_day(day, []), tmp_path)
     file = tmp_path / history.NAME
     assert (file.stat().st_mode & 0o777, [json.loads(line)["exitCode"] for line in file.read_text().splitlines()]) == (0o600, [0, 0])
+
+
+def test_a_cause_costs_all_devices_of_its_nodes_at_most() -> None:
+    rows = [InventoryRow(node=f"gpu-{at}", capacity={"nvidia.com/gpu": "8"}) for at in (1, 2, 3)]
+    runs = [msgspec.structs.replace(on_day(day, ["gpu-1", "gpu-2"]), inventory=rows) for day in (20, 21)]
+    [cause] = cluster_of(*runs).causes
+    assert history_views.device_hours(cause, datetime(2026, 11, 22, 6, 0, tzinfo=UTC)) == "768"  # 16 devices for two days
+    gone = cluster_of(*runs, msgspec.structs.replace(on_day(22, []), inventory=rows))
+    assert history_views.device_hours(gone.causes[0], NOW) == ""
+
+
+def test_the_tables_fit_eighty_columns() -> None:
+    found = history.Histories([entry_of(on_day(day, [f"gpu-pool-1-{day:04d}.example.internal"])) for day in range(1, 20)], [])
+    assert max(map(len, history_views.to_text(found, NOW, 80).splitlines())) <= 80

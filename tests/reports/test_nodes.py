@@ -1,0 +1,122 @@
+"""How many nodes need attention, and a section for each of them: what was found, what passed, what was left out and why."""
+
+import pytest
+
+from fixtures.verdict.record import (
+    DeviceClaim,
+    FindingCause,
+    InventoryRow,
+    PublishedDevice,
+    PublishedSlice,
+    Remedy,
+    Report,
+    SubjectResult,
+    Verdict,
+)
+from reports.causes import device_count, found_causes, need_words, nodes_in_need
+from reports.formats import html, markdown
+from reports.page.nodes import MAX_NODES, nodes
+from reports.terminal.summary import summary
+from tests.reports.page_reports import fleet_report
+from tests.reports.sample_report import report, result, subject
+
+CAUSE = FindingCause(code="Odd", title="A node is odd", remedy=Remedy.LOOK, advice="Look.")
+
+
+def a_report() -> Report:
+    """Four nodes of two pools: gpu-1 fails twice, a pod on gpu-2 warns, gpu-3 is waived, gpu-4 is cordoned."""
+    made = report(
+        [
+            result(
+                "FENCE-01",
+                Verdict.FAILED,
+                [on("gpu-1", Verdict.FAILED, "no taint"), on("gpu-2"), on("gpu-4", Verdict.NOT_APPLICABLE, "cordoned")],
+            ),
+            result(
+                "ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED, "a device short"), on("gpu-2"), on("gpu-3", Verdict.WAIVED, "known")]
+            ),
+            result("INV-01", Verdict.PASSED, [on("gpu-1"), on("gpu-2"), on("gpu-3")]),
+            result("OPS-04", Verdict.WARNED, [subject("exporter on gpu-2", Verdict.WARNED, kind="Agent", namespace="ops", message="old")]),
+        ]
+    )
+    made.inventory = [
+        InventoryRow(node=f"gpu-{at}", product="H100" if at < 3 else "A100", judged=at < 4, capacity={"nvidia.com/gpu": "8"})
+        for at in (1, 2, 3, 4)
+    ]
+    made.causes = [CAUSE]
+    return made
+
+
+def on(node: str, verdict: Verdict = Verdict.PASSED, message: str = "") -> SubjectResult:
+    found = subject(node, verdict, kind="Node", message=message)
+    found.cause = CAUSE.code if verdict in (Verdict.FAILED, Verdict.WAIVED) else ""
+    return found
+
+
+def test_a_waived_or_cordoned_node_needs_no_attention() -> None:
+    made = a_report()
+    assert nodes_in_need(made) == {"gpu-1", "gpu-2"}
+    assert need_words(made) == "2 of 4 accelerator nodes need attention"
+    made.inventory = []
+    assert need_words(made) == ""
+
+
+def test_a_record_that_does_not_keep_all_says_at_least() -> None:
+    made = a_report()
+    made.results[0].subjects = [on(f"gpu-{at}", Verdict.FAILED) for at in range(500)]
+    made.results[0].subjects_omitted = 100
+    assert need_words(made) == "at least 4 of 4 accelerator nodes need attention"
+    assert not need_words(fleet_report(1_000, 54)).startswith("at least ")  # only passed subjects are left out
+
+
+def test_a_node_has_a_section_with_all_that_was_judged_of_it() -> None:
+    found = nodes(a_report())
+    assert found is not None
+    first, second = found.rows
+    assert (first.name, first.passed, [one.words for one in first.found]) == ("gpu-1", 1, ["no taint", "a device short"])
+    assert (second.name, [one.words for one in second.found]) == ("gpu-2", ["Agent ops/exporter on gpu-2: old"])
+    assert [(pool.name, pool.nodes, pool.good, pool.in_need, pool.not_judged) for pool in found.pools] == [
+        ("H100", 2, 0, 16, 0),
+        ("A100", 2, 8, 0, 8),
+    ]
+
+
+def test_what_left_a_node_out_is_said() -> None:
+    made = a_report()
+    made.results[0].subjects[2].name = "gpu-1"
+    found = nodes(made)
+    assert found is not None
+    assert [one.words for one in found.rows[0].left_out] == ["cordoned"]
+
+
+def test_a_cause_has_its_subjects_once_and_by_pool_and_namespace() -> None:
+    [odd] = [one for one in found_causes(a_report()) if one.cause is not None]
+    assert odd.where == "1 node with 8 devices: H100 (1)"
+    assert sum(len(group.subjects) for group in odd.groups) == 3  # two findings of one node with two messages, and the waived one
+    fleet = found_causes(fleet_report(1_000, 54))[0]
+    assert max(len(group.subjects) for group in fleet.groups) <= 54
+
+
+@pytest.mark.parametrize(
+    ("capacity", "published", "count"), [({"nvidia.com/gpu": "8"}, 0, 8), ({}, 3, 3), ({"x/y": "many"}, 0, 0), ({"a/b": "4"}, 4, 4)]
+)
+def test_devices_of_a_node_are_not_counted_twice(capacity: dict[str, str], published: int, count: int) -> None:
+    claims = [DeviceClaim(namespace="a", name="b")]
+    devices = [PublishedDevice(name=f"d{at}", claims=claims) for at in range(published)]
+    row = InventoryRow(node="n", capacity=capacity, slices=[PublishedSlice(name="s", driver="d", pool="p", generation=1, devices=devices)])
+    assert device_count(row) == count
+
+
+def test_every_view_says_how_many_nodes_need_attention() -> None:
+    made = a_report()
+    words = "2 of 4 accelerator nodes need attention"
+    assert words in html.render(made)
+    assert words in markdown.render(made)
+    assert words in " ".join(summary(made, width=80, colour=False, report_path="").split())
+
+
+def test_a_page_of_a_thousand_nodes_is_below_two_megabytes() -> None:
+    page = html.render(fleet_report(1_000, 900))
+    assert len(page.encode()) < 2_000_000
+    assert page.count('<details class="node">') == MAX_NODES
+    assert "more nodes need attention" in page
