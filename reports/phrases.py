@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -262,14 +263,25 @@ def subject_sentence(subject: SubjectResult, limit: int = 400) -> str:
 
 
 def subject_detail(subject: SubjectResult, limit: int = 400) -> str:
-    """What was found of a subject, on one line: its message behind what was observed, which is not said twice, else what was expected."""
-    if subject.message and (not subject.observed or subject.observed in subject.message):
+    """What was found of a subject, on one line: its message behind what was observed, else what was expected.
+
+    What was observed is left out where the message has all of its words: ``no taints``, ``the node has no taint``.
+    """
+    if subject.message and _words(subject.observed) <= _words(subject.message):
         return one_line(subject.message, limit)
     if subject.message:
         return f"{one_line(subject.observed, limit)}: {one_line(subject.message, limit)}"
     found = [one_line(subject.observed, limit)] if subject.observed else []
     found += [f"expected {one_line(subject.expected, limit)}"] if subject.expected else []
     return "; ".join(found)
+
+
+def _words(text: str) -> set[str]:
+    """The words and values of a text, in small letters; a plural is the word itself."""
+    return {word.removesuffix("s") for word in _WORD.findall(text.lower())}
+
+
+_WORD = re.compile(r"[\w./@+-]*\w")
 
 
 SKEW = timedelta(hours=1)

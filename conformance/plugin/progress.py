@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,10 +59,8 @@ _DEFAULT_CHARACTERS = "fE"
 PIPE_WIDTH = 120
 """Columns of tables in files and logs, which have no width of their own; ``COLUMNS`` names another."""
 
-_BEFORE = 29
-"""Columns before the numbers of a requirement's line: place, id and verdict."""
-
-_LEAST = 40
+_LEAST = 24
+"""Columns of a title in a terminal that has no room for it."""
 
 
 def header(state: State) -> list[str]:
@@ -147,14 +146,18 @@ def show(config: pytest.Config, result: Result, count: int, planned: int) -> Non
     judged = f"{result.judged}/{result.total}"
     with waiting.quiet(config):
         reporter.ensure_newline()
-        reporter.write(f"{place} {result.id:<9}")
-        reporter.write(f"{column(result.verdict):<13}", **markup(result.verdict))
-        line = f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}"
-        reporter.write_line(_cut(line, max(reporter._tw.fullwidth - _BEFORE, _LEAST)) if reporter.isatty else line)
+        name, verdict = f"{place} {result.id:<9}", f"{column(result.verdict):<13}"
+        reporter.write(name)
+        reporter.write(verdict, **markup(result.verdict))
+        numbers = f"{judged:>11} {result.duration_seconds:6.1f} s  "
+        before = len(name + verdict + numbers)
+        reporter.write_line(numbers + (wrapped(result.title, before, reporter._tw.fullwidth) if reporter.isatty else result.title))
 
 
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 3]}..."
+def wrapped(title: str, before: int, width: int) -> str:
+    """A title that begins behind ``before`` columns and goes on below itself, where a terminal has room for that."""
+    lines = textwrap.wrap(title, max(width - before, _LEAST), break_on_hyphens=False)
+    return f"\n{' ' * before}".join(lines)
 
 
 def keep_verdict(config: pytest.Config, report: Report, file: Path, chaos: ChaosReport | None) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from conformance.plugin.progress import wrapped
 from fixtures.verdict.record import (
     DeviceClaim,
     FindingCause,
@@ -16,6 +17,7 @@ from fixtures.verdict.record import (
 from reports.causes import device_count, found_causes, need_words, nodes_in_need
 from reports.formats import html, markdown
 from reports.page.nodes import MAX_NODES, nodes
+from reports.phrases import subject_detail
 from reports.terminal.summary import summary
 from tests.reports.page_reports import fleet_report
 from tests.reports.sample_report import report, result, subject
@@ -120,3 +122,25 @@ def test_a_page_of_a_thousand_nodes_is_below_two_megabytes() -> None:
     assert len(page.encode()) < 2_000_000
     assert page.count('<details class="node">') == MAX_NODES
     assert "more nodes need attention" in page
+
+
+@pytest.mark.parametrize(
+    ("observed", "message", "said"),
+    [
+        ("no taints", "the node has no taint: any pod lands on it", "the node has no taint: any pod lands on it"),
+        ("7", "it offers 7 devices, the others of its pool 8", "it offers 7 devices, the others of its pool 8"),
+        ("7", "it offers 17 devices", "7: it offers 17 devices"),
+        ("driver 550.90", "an old driver", "driver 550.90: an old driver"),
+        ("", "cordoned", "cordoned"),
+    ],
+)
+def test_what_was_observed_is_not_said_twice(observed: str, message: str, said: str) -> None:
+    assert subject_detail(subject("n", Verdict.FAILED, observed=observed, message=message)) == said
+
+
+@pytest.mark.parametrize(("width", "lines"), [(200, 1), (80, 3)])
+def test_a_title_goes_on_below_itself_and_nothing_is_cut(width: int, lines: int) -> None:
+    title = "Nodes of one product run the same driver and programs, and sources agree"
+    shown = wrapped(title, 52, width).split("\n")
+    assert (len(shown), " ".join(" ".join(shown).split())) == (lines, title)
+    assert all(line.startswith(" " * 52) and len(line) <= width for line in shown[1:])
