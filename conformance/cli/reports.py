@@ -135,10 +135,10 @@ def _merge_options(parser: Parser) -> None:
 def _merge(argv: Sequence[str]) -> int:
     """Exit 0, or 4 when no report could be read. With ``--gate``: the exit code of the worst cluster, and 10 where one was not judged."""
     arguments = command_parser("merge").parse_args(argv[1:])
-    found = views.read(arguments.reports)
-    fleet = fleets.merge(found.named, unreadable=found.unreadable, now=datetime.now(UTC), max_age=arguments.max_age)
-    if not found.named:
-        return complain("gpu-conformance merge", f"no report could be read: {'; '.join(found.unreadable[:3])}")
+    unreadable: list[str] = []
+    fleet = fleets.merge(views.read(arguments.reports, unreadable), unreadable=unreadable, now=datetime.now(UTC), max_age=arguments.max_age)
+    if not fleet.clusters and not fleet.simulated_clusters:
+        return complain("gpu-conformance merge", f"no report could be read: {'; '.join(unreadable[:3])}")
     try:
         paths = views.write(fleet, arguments.into)
     except ReportError as error:

@@ -120,11 +120,17 @@ class Named(msgspec.Struct, frozen=True):
 
 
 def merge(named: Iterable[Named], *, unreadable: Iterable[str] = (), now: datetime, max_age: timedelta | None = None) -> Fleet:
-    """The fleet. A run that judged a whole cluster replaces the earlier ones, which ``notes`` name. Older than ``max_age`` is stale."""
+    """The fleet. A run that judged a whole cluster replaces the earlier ones, which ``notes`` name. Older than ``max_age`` is stale.
+
+    ``unreadable`` is read last: whoever reads the records one by one may still add to it.
+    """
     notes: list[str] = []
-    given = list(named)
-    rows = [row(one, now=now, max_age=max_age) for one in given]
-    course = days(rows, [entry for one in given for entry in one.history])
+    rows: list[ClusterRow] = []
+    entries: list[Entry] = []
+    for one in named:  # one record at a time is in memory
+        rows.append(row(one, now=now, max_age=max_age))
+        entries += one.history
+    course = days(rows, entries)
     rows = _latest(rows, notes)
     _tell_apart(rows)
     rows.sort(key=_rank)

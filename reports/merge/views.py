@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import jinja2
@@ -170,19 +170,12 @@ def _grid(fleet: Fleet, rows: list[ClusterRow]) -> list[str]:
     return [*lines, ""]
 
 
-class Read(msgspec.Struct):
-    """What was read, and a sentence for each report that could not be."""
+def read(arguments: Iterable[str], unreadable: list[str]) -> Iterator[Named]:
+    """Reports one by one, by path of a ``report.json`` or its folder, or ``NAME=PATH``. A path that exists is never taken apart.
 
-    named: list[Named]
-    unreadable: list[str]
-
-
-def read(arguments: Iterable[str]) -> Read:
-    """Reports by path of a ``report.json`` or its folder, or ``NAME=PATH``. A path that exists is never taken apart.
-
-    Of a folder with a history it is the newest run, and earlier ones are known by their lines.
+    Adds a sentence to ``unreadable`` for each that could not be read. Of a folder with a history it is the newest run, and earlier
+    ones are known by their lines.
     """
-    found = Read([], [])
     for argument in arguments:
         name, path = "", Path(argument)
         if not os.path.exists(path) and "=" in argument:
@@ -193,10 +186,10 @@ def read(arguments: Iterable[str]) -> Read:
             if (path / NAME).is_file() and not (path / JSON_NAME).exists():
                 path, entries = newest(path)
             report = load(path)
-            found.named.append(Named(report, name, _experiments(path, report), tuple(entries)))
         except ReportError as error:
-            found.unreadable.append(str(error))
-    return found
+            unreadable.append(str(error))
+        else:
+            yield Named(report, name, _experiments(path, report), tuple(entries))
 
 
 def _experiments(path: Path, report: Report) -> ChaosReport | None:

@@ -72,7 +72,7 @@ def test_a_jobs_volume_keeps_the_history_of_runs_whose_reports_are_gone(tmp_path
     assert main(["history", str(volume), "--html", str(page)]) == 0
     assert ".x.x" in capsys.readouterr().out
     assert "<td>1</td>" in page.read_text()
-    [east] = read([f"east={volume}"]).named
+    [east] = read([f"east={volume}"], [])
     assert (east.report.run.id, len(east.history)) == ("20261104-060000-abcd", 4)
 
 
@@ -88,7 +88,7 @@ def test_a_line_names_no_file_outside_the_folder(tmp_path: Path) -> None:
     write_all(on_day(1, []), tmp_path / "outside", views=False)
     volume.mkdir()
     (volume / history.NAME).write_bytes(msgspec.json.encode(msgspec.structs.replace(entry_of(on_day(1, [])), run_id="../outside")) + b"\n")
-    assert read([str(volume)]).named == []
+    assert list(read([str(volume)], [])) == []
 
 
 def test_a_folder_without_runs_is_a_mistake(tmp_path: Path) -> None:
