@@ -8,6 +8,7 @@ from conformance.common_findings import unless_settling
 from conformance.inv.judged_nodes import check_agreement, check_judged
 from conformance.inv.rights import check_custom_kinds, check_rights, rights
 from conformance.inv.skew import check_skew
+from conformance.inv.stand_ins import check_stand_ins
 from conformance.inv.versions import check_peers, check_versions
 from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
@@ -56,3 +57,9 @@ def test_kubelets_control_plane_runtimes_and_drivers_go_together(judge: Evidence
 def test_nodes_of_one_pool_agree_in_what_they_offer_and_run(judge: Evidence, scope: Scope) -> None:
     """Nodes of one pool agree in what they offer and run."""
     judge(unless_settling(scope, check_peers(scope)))
+
+
+@requirement("INV-07")
+def test_objects_that_stand_for_a_node_have_their_node(judge: Evidence, scope: Scope) -> None:
+    """Objects that stand for a node have their node, and each GPU node has those of its pool."""
+    judge(check_stand_ins(scope))

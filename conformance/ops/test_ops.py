@@ -7,6 +7,7 @@ import pytest
 from conformance.ops.agent_coverage import check_coverage
 from conformance.ops.custom_resources import check_configured, check_ready
 from conformance.ops.driver_upgrades import check_upgrades, maybe_upgrading
+from conformance.ops.floors import check_floors
 from conformance.ops.images import check_pinned
 from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_one_plugin, check_rolled_out
@@ -58,6 +59,12 @@ def test_somebody_answers_for_each_admission_webhook_of_the_stack(judge: Evidenc
 def test_runtime_classes_in_use_exist_and_their_nodes_have_the_handler(judge: Evidence, scope: Scope) -> None:
     """RuntimeClasses that device pods and agents name exist, and their nodes have the handler."""
     judge(check_runtime_classes(scope))
+
+
+@requirement("OPS-11")
+def test_no_part_of_the_stack_has_a_published_escape_or_loss_of_data(judge: Evidence, scope: Scope) -> None:
+    """No part of the stack has a published container escape or loss of data, or is below the policy's floor."""
+    judge(check_floors(scope))
 
 
 @requirement("OPS-12")

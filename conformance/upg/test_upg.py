@@ -1,10 +1,25 @@
-"""UPG: a run beside the run before the upgrade."""
+"""UPG: what an upgrade would meet, and a run beside the run before it."""
 
 from __future__ import annotations
 
 from conformance.requirement import requirement
-from fixtures.verdict.findings import AT_THE_END
+from conformance.upg.drains import check_drains
+from conformance.upg.members import check_members
+from fixtures.model.cluster import Scope
+from fixtures.verdict.findings import AT_THE_END, Evidence
 from fixtures.verdict.subjects import NotApplicable
+
+
+@requirement("UPG-02")
+def test_no_budget_keeps_an_accelerator_node_from_being_drained(judge: Evidence, scope: Scope) -> None:
+    """No PodDisruptionBudget keeps an accelerator node from being drained."""
+    judge(check_drains(scope))
+
+
+@requirement("UPG-03")
+def test_the_control_plane_can_lose_a_member(judge: Evidence, scope: Scope) -> None:
+    """The control plane can lose a member."""
+    judge(check_members(scope))
 
 
 @requirement("UPG-05")

@@ -154,6 +154,8 @@ def sick() -> Node:
 
 LATEST: dict[str, Any] = {"containers": [{"name": "plugin", "image": "registry.example.com/nvidia/k8s-device-plugin:latest"}]}
 
+ESCAPES: dict[str, Any] = {"containers": [{"name": "toolkit", "image": "nvcr.io/nvidia/k8s/container-toolkit:v1.17.4"}]}
+
 
 def _leaving(pod: Pod) -> Pod:
     pod.metadata.deletion_timestamp = "2020-01-01T00:00:00Z"
@@ -203,6 +205,7 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     },
     "OPS-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**LATEST)]},
     "OPS-10": {"nodes": [a_node()], "runtimeclasses": [], "pods": [a_pod(devices=1, runtimeClassName="nvidia")]},
+    "OPS-11": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**ESCAPES)]},
     "OPS-06": {"nodes": [a_node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})], "pods": []},
 }
 """For each requirement whose findings stand without its other kinds: a snapshot that holds little more than one bad object."""

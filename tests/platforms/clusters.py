@@ -68,7 +68,7 @@ def operator(space: str, nodes: Iterable[str]) -> list[Json]:
         "nvidia-device-plugin-daemonset": ("device-plugin", PLUGIN),
         "nvidia-dcgm-exporter": ("dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04"),
         "gpu-feature-discovery": ("gpu-feature-discovery", PLUGIN),
-        "nvidia-container-toolkit-daemonset": ("container-toolkit", "nvcr.io/nvidia/k8s/container-toolkit:v1.17.8"),
+        "nvidia-container-toolkit-daemonset": ("container-toolkit", "nvcr.io/nvidia/k8s/container-toolkit:v1.19.1"),
         "nvidia-operator-validator": ("operator-validator", "nvcr.io/nvidia/cloud-native/gpu-operator-validator:v25.3.2"),
     }
     policy = {

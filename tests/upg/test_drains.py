@@ -1,0 +1,64 @@
+"""UPG-02: budgets beside drains of accelerator nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.upg.drains import check_drains
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import NotApplicable
+from tests.builders import a_cpu_node, a_node, a_pod, a_scope
+from tests.findings import by_name, causes
+from tests.tables import each_row
+
+
+def a_budget(name: str = "web", *, allowed: int = 1, healthy: int = 2, owner: str = "", refused: str = "", **spec: Any) -> Json:
+    conditions = [{"type": "DisruptionAllowed", "status": "False", "lastTransitionTime": refused}] if refused else []
+    counts = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 2, "observedGeneration": 1}
+    owners = [{"kind": owner, "name": "vm"}] if owner else []
+    return {
+        "metadata": {"name": name, "namespace": "team-a", "generation": 1, "ownerReferences": owners},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+        "status": {**counts, "conditions": conditions},
+    }
+
+
+def a_web(name: str = "web-0", node: str = "gpu-0", **more: Any) -> Pod:
+    return a_pod(name, node=node, labels={"app": "web"}, **more)
+
+
+@each_row
+def test_one_budget(budget: dict[str, Any], outcome: Outcome, cause: str) -> None:
+    (finding,) = check_drains(a_scope(nodes=[a_node()], pods=[a_web()], poddisruptionbudgets=[a_budget(**budget)]))
+    assert (finding.outcome, finding.cause) == (outcome, cause)
+
+
+def test_a_pod_with_two_budgets_is_never_evicted() -> None:
+    budgets = [a_budget("a"), a_budget("b", selector={})]
+    found = list(check_drains(a_scope(nodes=[a_node()], pods=[a_web()], poddisruptionbudgets=budgets)))
+    assert causes(found) == {"a": "TwoBudgets", "b": "TwoBudgets"}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_web(owner="DaemonSet/agent"),
+        a_web(node="cpu-0"),
+        a_web(phase="Succeeded"),
+        a_pod(node="gpu-0"),
+        a_pod(node="gpu-0", namespace="b"),
+    ],
+    ids=["of a DaemonSet", "on another node", "finished", "with other labels", "of another namespace"],
+)
+def test_what_no_drain_of_an_accelerator_node_evicts_is_not_judged(pod: Pod) -> None:
+    scope = a_scope(nodes=[a_node(), a_cpu_node()], pods=[pod], poddisruptionbudgets=[a_budget(maxUnavailable=0)])
+    with pytest.raises(NotApplicable):
+        list(check_drains(scope))
+
+
+def test_a_budget_without_a_selector_guards_nothing() -> None:
+    scope = a_scope(nodes=[a_node()], pods=[a_web()], poddisruptionbudgets=[a_budget(), a_budget("none", maxUnavailable=0, selector=None)])
+    assert by_name(check_drains(scope)) == {"web": Outcome.OK}
