@@ -6,8 +6,11 @@ import pytest
 
 from conformance.ops.agent_coverage import check_coverage
 from conformance.ops.custom_resources import check_configured, check_ready
+from conformance.ops.definitions import check_definitions
 from conformance.ops.driver_upgrades import check_upgrades, maybe_upgrading
+from conformance.ops.drivers import check_driver_sources
 from conformance.ops.floors import check_floors
+from conformance.ops.gitops import check_deliveries
 from conformance.ops.images import check_pinned
 from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_one_plugin, check_rolled_out
@@ -43,6 +46,12 @@ def test_images_of_the_stack_are_pinned_and_the_same_on_every_node(judge: Eviden
     judge(check_pinned(scope))
 
 
+@requirement("OPS-05")
+def test_each_gpu_node_has_its_driver_from_one_source(judge: Evidence, scope: Scope) -> None:
+    """Each GPU node has its driver from its machine or from a container, and never from both."""
+    judge(check_driver_sources(scope))
+
+
 @requirement("OPS-06")
 def test_no_driver_upgrade_failed_or_is_stuck(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """No driver upgrade failed, is stuck, or has left its node cordoned."""
@@ -53,6 +62,18 @@ def test_no_driver_upgrade_failed_or_is_stuck(judge: Evidence, scope: Scope, req
 def test_somebody_answers_for_each_admission_webhook_of_the_stack(judge: Evidence, scope: Scope) -> None:
     """Somebody answers for each admission webhook that device workloads and the stack depend on."""
     judge(check_webhooks(scope))
+
+
+@requirement("OPS-08")
+def test_definitions_are_established_and_every_stored_version_is_served(judge: Evidence, scope: Scope) -> None:
+    """Definitions of the stack's kinds are established, and every stored version is served."""
+    judge(check_definitions(scope))
+
+
+@requirement("OPS-09")
+def test_what_is_delivered_of_the_stack_is_in_the_cluster_as_its_source_says(judge: Evidence, scope: Scope) -> None:
+    """What Argo CD or Flux delivers of the stack is in the cluster as its source says."""
+    judge(check_deliveries(scope))
 
 
 @requirement("OPS-10")

@@ -27,7 +27,7 @@ def check_drains(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, one: Guard, twice: list[str]) -> Finding:
-    nodes = listed(sorted({pod.spec.node_name for pod in one.pods}), 3)
+    nodes = listed(one.nodes, 3)
     about = About(Subject("PodDisruptionBudget", one.name, one.namespace), _SOURCE, _EXPECTED, observed=f"{one.rule}, pods on {nodes}")
     if one.mover:
         return about.not_judged(f"its {one.mover} is moved to another node before the eviction")

@@ -1,0 +1,1 @@
+"""PLAT: operators of AI platforms, gateways, sandboxes, the control plane, namespaces."""

@@ -1,0 +1,1 @@
+"""SCALE: pools of accelerator nodes that grow and shrink."""
