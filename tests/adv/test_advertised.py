@@ -196,20 +196,7 @@ def registered(counts: Sequence[int], **more: object) -> str:
     return json.dumps([{"id": f"GPU-{n}", "count": count, "health": True, **more} for n, count in enumerate(counts)])
 
 
-@pytest.mark.parametrize(
-    ("text", "units", "wanted"),
-    [
-        (registered([10] * 8), 80, "passed"),
-        (registered([10] * 8), 70, "failed"),
-        (registered([10] * 7), 70, "failed"),  # labels count eight devices
-        (registered([10] * 7 + [4]), 74, "passed"),
-        (OLD_FORM, 80, "passed"),
-        (OLD_FORM, 8, "failed"),
-        ("[{", 80, "not_applicable"),
-        ("GPU-1,ten:", 80, "not_applicable"),
-        (registered([10], mode="mig"), 80, "not_applicable"),
-    ],
-)
+@each_row
 def test_hami_s_own_annotation_says_how_its_devices_are_split(text: str, units: int, wanted: str) -> None:
     labels = {COUNT: "8", REPLICAS: "1", "nvidia.com/device-plugin.config": "missing"}
     node = a_node(gpus=units, labels=labels)

@@ -31,19 +31,9 @@ def judged(slices: list[Json], *, nodes: list[Node] | None = None, policy: Polic
     return {number: verdict(check(scope)) for number, check in checks.items()}
 
 
-@pytest.mark.parametrize(
-    ("slices", "classes"),
-    [
-        ([a_slice("gpu-0", devices=0)], [a_class()]),
-        ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=0, generation=2)], [a_class()]),
-        ([a_slice("gpu-0", devices=4)], []),
-        ([a_slice("gpu-0", devices=4)], [a_class("net", "dra.net")]),
-        ([a_slice("gpu-0", devices=4)], [a_class("mig", expression="device.attributes['gpu.nvidia.com'].type == 'mig'")]),
-        ([], [a_class()]),
-    ],
-)
+@each_row
 def test_devices_that_no_claim_can_get_are_not_advertised(slices: list[Json], classes: list[Json]) -> None:
-    assert judged(slices, deviceclasses=classes)["1"] == "failed"
+    assert judged([a_slice(**one) for one in slices], deviceclasses=[a_class(**one) for one in classes])["1"] == "failed"
 
 
 def test_an_incomplete_pool_is_another_requirement_s() -> None:
@@ -51,10 +41,7 @@ def test_an_incomplete_pool_is_another_requirement_s() -> None:
     assert judged([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, generation=2, slices=2)])["1"] == "not_applicable"
 
 
-@pytest.mark.parametrize(
-    ("health", "word"),
-    [({"healthy": {"bool": False}}, "failed"), ({"health": {"string": "Unhealthy"}}, "failed"), ({"healthy": {"bool": True}}, "passed")],
-)
+@each_row
 def test_a_device_that_its_driver_calls_ill_is_not_allocatable(health: Json, word: str) -> None:
     device = a_device("gpu-1")
     assert judged([a_slice("gpu-0", devices=[{**device, "attributes": {**device["attributes"], **health}}])])["2"] == word
@@ -85,10 +72,7 @@ def test_a_rule_taints_the_devices_that_it_selects(selector: Mapping[str, str] |
 OLD, YOUNG = "2026-09-19T14:13:20Z", "2026-09-21T14:12:20Z"  # two days and a minute before the snapshot
 
 
-@pytest.mark.parametrize(
-    ("times", "word"),
-    [([YOUNG], "inconclusive"), ([YOUNG, YOUNG], "inconclusive"), ([OLD], "failed"), ([YOUNG, OLD], "failed"), ([YOUNG, ""], "failed")],
-)
+@each_row
 def test_a_rule_of_a_moment_ago_is_a_repair_under_way(times: list[str], word: str) -> None:
     """Whoever takes devices out for a repair writes a rule: before, that failed at once."""
     spec = {"deviceSelector": {"pool": "gpu-0"}, "taint": XID}

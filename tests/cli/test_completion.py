@@ -13,6 +13,7 @@ import pytest
 from conformance.cli.commands import COMMANDS
 from conformance.cli.main import main
 from conformance.cli.pages import SHELLS, script
+from tests.tables import each_row
 
 pytestmark = pytest.mark.test_all
 
@@ -58,22 +59,7 @@ def completed(path: Path, *words: str, cwd: Path | None = None) -> list[str]:
     return sorted(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["do"], ["docs", "doctor"]),
-        (["compl"], ["completion"]),
-        (["doctor", "--kub"], ["--kubeconfig"]),
-        (["doctor", "--simulate", "mig-m"], ["mig-mixed"]),
-        (["doctor", "--access", ""], ["dry-run", "hardware", "read", "workload"]),
-        (["chaos", "re"], ["recover"]),
-        (["chaos", "recover", "--chaos-f"], ["--chaos-folder"]),
-        (["completion", ""], sorted(SHELLS)),
-        (["run", "--min-"], ["--min-judged"]),
-        (["doctor", "--no-such"], []),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
-)
+@each_row
 def test_bash_offers_what_the_parser_takes(bash_script: Path, words: list[str], offered: list[str]) -> None:
     assert completed(bash_script, *words) == offered
 

@@ -19,32 +19,14 @@ from reports.causes import found_causes
 from tests.core.judged_defects import judged, report_of, results_of
 from tests.kubectl import KUBECTL, needs_kubectl
 from tests.served import served
+from tests.tables import each_row
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 ENTRY = {"title": "A node is odd", "remedy": "act", "advice": "Look at the node that is odd.", "look": ["kubectl describe node NODE"]}
 CORDON = [{"run": "kubectl cordon NODE", "does": "keeps new pods off"}]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ({"remedy": "wait", "changes": CORDON}, "remedy wait offers nothing that changes"),
-        ({"remedy": "ask", "changes": CORDON}, "remedy ask offers nothing that changes"),
-        ({"remedy": "look", "changes": CORDON}, "remedy look offers nothing that changes"),
-        ({"look": ["kubectl uncordon NODE"]}, "may change something"),
-        ({"look": ["kubectl -n NAMESPACE delete pod POD"]}, "may change something"),
-        ({"look": ["kubectl rollout restart ds/NAME"]}, "may change something"),
-        ({"look": ["kubectl get pods; kubectl cordon NODE"]}, "may change something"),
-        ({"look": ["kubectl get nodes | xargs kubectl cordon"]}, "may change something"),
-        ({"changes": [{"run": "kubectl get nodes", "does": "nothing"}]}, "only reads"),
-        ({"advice": "Run kubectl cordon on the node."}, "belongs to look or changes"),
-        ({"advice": "Too short."}, "says too little"),
-        ({"title": "A node is odd."}, "full stop"),
-        ({"symptom_of": ["Nothing"]}, "no other cause"),
-        ({"symptom_of": ["NodeOdd"]}, "no other cause"),
-    ],
-    ids=lambda value: "" if isinstance(value, str) else str(value)[:60],
-)
+@each_row
 def test_a_cause_whose_advice_could_harm_is_refused(tmp_path: Path, wrong: Mapping[str, object], why: str) -> None:
     (tmp_path / "causes.yaml").write_text(yaml.safe_dump({"NodeOdd": {**ENTRY, **wrong}}))
     with pytest.raises(CauseError, match=why):

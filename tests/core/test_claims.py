@@ -49,16 +49,7 @@ def test_a_claim_is_what_its_driver_serves(driver: str, answer: str) -> None:
     assert asking(web(template="gone", status=made), resourceclaims=[a_claim("c", device_class="any")], deviceclasses=classes) == answer
 
 
-@pytest.mark.parametrize(
-    ("items", "word"),
-    [
-        ({"resourceclaims": []}, "ResourceClaim c does not exist"),
-        ({"resourceclaims": [a_claim("c", device_class="gone")], "deviceclasses": []}, "DeviceClass gone does not exist"),
-        ({"resourceclaims": [a_claim("c", device_class="odd")], "deviceclasses": [a_class("odd", "odd.example.com")]}, "odd.example.com"),
-        ({"resourceclaims": [a_claim("c", "odd.example.com", device="d")]}, "odd.example.com"),
-        ({"resourceclaims": [a_claim("c", device_class="any")], "deviceclasses": [a_class("any", expression="true")]}, "names no driver"),
-    ],
-)
+@each_row
 def test_what_cannot_be_followed_is_undecided(items: Json, word: str) -> None:
     assert word in asking(web("c"), **items)
     items = {"resourceslices": [GPU, *OTHERS], **items}
@@ -103,12 +94,7 @@ def test_requests_are_read_in_every_shape(request_: Json, ways: list[Request]) -
     assert requests({"devices": {"requests": [{"name": "r", **request_}]}}) == [ways]
 
 
-@pytest.mark.parametrize("request_", [
-    {"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
-    {"exactly": {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "10Gi"}}}},
-    {"exactly": {"deviceClassName": "gpu", "tolerations": [{"operator": "Exists"}]}},
-    {"firstAvailable": [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu", "allocationMode": "All"}]},
-])  # fmt: skip
+@each_row
 @pytest.mark.parametrize("check", [check_intruders, check_aimed])
 def test_a_pod_is_a_device_pod_however_its_claim_asks(request_: Json, check: Any) -> None:
     """FENCE-02 lets it on accelerator nodes, and FENCE-08 wants it to choose them: by its claim, and by a template alike."""

@@ -17,6 +17,7 @@ from fixtures.probes.namespace_limits import NETWORK_POLICIES
 from fixtures.probes.workspace import Workspace
 from tests.definitions import definitions
 from tests.served import served
+from tests.tables import each_row
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
@@ -68,11 +69,7 @@ def answerless(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, key: str, befo
     monkeypatch.setattr(cluster, "request", request)
 
 
-@pytest.mark.parametrize(
-    "ordered",
-    [[Trouble("delete", "configmaps", 409, 2)], [Trouble("list", "configmaps", 500, 2), Trouble("watch", "configmaps", "drop", 2)]],
-    ids=["409", "waiting"],
-)
+@each_row
 def test_clearing_rides_out_passing_trouble(tmp_path: Path, ordered: list[Trouble]) -> None:
     with a_workspace(tmp_path, *ordered) as (workspace, begin):
         for name in ("one", "two"):
@@ -173,17 +170,7 @@ def test_a_namespace_without_an_answer_is_removed_though_it_was_never_used(tmp_p
 # -- ownership ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "ordered",
-    [
-        [Trouble("delete", "*", 409, 2)],
-        [Trouble("delete", "*", 429, 3, 0)],
-        [Trouble("delete", "*", 500, 3)],
-        [Trouble("delete", "*", "drop", 3)],
-        [Trouble("watch", "*", "drop", 3), Trouble("list", "namespaces", 500, 2)],
-    ],
-    ids=["409", "429", "500", "drop", "waiting"],
-)
+@each_row
 def test_removing_rides_out_passing_trouble(tmp_path: Path, ordered: list[Trouble]) -> None:
     with a_workspace(tmp_path, *ordered) as (workspace, begin):
         workspace.namespace()

@@ -1,5 +1,7 @@
 """How much of the catalogue was judged, why not the rest, and what of that keeps a run from being conformant."""
 
+from typing import Any
+
 import pytest
 
 from conformance.coverage.run import floor_of, shortfalls
@@ -18,6 +20,7 @@ from fixtures.verdict.coverage import (
 )
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
+from tests.tables import each_row
 
 AREAS = {"FENCE": 3, "GANG": 2, "NET": 2}
 ASKED = [
@@ -42,26 +45,9 @@ def measured(*results: Result, left_out: dict[str, str] | None = None) -> Covera
     return measure(ASKED, [*results, *(good(id_) for id_ in IDS if id_ not in named and id_ not in (left_out or {}))], left_out or {})
 
 
-@pytest.mark.parametrize(
-    ("one", "cause"),
-    [
-        (silent("NET-01", "AboveAccess"), Cause.ACCESS),
-        (silent("NET-01", "SnapshotTarget"), Cause.SNAPSHOT),
-        (silent("NET-01", "NotInSnapshot"), Cause.NOT_IN_SNAPSHOT),
-        (silent("NET-01", "NoRdmaNodes"), Cause.ABSENT),
-        (silent("NET-01", "NoSubjects"), Cause.ABSENT),
-        (silent("NET-01", "NoSubjects", total=3), Cause.SET_ASIDE),
-        (silent("NET-01", "NotRequired"), Cause.POLICY),
-        (silent("NET-01", "NoListingForVendor"), Cause.UNSUPPORTED),
-        (silent("NET-01", "Forbidden", verdict=Verdict.INCONCLUSIVE), Cause.INCONCLUSIVE),
-        (silent("NET-01", "InternalError", verdict=Verdict.ERROR), Cause.INCONCLUSIVE),
-        (silent("NET-01", "AboveAccess", verdict=Verdict.FAILED), Cause.ACCESS),  # required, and nothing was judged
-        (silent("NET-01", "Waived", verdict=Verdict.WAIVED, total=3), Cause.SET_ASIDE),  # a waiver of nodes that nobody could judge
-    ],
-    ids=lambda value: f"{value.reason_code}-{value.verdict}-{value.total}" if isinstance(value, Result) else "",
-)
-def test_causes_are_reported_apart(one: Result, cause: Cause) -> None:
-    coverage = measured(one)
+@each_row
+def test_causes_are_reported_apart(one: dict[str, Any], cause: Cause) -> None:
+    coverage = measured(silent(**one))
     assert [(missing.id, missing.cause) for missing in coverage.not_judged] == [("NET-01", cause)]
     assert coverage.judged == 6
 

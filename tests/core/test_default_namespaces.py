@@ -147,25 +147,6 @@ def test_where_pods_were_not_read_a_free_name_is_named_too() -> None:
     assert noted(**given) == []
 
 
-@pytest.mark.parametrize(
-    ("pod", "more"),
-    [
-        (a_pod("dns", "kube-system", node="gpu-0"), {}),
-        (a_pod("web", "kubeflow", node="cpu-0"), {}),
-        (a_pod("web", "kubeflow", node="gpu-0", phase="Succeeded"), {}),
-        (a_pod("web", "kubeflow-2", node="gpu-0"), {}),
-        (a_pod("web", "kubeflow", node="gpu-0"), {"served": ["trainjobs.trainer.kubeflow.org"]}),
-        (a_pod("web", "kubeflow", node="gpu-0"), {"served": []}),
-        (a_pod("web", "kubeflow", node="gpu-0"), {"only": "FENCE-01"}),
-        (a_pod("web", "kubeflow", node="gpu-0"), {"trouble": {"pods": "Forbidden"}}),
-        (a_pod("web", "gpu-operator", node="gpu-0"), {"policy": a_policy(tenants={"moreInfrastructure": ["gpu-op*"]})}),
-        (a_pod("web", "gpu-operator", node="gpu-0"), {"policy": a_policy(tenants={"infrastructure": ["gpu-operator"]})}),
-        (a_pod("web", "gpu-operator", node="gpu-0"), {"clusterpolicies": OPERATOR}),
-    ],
-    ids=[
-        *("Kubernetes' own", "nothing that rules judge", "finished", "another name", "proven", "judged as a tenant's"),
-        *("tenants not asked for", "not read", "named", "written", "an operator's"),
-    ],
-)
+@each_row
 def test_nothing_else_is_named(pod: Pod, more: dict[str, Any]) -> None:
     assert noted(pod, **more) == []

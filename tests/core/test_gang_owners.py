@@ -12,6 +12,7 @@ from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_scope, a_workload
 from tests.core.test_gang_jobs import NOW, member, partial
+from tests.tables import each_row
 
 GPU: Json = {"spec": {"containers": [a_container(devices=8)]}}
 CPU: Json = {"spec": {"containers": [a_container()]}}
@@ -214,10 +215,7 @@ def a_clique(replicas: int, least: int | None = None) -> Json:
     )
 
 
-@pytest.mark.parametrize(
-    ("bound", "least", "outcome"),
-    [(1, None, Outcome.BAD), (1, 3, Outcome.BAD), (1, 2, Outcome.BAD), (2, 2, Outcome.NOT_JUDGED), (3, 2, Outcome.OK)],
-)
+@each_row
 def test_a_pod_clique_works_with_the_pods_that_it_says_are_enough(bound: int, least: int | None, outcome: Outcome) -> None:
     pods = [member(i, bound=i < bound, owner="PodClique/decode", labels={"grove.io/podclique": "decode"}) for i in range(3)]
     finding = only(partial(a_scope(pods=pods, podcliques=[a_clique(3, least)])))

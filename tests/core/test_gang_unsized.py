@@ -84,13 +84,7 @@ def test_a_group_of_any_scheduler_that_was_not_read_is_undecided_when_partly_pla
     assert only(partial(a_scope(pods=of(1, **marks)), NOW - 55 * 60)).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize(
-    "marks",
-    [
-        {"labels": {"app": "web", "team/group-name": "research", "app.kubernetes.io/name": "vllm"}},
-        {"annotations": {"gang.scheduling.koordinator.sh/min-available": "3", "pod-group-name": ""}},
-    ],
-)
+@each_row
 def test_other_labels_and_annotations_name_no_group(marks: Json) -> None:
     assert partial(a_scope(pods=of(1, **marks))) == []
 

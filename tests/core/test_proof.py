@@ -16,6 +16,7 @@ from fixtures.ownership.proof_record import PROOF, digest_of
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
 from fixtures.system.process import Process
 from tests.served import served
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
@@ -135,15 +136,7 @@ def test_processes_of_a_run_write_to_one_proof(tmp_path: Path) -> None:
         assert read_proofs(cluster)[RUN].digests == {"b", "c", "d"}
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [
-        {"name": f"gpu-conformance-{RUN}", "labels": {owned.RUN_LABEL: RUN}},
-        {"name": f"gpu-conformance-{RUN}", "labels": owned.labels("20261121-100000-else")},
-        {"name": "high", "labels": owned.labels(RUN)},
-        {"name": f"gpu-conformance-{RUN}x", "labels": owned.labels(RUN)},
-    ],
-)
+@each_row
 def test_a_class_whose_name_and_labels_disagree_vouches_for_nothing(tmp_path: Path, meta: dict[str, Any]) -> None:
     with served(tmp_path) as (cluster, _):
         opened(cluster).vouch("a")

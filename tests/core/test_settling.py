@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pytest
 
 from conformance.common_findings import overdue, still_moving, unless_settling
 from conformance.ops.rollout import check_rolled_out
@@ -181,10 +180,7 @@ def test_a_taint_that_came_while_its_pod_runs_fails_nothing() -> None:
     assert "ToBeDeletedByClusterAutoscaler" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("value", "desired", "nodes"),
-    [(None, 8, 1), (2, 8, 2), ("25%", 8, 2), ("10%", 8, 1), ("0%", 8, 1), ("many", 8, 1), ([], 8, 1), (0, 8, 1)],
-)
+@each_row
 def test_how_many_nodes_a_roll_out_may_take_at_once(value: object, desired: int, nodes: int) -> None:
     item = a_daemonset(desired=desired)
     strategy = {"rollingUpdate": {"maxUnavailable": value}} if value is not None else {}

@@ -13,6 +13,7 @@ from fixtures.snapshot.simulated_nodes import MARK, describe, is_simulated
 from fixtures.snapshot.state import Listing
 from fixtures.verdict.record import Target, TargetKind
 from reports import phrases
+from tests.tables import each_row
 
 KWOK = {"kwok.x-k8s.io/node": "fake"}
 
@@ -32,32 +33,12 @@ def stated(*nodes: Node, kind: TargetKind = TargetKind.LIVE) -> Target:
     return target
 
 
-@pytest.mark.parametrize(
-    "marked",
-    [
-        node(annotations={MARK: "true"}),
-        node(annotations={MARK: "false"}),
-        node(annotations=KWOK),
-        node(labels=KWOK),
-        node(labels={"run.ai/simulated-gpu-node-pool": "default"}),
-        node(info=NodeInfo(kubelet_version="kwok-v0.8.0")),
-        node(info=NodeInfo(kubelet_version="fake")),
-        node(info=NodeInfo(kubelet_version="v1.37.0", container_runtime_version="fakeRuntime://0.1.0")),
-    ],
-)
+@each_row
 def test_a_node_with_a_mark_is_simulated(marked: Node) -> None:
     assert is_simulated(marked)
 
 
-@pytest.mark.parametrize(
-    "real",
-    [
-        node(),
-        node(labels={"type": "virtual-kubelet"}, annotations={"gpu-conformance.io/verdict": "passed"}),
-        node(info=NodeInfo(kubelet_version="v1.33.1-eks-1", container_runtime_version="containerd://2.1.5")),
-        node("kwok-1"),
-    ],
-)
+@each_row
 def test_a_node_without_a_mark_is_real(real: Node) -> None:
     assert not is_simulated(real)
 

@@ -265,19 +265,7 @@ def snapshot_of(folder: Path, *objects: dict[str, Any]) -> Any:
     return load_files(folder)
 
 
-@pytest.mark.parametrize(
-    ("objects", "doubted"),
-    [
-        ([controller("DaemonSet", "gpu-operator", currentNumberScheduled=3)], True),
-        ([controller("DaemonSet", "gpu-operator", currentNumberScheduled=3), pod("a", "gpu-operator")], True),
-        ([controller("DaemonSet", "gpu-operator", currentNumberScheduled=3), pod("a", "gpu-operator"), pod("b", "gpu-operator")], False),
-        ([controller("Deployment", "team-a", replicas=2), pod("a", "team-b")], True),
-        ([controller("StatefulSet", "team-a", replicas=1), pod("a", "team-b")], False),
-        ([controller("StatefulSet", "team-a", replicas=1), controller("Deployment", "team-c", replicas=1)], True),
-        ([controller("DaemonSet", "gpu-operator", desiredNumberScheduled=3, currentNumberScheduled=0)], False),
-    ],
-    ids=["no pod", "one of three", "two of three", "another namespace", "one that ended meanwhile", "two namespaces", "none created"],
-)
+@each_row
 def test_pods_that_their_controllers_count_and_nobody_saved_are_not_absent(tmp_path: Path, objects: list[Any], doubted: bool) -> None:
     snapshot = snapshot_of(tmp_path, *objects)
     if not doubted:
@@ -506,22 +494,7 @@ def test_a_copy_of_a_snapshot_is_not_younger_than_what_it_holds(tmp_path: Path) 
     assert load_files(tmp_path).taken_at == pytest.approx(TAKEN + 300)
 
 
-@pytest.mark.parametrize(
-    ("stated", "heartbeat", "doubt", "judged_as"),
-    [
-        (TAKEN, TAKEN - 60, "", TAKEN),
-        (TAKEN + 0.5 * HOUR, TAKEN, "", TAKEN + 0.5 * HOUR),
-        (
-            TAKEN - 24 * HOUR,
-            TAKEN,
-            "taken-at.txt says 2026-11-19T12:00:00Z, and one of the objects was created at 2026-11-20T11",
-            TAKEN + 300,
-        ),
-        (TAKEN + 24 * HOUR, TAKEN, "taken-at.txt says 2026-11-21T12:00:00Z, and kubelets that were alive then", TAKEN + 300),
-        (TAKEN + 99_999 * HOUR, None, "that is in the future", TAKEN + HOUR),
-    ],
-    ids=["true", "clocks differ", "before an object was created", "long after kubelets reported", "in the future"],
-)
+@each_row
 def test_a_stated_time_that_the_objects_contradict_is_reported_and_does_not_count(
     tmp_path: Path, stated: float, heartbeat: float | None, doubt: str, judged_as: float
 ) -> None:

@@ -253,29 +253,7 @@ def about_patterns(policy: Policy, **items: Any) -> list[str]:
     return list(unmatched_patterns.shortfalls(a_scope(policy, **given)))
 
 
-@pytest.mark.parametrize(
-    ("section", "stated"),
-    [
-        ({"tenants": {"namespaces": ["team-*", "tema-*"]}}, "tenants.namespaces has 'tema-*', and no tenant namespace"),
-        ({"tenants": {"namespaces": ["kube-system"]}}, "tenants.namespaces has 'kube-system', and no tenant namespace"),
-        ({"tenants": {"isolated": ["ghost"]}}, "tenants.isolated has 'ghost', and no tenant namespace"),
-        (
-            {"tenants": {"podSecurity": "baseline", "podSecurityExceptions": {"tema-a": "restricted"}}},
-            "tenants.podSecurityExceptions has 'tema-a', and no namespace",
-        ),
-        (
-            {"accelerators": {"resources": ["nvidia.com/gpu", "example.com/npu"]}},
-            "accelerators.resources has 'example.com/npu', and no resource",
-        ),
-        ({"accelerators": {"nodeLabels": ["gpu=yes"]}}, "accelerators.nodeLabels has 'gpu=yes', and no label"),
-        ({"accelerators": {"marks": ["corp/gpu=?*"]}}, "accelerators.marks has 'corp/gpu=?*', and no label"),
-        ({"accelerators": {"poolLabels": ["corp/pol"]}}, "accelerators.poolLabels has 'corp/pol', and no key"),
-        ({"accelerators": {"drivers": ["npu.example.com"]}}, "accelerators.drivers has 'npu.example.com', and no driver"),
-        ({"network": {"resources": ["rdma/hca_x"]}}, "network.resources has 'rdma/hca_x', and no resource"),
-        ({"advertisement": {"devicesPerNode": {"NVIDIA-B200*": 8}}}, "advertisement.devicesPerNode has 'NVIDIA-B200*', and no product"),
-    ],
-    ids=lambda value: value.split(",")[0] if isinstance(value, str) else "",
-)
+@each_row
 def test_a_pattern_that_says_what_is_judged_and_matches_nothing_is_named(section: dict[str, Any], stated: str) -> None:
     (found,) = about_patterns(a_policy(**section))
     assert stated in found
@@ -330,20 +308,7 @@ def test_a_wildcard_that_matches_every_name_is_a_shortfall_although_nobody_uses_
     assert "tenants.moreInfrastructure has '*', which matches every name" in reported
 
 
-@pytest.mark.parametrize(
-    ("tenants", "namespaces", "pods"),
-    [
-        ({"moreInfrastructure": ["monitoring", "argocd"]}, ["default", "kube-system", "monitoring", "argocd"], []),
-        ({"moreInfrastructure": ["slurm"]}, ["default", "kube-system", "slurm"], [a_pod(namespace="slurm", devices=8)]),
-        ({"moreInfrastructure": ["cw-*"]}, ["kube-system", "cw-agents"], [a_pod(namespace="cw-agents")]),
-        ({"moreInfrastructure": ["cw-*", "cw-check"]}, ["kube-system", "cw-check"], [a_pod(namespace="cw-check", devices=8)]),
-        ({"moreInfrastructure": ["cw-*"]}, ["team-a", "cw-check"], [a_pod(namespace="cw-check", devices=8)]),
-        ({"moreInfrastructure": ["cw-*"]}, ["default", "cw-check"], [a_pod(namespace="cw-check", devices=8), a_pod(namespace="default")]),
-        ({}, ["default", "kube-system"], []),
-        ({"namespaces": ["default"], "moreInfrastructure": ["team-*"]}, ["default", "team-a"], [TRAINING]),
-    ],
-    ids=["fresh", "slurm", "idle-wildcard", "exact-beside-wildcard", "idle-tenant", "default-is-used", "no-policy", "default-is-named"],
-)
+@each_row
 def test_a_healthy_cluster_without_tenants_of_its_own_is_no_shortfall(
     tenants: dict[str, Any], namespaces: list[str], pods: list[Any]
 ) -> None:

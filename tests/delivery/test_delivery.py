@@ -27,6 +27,7 @@ from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.reports.sample_report import HOSTILE, sample_report
 from tests.served import served
+from tests.tables import each_row
 
 RUN = "20261121-103000-7f3a"
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-conformance"}}
@@ -71,13 +72,7 @@ def test_whatever_a_cluster_is_called_it_stays_one_line_of_ascii(text: str) -> N
 # -- destinations -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "stdout", "ftp=/x", "configmap=", "configmap=name", "configmap=A/b", "configmap=a/b/c", "folder=relative", "textfile="),
-        "folder= ",
-    ],
-)
+@each_row
 def test_what_is_no_destination_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no destination|is not NAMESPACE/NAME|must be absolute"):
         parse(text)

@@ -11,7 +11,6 @@ import pytest
 from conformance.cli import job
 from conformance.delivery.node_labels import (
     LABEL,
-    MAX_HOURS,
     UNTIL,
     Change,
     NodeVerdict,
@@ -72,18 +71,10 @@ def test_a_failure_of_a_part_of_a_node_is_the_node_s() -> None:
     assert verdicts(a_report(GOOD, bad, exit_code=1)) == {"gpu-0": NodeVerdict.FAILED, "gpu-1": NodeVerdict.PASSED}
 
 
-@pytest.mark.parametrize(
-    ("subject_", "level", "expected"),
-    [
-        (on("gpu-0", Verdict.FAILED), Level.SHOULD, NodeVerdict.PASSED),
-        (on("gpu-0", Verdict.FAILED, kind="Namespace"), Level.MUST, NodeVerdict.PASSED),
-        (on("gpu-0", Verdict.INCONCLUSIVE), Level.MUST, NodeVerdict.UNKNOWN),
-        (on("gpu-0", Verdict.ERROR), Level.MUST, NodeVerdict.UNKNOWN),
-        (on("gpu-0", Verdict.WAIVED), Level.MUST, NodeVerdict.PASSED),
-    ],
-)
-def test_what_a_subject_says_of_its_node(subject_: SubjectResult, level: Level, expected: NodeVerdict) -> None:
-    other = result("OPS-01", subject_.verdict, [subject_], level=level)
+@each_row
+def test_what_a_subject_says_of_its_node(subject_: dict[str, Any], level: Level, expected: NodeVerdict) -> None:
+    made = on(**subject_)
+    other = result("OPS-01", made.verdict, [made], level=level)
     assert verdicts(a_report(GOOD, other, exit_code=1))["gpu-0"] is expected
 
 
@@ -188,18 +179,7 @@ def test_a_run_that_ended_at_another_cluster_labels_no_node(code: int) -> None:
         check(a_report(bad, exit_code=code, target=target, other_cluster_uid="other"), "uid", "v1.37.0")
 
 
-@pytest.mark.parametrize(
-    ("age", "hours", "words"),
-    [
-        (1, 26, ""),
-        (-0.5, 26, ""),
-        (25, 26, "began 25 h ago, and the policy allows 24 h"),
-        (2 * 365 * 24, 168, "the policy allows 24 h"),
-        (6, 5, "labels that hold for 5 h from then have ended"),
-        (-2, 26, "still to come"),
-        (None, 26, "does not say when its run began"),
-    ],
-)
+@each_row
 def test_labels_hold_from_the_beginning_of_the_run_on(age: float | None, hours: int, words: str) -> None:
     made = a_report()
     made.run.started_at = "" if age is None else datetime.fromtimestamp(NOW - age * 3600, UTC).isoformat()
@@ -260,20 +240,7 @@ def test_labels_follow_the_report_and_leave_nodes_that_it_does_not_name() -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("labels", "goes"),
-    [
-        ({"verdict": "passed", "verdict_until": str(NOW + 60)}, False),
-        ({"verdict": "passed", "verdict_until": str(NOW)}, True),
-        ({"verdict": "passed"}, True),
-        ({"verdict_until": str(NOW + 60)}, True),
-        ({"verdict": "passed", "verdict_until": "soon"}, True),
-        ({"verdict": "passed", "verdict_until": "٣"}, True),
-        ({"verdict": "passed", "verdict_until": str(NOW + MAX_HOURS * 3600 + 1)}, True),
-        ({"verdict": "passed", "verdict_until": "9" * 60}, True),
-        ({}, False),
-    ],
-)
+@each_row
 def test_a_label_goes_when_its_time_has_come_or_cannot_be_reported(labels: dict[str, str], goes: bool) -> None:
     assert [change.node for change in expired([a_node("gpu-0", **labels)], NOW)] == (["gpu-0"] if goes else [])
 

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from tests.development.check import ROOT, Job, changed_files, check, jobs, main
+from tests.tables import each_row
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -59,10 +60,7 @@ def test_a_job_that_fails_shows_what_it_reported_and_one_that_passes_its_last_li
     assert check([Job("good", [say("last")])], stated.append, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reported"),
-    [(["FENCE-99"], "did you mean FENCE-0"), (["NONSENSE"], "unknown requirement 'NONSENSE'"), ([], "REQ=FENCE-01")],
-)
+@each_row
 def test_an_id_that_is_not_known_is_one_line(arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 4
     err = capsys.readouterr().err

@@ -15,6 +15,7 @@ from fixtures.model.dra.slices import CLAIMS, TEMPLATES
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_namespace, a_scope
+from tests.tables import each_row
 
 WORDS = f"admin access to devices requires the `{LABEL}: true` label on the containing namespace"
 
@@ -110,10 +111,7 @@ def test_a_wild_answer_grants_nothing(spec: Any) -> None:
         assert not granted(Answer(status=201, body=b"", document={"spec": {"spec": [spec], "devices": [spec]}}), key)
 
 
-@pytest.mark.parametrize(
-    ("value", "outcome"),
-    [("true", Outcome.BAD), ("True", Outcome.OK), ("false", Outcome.OK), ("", Outcome.OK), (None, Outcome.OK)],
-)
+@each_row
 def test_only_the_value_true_opens_a_namespace(value: str | None, outcome: Outcome) -> None:
     namespaces = [a_namespace("team-a", {} if value is None else {LABEL: value}), a_namespace("kube-system", {LABEL: "true"})]
     [finding] = check_labelled_tenants(a_scope(namespaces=namespaces))

@@ -25,17 +25,7 @@ def given(claims: list[Json], slices: list[Json] | None = None, **items: Any) ->
     return {one.subject.name: str(one.outcome) for one in check_allocations(scope_of(claims, slices, **items), NOW)}
 
 
-@pytest.mark.parametrize(
-    ("second", "device", "outcome"),
-    [
-        ({}, a_device("gpu-0"), "bad"),
-        ({"adminAccess": True}, a_device("gpu-0"), "ok"),
-        ({"device_name": "gpu-1"}, a_device("gpu-0"), "ok"),
-        ({"pool": "other"}, a_device("gpu-0"), "ok"),
-        ({}, SHARED, "ok"),
-        ({"shareID": "s-2"}, a_device("gpu-0"), "bad"),  # the other claim has it alone
-    ],
-)
+@each_row
 def test_a_device_belongs_to_one_claim_unless_it_is_shared(second: Json, device: Json, outcome: str) -> None:
     more = dict(second)
     name = more.pop("device_name", "gpu-0")
@@ -75,17 +65,9 @@ def test_a_machine_and_a_pod_do_not_have_the_device_of_one_address(address: str,
     assert given(claims, [a_slice("gpu-0", devices=[whole, shape])])[NODE] == outcome
 
 
-@pytest.mark.parametrize(
-    ("slices", "found"),
-    [
-        ([a_slice("gpu-0", devices=1)], {"gpu.nvidia.com/gpu-0/gpu-1": "bad"}),
-        ([a_slice("gpu-0", devices=2), a_slice("gpu-0", devices=1, generation=2)], {"gpu.nvidia.com/gpu-0/gpu-1": "bad"}),
-        ([a_slice("gpu-0", devices=1, slices=2)], {"gpu.nvidia.com/gpu-0/gpu-1": "undecided"}),  # the rest of the pool may have it
-        ([a_slice("gpu-0", devices=2)], {}),
-    ],
-)
+@each_row
 def test_a_held_device_that_is_gone_is_found(slices: list[Json], found: dict[str, str]) -> None:
-    names = given([a_claim("a", device="gpu-1")], slices)
+    names = given([a_claim("a", device="gpu-1")], [a_slice(**one) for one in slices])
     assert {name: outcome for name, outcome in names.items() if name != NODE} == found
 
 

@@ -15,6 +15,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Subject
 from tests.builders import a_cpu_node, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
+from tests.tables import each_row
 
 OTHER = "GPU-8a0cb40d-f2e8-2199-64b0-000000000007"
 UUID = "GPU-8a0cb40d-f2e8-2199-64b0-000000000001"
@@ -40,43 +41,16 @@ def judged(life: ClaimLife, device: Json | None = None) -> Finding:
     return judge_life(life, published(a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=slices, deviceclasses=[a_class()])))
 
 
-@pytest.mark.parametrize(
-    ("life", "words"),
-    [
-        (a_life(claim=None, trouble="Pending"), "no claim was made"),
-        (a_life(users=()), "reserved for no pod"),
-        (a_life(users=("of an earlier pod",)), "reserved for of an earlier pod, not for its pod"),
-        (a_life(trouble="Pending", unprepared="DRA driver gpu.nvidia.com is not registered"), "could not prepare it: DRA driver"),
-        (a_life(log(OTHER)), "it uses what others may be given"),
-        (a_life(log(UUID, OTHER)), "it uses what others may be given"),
-        (a_life(log(smi="")), "sees no device"),
-        (a_life(kept=True), "still holds the device after 60 s"),
-        (a_life(kept=True, waited=4.0), "still holds the device after 4 s"),
-        (a_life(kept=True, unlistable="no nvidia-smi"), "still holds the device"),
-    ],
-)
-def test_each_step_can_fail(life: ClaimLife, words: str) -> None:
-    finding = judged(life)
+@each_row
+def test_each_step_can_fail(life: Json, words: str) -> None:
+    finding = judged(a_life(**life))
     assert finding.outcome is Outcome.BAD
     assert words in finding.message
 
 
-@pytest.mark.parametrize(
-    ("life", "words"),
-    [
-        (a_life(pod_uid=""), "another program deleted the pod"),
-        (a_life(device="", users=(), trouble="Pending; Unschedulable: cannot allocate all claims"), "another pod may have taken"),
-        (a_life(trouble="Pending; container probe waiting: ErrImagePull"), "did not run"),
-        (a_life(unlistable="devices are seen with nvidia-smi, and it offers those of gpu.amd.com"), "gpu.amd.com"),
-        (a_life("cut"), "could not be read"),
-        (a_life(log(smi="No devices found.")), "nvidia-smi does not work"),
-        (a_life(log(smi="sh: nvidia-smi: not found\nexit=127")), "nvidia-smi does not work"),
-        (a_life(kept=True, lingers=True), "hangs in its deletion"),
-        (a_life(device="gpu-9"), "no UUID of gpu.nvidia.com/gpu-0/gpu-9"),
-    ],
-)
-def test_what_is_not_visible_is_undecided(life: ClaimLife, words: str) -> None:
-    finding = judged(life)
+@each_row
+def test_what_is_not_visible_is_undecided(life: Json, words: str) -> None:
+    finding = judged(a_life(**life))
     assert finding.outcome is Outcome.UNDECIDED
     assert words in finding.message
 

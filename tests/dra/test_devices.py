@@ -10,6 +10,7 @@ from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
 from tests.dra import DRIVER, a_device, a_slice
 from tests.findings import by_name
+from tests.tables import each_row
 
 NODE = "gpu-0 gpu.nvidia.com"
 PCI = "resource.kubernetes.io/pciBusID"
@@ -53,12 +54,7 @@ def test_an_address_is_a_node_s_own_whatever_its_pool_is_called(twice: dict[str,
 COUNTERS = {"consumesCounters": [{"counterSet": "gpu-0"}]}
 
 
-@pytest.mark.parametrize(("whole", "part", "outcome"), [
-    ({}, {}, Outcome.BAD),
-    (COUNTERS, COUNTERS, Outcome.OK),  # the scheduler gives one or the other
-    ({}, COUNTERS, Outcome.BAD),
-    (COUNTERS, {"consumesCounters": [{"counterSet": "gpu-1"}]}, Outcome.BAD),
-])  # fmt: skip
+@each_row
 def test_a_whole_device_is_not_offered_beside_its_parts(whole: Json, part: Json, outcome: Outcome) -> None:
     mig: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}, **part}
     assert judged({**device("gpu-0"), **whole}, mig)[NODE] is outcome
@@ -97,10 +93,7 @@ def test_a_device_has_what_its_peers_have(lacking: str, outcome: Outcome) -> Non
     assert judged(*peers, device("gpu-3", lacking, **({} if lacking == "brand" else {"brand": "x"})))[NODE] is outcome
 
 
-@pytest.mark.parametrize(("lacking", "outcome"), [
-    (["driverVersion"], Outcome.ADVISED), (["type"], Outcome.ADVISED), (["driverVersion", "uuid"], Outcome.BAD),
-    (["type", "driverVersion", "uuid", "productName", "memory"], Outcome.BAD),
-])  # fmt: skip
+@each_row
 def test_a_device_without_type_or_version_has_the_peers_of_its_pool(lacking: list[str], outcome: Outcome) -> None:
     whole = [device(f"gpu-{index}", driverVersion="580.95.5") for index in range(4)]
     for name in lacking:
@@ -154,25 +147,7 @@ UPGRADED = {**LABELS, "nvidia.com/cuda.driver-version.full": "590.44.01"}
 DIFFERING_DRIVERS = a_policy(accelerators={"allowedDifferences": ["driver"]})
 
 
-@pytest.mark.parametrize(
-    ("odd", "more", "expected"),
-    [
-        (like("gpu-0"), {}, Outcome.OK),
-        (like("gpu-0", memory="81920Mi"), {}, Outcome.OK),  # ECC and drivers keep a part
-        (like("gpu-0", memory="76462Mi"), {"labels": {}}, Outcome.OK),  # ECC keeps a sixteenth of GDDR memory
-        (like("gpu-0", memory="40Gi"), {}, Outcome.BAD),
-        (like("gpu-0", memory="40Gi"), {"labels": {}}, Outcome.BAD),
-        (like("gpu-0", version="590.44.1"), {}, Outcome.BAD),  # its label says 580
-        (like("gpu-0", version="590.44.1"), {"labels": {}}, Outcome.BAD),
-        (
-            like("gpu-0", version="590.44.1"),
-            {"policy": a_policy(accelerators={"allowedDifferences": ["driver"]}), "labels": {}},
-            Outcome.OK,
-        ),
-        (like("gpu-0", architecture="Ampere"), {}, Outcome.BAD),
-        (like("gpu-0", memory="40Gi"), {"joined": "2026-09-21T14:10:00Z"}, Outcome.UNDECIDED),
-    ],
-)
+@each_row
 def test_devices_are_published_as_their_peers_and_labels_have_them(odd: Json, more: dict[str, Any], expected: Outcome) -> None:
     assert compared(odd, like("gpu-1"), like("gpu-2"), **more) is expected
 

@@ -10,6 +10,7 @@ from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_daemonset, a_pod, a_policy, a_scope
 from tests.dra import a_device, a_slice
 from tests.findings import by_name, messages
+from tests.tables import each_row
 
 REGISTRY = [{"name": "registry", "hostPath": {"path": "/var/lib/kubelet/plugins_registry"}}]
 NODE = "gpu-0 gpu.nvidia.com"
@@ -30,30 +31,12 @@ def judged(slices: list[Json], pods: list[Pod] | None = None, **items: Any) -> d
     return by_name(check_pools(a_scope(**given)))
 
 
-@pytest.mark.parametrize(("slices", "outcome"), [
-    ([a_slice("gpu-0", devices=2)], Outcome.OK),
-    ([a_slice("gpu-0", slices=2)], Outcome.BAD),
-    ([a_slice("gpu-0", slices=2, generation=1, name="old"), a_slice("gpu-0", generation=2)], Outcome.OK),
-    ([a_slice("gpu-0", generation=1, name="old"), a_slice("gpu-0", generation=2, slices=2)], Outcome.BAD),
-    ([a_slice("gpu-0", name="a"), a_slice("gpu-0", name="b")], Outcome.BAD),
-    ([a_slice("gpu-0", devices=[a_device("gpu-0"), a_device("gpu-0")])], Outcome.BAD),
-    ([a_slice("gpu-0", name="a", slices=2), a_slice("gpu-0", devices=[a_device("b")], name="b")], Outcome.BAD),  # they disagree
-])  # fmt: skip
+@each_row
 def test_the_newest_generation_is_complete_and_its_names_unique(slices: list[Json], outcome: Outcome) -> None:
     assert judged(slices)[NODE] is outcome
 
 
-@pytest.mark.parametrize(("pods", "outcome"), [
-    ([a_driver()], Outcome.OK),
-    ([a_driver(ready=False)], Outcome.BAD),
-    ([a_driver("gpu-1")], Outcome.BAD),  # it runs on another node only
-    ([a_driver(phase="Failed")], Outcome.UNDECIDED),
-    ([], Outcome.UNDECIDED),  # a driver may be a service of the host
-    ([a_driver(owner="ebs-csi-node", serviceAccountName="x")], Outcome.UNDECIDED),
-    ([a_driver(owner="dranet"), a_driver(ready=False)], Outcome.BAD),  # another driver's pod lives there
-    ([a_driver(owner="dranet", ready=False), a_driver()], Outcome.OK),
-    ([a_driver(ready=False), a_driver(owner="nvidia-dra-driver-gpu-kubelet-plugin")], Outcome.OK),  # one that is being replaced
-])  # fmt: skip
+@each_row
 def test_a_pod_of_the_driver_lives_on_the_node(pods: list[Pod], outcome: Outcome) -> None:
     if any("csi" in pod.name for pod in pods):
         storage = {"hostPath": {"path": "/var/lib/kubelet/plugins/ebs.csi.aws.com"}}

@@ -55,18 +55,7 @@ def judged(text: str, attributes: dict[str, str] | None = None) -> Finding:
     return judge_life(life, {(AMD, "gpu-0", "gpu-0-128"): SliceDevice(name="gpu-0-128", attributes=known)})
 
 
-@pytest.mark.parametrize(
-    ("finding", "outcome", "words"),
-    [
-        (judged(log("renderD128")), Outcome.OK, ""),
-        (judged(log("renderD129")), Outcome.BAD, "the container has renderD129 (0000:83:00.0)"),
-        (judged(log("renderD128", "renderD129")), Outcome.BAD, "uses what others may be given"),
-        (judged(log()), Outcome.BAD, "no render node"),
-        (judged(log("renderD130")), Outcome.UNDECIDED, "a partition"),
-        (judged(log("renderD128"), {}), Outcome.UNDECIDED, "no PCI address"),
-        (judged("cut off"), Outcome.UNDECIDED, "incomplete"),
-    ],
-)
+@each_row
 def test_a_driver_without_uuids_is_judged_by_pci_address(finding: Finding, outcome: Outcome, words: str) -> None:
     assert finding.outcome is outcome
     assert words in finding.message

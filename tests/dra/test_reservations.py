@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from conformance.dra.claims import check_reserved
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_pod, a_scope
 from tests.dra import a_claim, a_slice
+from tests.tables import each_row
 
 NOW = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 OLD, FRESH = "2026-09-20T00:00:00Z", "2026-09-21T14:13:00Z"
@@ -28,14 +27,9 @@ def judged(claim: Json, **items: Any) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize(("claim", "word"), [
-    (reserved("gone"), "pod gone, which does not exist"),
-    (reserved(uid="uid-of-yesterday"), "an earlier pod train-0"),
-    (reserved(""), "reserved for no pod"),
-    (reserved(deletionTimestamp="2026-09-21T03:00:00Z"), "it was deleted 11 h"),
-])  # fmt: skip
+@each_row
 def test_a_claim_that_holds_for_no_pod_is_bad(claim: Json, word: str) -> None:
-    finding = judged(claim)
+    finding = judged(reserved(**claim))
     assert finding.outcome is Outcome.BAD
     assert word in finding.message
 
@@ -44,11 +38,7 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
     assert judged(reserved(), pods=[a_pod("train-0", node="gpu-0", phase="Succeeded")]).outcome is Outcome.BAD
 
 
-@pytest.mark.parametrize("changed", [
-    {"created": FRESH},
-    {"managedFields": [{"manager": "kube-scheduler", "time": FRESH}]},
-    {"deletionTimestamp": FRESH},
-])  # fmt: skip
+@each_row
 def test_a_claim_that_changed_a_moment_ago_is_undecided(changed: Json) -> None:
     finding = judged(reserved("gone", **changed))
     assert finding.outcome is Outcome.UNDECIDED
@@ -67,11 +57,7 @@ def test_a_claim_of_an_extended_resource_waits_for_its_reservation() -> None:
     assert judged(reserved(""), pods=[pod]).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize(("group", "outcome"), [
-    ({"name": "g", "namespace": "team-a", "uid": "u"}, Outcome.OK),
-    ({"name": "g", "namespace": "team-b", "uid": "u"}, Outcome.BAD),
-    ({"name": "g", "namespace": "team-a", "uid": "earlier"}, Outcome.BAD),
-])  # fmt: skip
+@each_row
 def test_a_pod_group_holds_a_claim_while_it_exists(group: Json, outcome: Outcome) -> None:
     claim = reserved()
     claim["status"]["reservedFor"] = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}]

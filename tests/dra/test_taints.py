@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from conformance.dra.taints import check_taints
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_pod, a_scope
 from tests.dra import a_claim, a_device, a_slice
+from tests.tables import each_row
 
 NOW = 1_790_000_000.0
 WEEK_AGO, HOUR_AGO = "2026-09-14T14:13:20Z", "2026-09-21T13:13:20Z"
@@ -24,15 +23,7 @@ def judged(taint: Json | None = None, **items: Any) -> Finding:
     return next(one for one in check_taints(scope, NOW) if one.subject.kind == "Node")
 
 
-@pytest.mark.parametrize(("taint", "outcome"), [
-    (None, Outcome.OK),
-    (a_taint(), Outcome.BAD),
-    (a_taint(effect="NoExecute"), Outcome.BAD),
-    (a_taint(HOUR_AGO), Outcome.OK),
-    (a_taint(effect="None"), Outcome.OK),
-    (a_taint(""), Outcome.UNDECIDED),
-    (a_taint("yesterday"), Outcome.UNDECIDED),
-])  # fmt: skip
+@each_row
 def test_a_taint_is_stale_by_its_age(taint: Json | None, outcome: Outcome) -> None:
     assert judged(taint).outcome is outcome
 
@@ -43,14 +34,9 @@ def a_rule(key: str, name: str = "rule-1", created: str = WEEK_AGO, **spec: Any)
     return {"metadata": {"name": name, "creationTimestamp": created, "managedFields": fields}, "spec": chosen}
 
 
-@pytest.mark.parametrize(("rule", "outcome"), [
-    (a_rule("example.com/maintenance"), Outcome.BAD),
-    (a_rule("example.com/maintenance", created=HOUR_AGO), Outcome.OK),
-    (a_rule("example.com/dedicated"), Outcome.OK),  # who reserves devices means it
-    (a_rule("example.com/taken", name="h100-quarantine"), Outcome.BAD),
-])  # fmt: skip
+@each_row
 def test_a_rule_may_reserve_devices_for_ever_but_not_repair_them(rule: Json, outcome: Outcome) -> None:
-    finding = judged(devicetaintrules=[rule])
+    finding = judged(devicetaintrules=[a_rule(**rule)])
     assert finding.outcome is outcome
     assert "written by nvsentinel" in finding.observed
 
@@ -67,17 +53,7 @@ HOUR = a_taint(HOUR_AGO, "NoExecute")
 TOLERATED = {"tolerations": [{"key": "gpu.nvidia.com/xid", "operator": "Exists"}]}
 
 
-@pytest.mark.parametrize(("taint", "pod", "request_", "outcome"), [
-    (HOUR, {}, {}, Outcome.BAD),
-    (a_taint(HOUR_AGO, "NoSchedule"), {}, {}, Outcome.OK),  # it evicts nobody
-    (a_taint("2026-09-21T14:12:00Z", "NoExecute"), {}, {}, Outcome.OK),  # the eviction has just begun
-    (HOUR, {"phase": "Failed"}, {}, Outcome.OK),
-    (HOUR, {"name": "another"}, {}, Outcome.OK),
-    (HOUR, {"status": {"startTime": "2026-09-21T14:12:00Z"}}, {}, Outcome.OK),  # it waits to be evicted
-    (HOUR, {}, TOLERATED, Outcome.OK),
-    (HOUR, {}, {"exactly": TOLERATED}, Outcome.OK),
-    (HOUR, {}, {"firstAvailable": [{"name": "a", **TOLERATED}]}, Outcome.BAD),  # another alternative was chosen
-])  # fmt: skip
+@each_row
 def test_pods_end_that_a_taint_evicts(taint: Json, pod: Json, request_: Json, outcome: Outcome) -> None:
     claim = a_claim("c", device="gpu-0")
     claim["metadata"]["creationTimestamp"] = WEEK_AGO
@@ -95,13 +71,7 @@ def test_a_rule_without_a_selector_is_advised_against() -> None:
     assert [one.outcome for one in check_taints(scope, NOW)] == [Outcome.OK, Outcome.ADVISED]
 
 
-@pytest.mark.parametrize(("created", "result", "outcome"), [
-    ("2026-09-21T14:00:00Z", {}, Outcome.BAD),
-    ("2026-09-21T12:00:00Z", {}, Outcome.OK),  # it had the device before
-    ("2026-09-21T13:14:00Z", {}, Outcome.OK),  # clocks differ
-    ("2026-09-21T14:00:00Z", {"tolerations": [{"operator": "Exists"}]}, Outcome.OK),
-    ("2026-09-21T14:00:00Z", {"tolerations": [{"key": "other", "operator": "Exists"}]}, Outcome.BAD),
-])  # fmt: skip
+@each_row
 def test_no_claim_is_given_a_device_after_it_was_tainted(created: str, result: Json, outcome: Outcome) -> None:
     claim = a_claim("late", device="gpu-0", **result)
     claim["metadata"]["creationTimestamp"] = created

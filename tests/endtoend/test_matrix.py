@@ -13,6 +13,7 @@ from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access
 from tests.endtoend.runs import ROOT, command, environment
 from tests.judging import representatives
+from tests.tables import each_row
 
 DEFECTS = {name: load_defect(name) for name in defect_names()}
 HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
@@ -90,13 +91,7 @@ def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
     assert "withoutDefect" in matrix
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reported"),
-    [
-        (["--only", "fence-untainted-gpu-nod"], "did you mean 'fence-untainted-gpu-node'?"),
-        (["--requirement", "FENCE-99"], "did you mean FENCE-0"),
-    ],
-)
+@each_row
 def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], reported: str) -> None:
     tool = str(Path(command()[0]).parent / "gpu-conformance")
     done = subprocess.run([tool, "matrix", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -14,6 +14,7 @@ from conformance.cli.main import main
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Cause, Level, Verdict
 from tests.endtoend.runs import ROOT, Finished, environment, run_for_record
+from tests.tables import each_row
 
 CATALOGUE = load_catalogue().by_id
 FENCE = [id_ for id_ in CATALOGUE if id_.startswith("FENCE-")]
@@ -75,14 +76,7 @@ def test_what_was_left_out_names_the_option_that_did(tmp_path: Path, workers: li
 
 
 @pytest.mark.test_all
-@pytest.mark.parametrize(
-    ("arguments", "reported"),
-    [
-        (["-m", "FENCE-01"], "-m FENCE-01"),
-        (["-k", "FENCE-01", "-m", "FENCE or PSA"], "-k FENCE-01 -m 'FENCE or PSA'"),
-    ],
-    ids=["-m", "-k and -m"],
-)
+@each_row
 def test_a_mark_that_left_something_out_is_not_called_a_keyword(tmp_path: Path, arguments: list[str], reported: str) -> None:
     """Whoever looks for the option to take away must find it in his command."""
     done, shown = run(tmp_path, "--only", "FENCE,PSA-01", "--read-only", *arguments)
@@ -193,17 +187,7 @@ MUSTS = sum(one.level is Level.MUST for one in CATALOGUE.values())
 
 
 @pytest.mark.test_all
-@pytest.mark.parametrize(
-    ("arguments", "number"),
-    [
-        (["--only", "FENCE-01"], 1),
-        (["--only", "fence"], len(FENCE)),
-        (["--level", "must"], MUSTS),
-        (["--only", "FENCE", "-k", "FENCE-02"], 1),
-        (["-m", "GANG-01"], 1),
-    ],
-    ids=["an id", "an area", "a level", "part of an area", "a mark"],
-)
+@each_row
 def test_collecting_needs_no_target_and_chooses_as_a_run_does(tmp_path: Path, arguments: list[str], number: int) -> None:
     done = collected(tmp_path, *arguments)
     assert done.returncode == 0

@@ -40,14 +40,7 @@ def test_another_vendor_s_pool_passes_by_running() -> None:
     assert only(PodOutcome(place=place, pod=RAN, log="## placed\n")).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pending("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
-        a_pod(node="gpu-0", phase="Failed", status={"reason": "UnexpectedAdmissionError", "message": "Allocate failed"}),
-        a_pod(),
-    ],
-)
+@each_row
 def test_a_pod_that_does_not_run_fails(pod: Pod) -> None:
     assert only(PodOutcome(place=PLACE, pod=pod)).outcome is Outcome.BAD
 

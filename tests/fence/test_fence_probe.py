@@ -6,6 +6,7 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import FENCE, a_cpu_node, a_node, a_pod, a_policy, a_scope, a_taint
+from tests.tables import each_row
 
 OLD = "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 4 node(s) didn't match Pod's node affinity."
 NEW = "0/5 nodes are available: 1 node(s) had untolerated taint(s), 4 node(s) didn't match Pod's node affinity/selector. preemption: none."
@@ -43,10 +44,7 @@ def test_a_placed_pod_fails_even_when_the_control_was_not() -> None:
     assert only(attempt(None, placed)).outcome is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [waiting(FULL), waiting("something a custom scheduler says"), waiting(OLD, reason="SchedulingGated"), a_pod("fence-victim-0"), None],
-)
+@each_row
 def test_pending_for_another_reason_proves_nothing(victim: Pod | None) -> None:
     assert only(attempt(RAN, victim)).outcome is Outcome.UNDECIDED
 

@@ -62,21 +62,11 @@ OPEN = {"metadata": {"name": "default"}, "status": {"state": "Open"}}
 ACTIVE = {"metadata": {"name": "queue"}, "status": {"conditions": [{"type": "Active", "status": "True"}]}}
 
 
-@pytest.mark.parametrize(
-    ("deployments", "outcome"),
-    [
-        ([deployment("volcano-scheduler", 0), deployment("volcano-controllers")], Outcome.BAD),
-        ([deployment("volcano-scheduler", None), deployment("volcano-controllers")], Outcome.BAD),
-        ([deployment("volcano-scheduler")], Outcome.BAD),
-        ([deployment("volcano-scheduler", 0, since=JUST_NOW), deployment("volcano-controllers")], Outcome.UNDECIDED),
-        ([deployment("volcano-scheduler", 0, since=JUST_NOW), deployment("volcano-controllers", 0, since=LONG_AGO)], Outcome.BAD),
-        ([deployment("volcano-scheduler"), deployment("volcano-controllers")], Outcome.OK),
-    ],
-)
+@each_row
 @pytest.mark.parametrize("queues", [[], [OPEN]], ids=["no queue", "a queue that it opened before"])
 def test_a_scheduler_is_judged_by_its_deployments_where_it_has_some(deployments: list[Json], outcome: Outcome, queues: list[Json]) -> None:
     served = (VOLCANO, QUEUES) if queues else ()
-    found = installed(scope_of(served, apps__deployments=deployments, scheduling_volcano_sh__queues=queues))
+    found = installed(scope_of(served, apps__deployments=[deployment(**one) for one in deployments], scheduling_volcano_sh__queues=queues))
     assert found["volcano"].outcome is outcome
 
 
@@ -149,15 +139,7 @@ def test_kueue_promises_what_it_is_set_up_for() -> None:
     assert Volcano().guarantee(scope_of())[0] is Guarantee.PLACEMENT
 
 
-@pytest.mark.parametrize(
-    ("pools", "promise", "flavor"),
-    [
-        (["a100"], Guarantee.PLACEMENT, {"topologyName": "halls", "nodeLabels": {"pool": "a100"}}),
-        (["h100", "h100"], Guarantee.PLACEMENT, {"topologyName": "racks", "nodeLabels": {"pool": "h100"}}),
-        (["a100", "h100"], Guarantee.QUOTA, {}),
-        (["l4"], Guarantee.QUOTA, {}),
-    ],
-)
+@each_row
 def test_a_gang_goes_by_the_topology_of_its_own_nodes(pools: list[str], promise: Guarantee, flavor: Json) -> None:
     of_pools = [
         {"metadata": {"name": name}, "spec": {"topologyName": name, "nodeLabels": {"pool": pool}}}
@@ -198,16 +180,7 @@ def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
 BOTH = dict.fromkeys((grouped.NATIVE_GROUPS, grouped.WORKLOADS), "v1beta1")
 
 
-@pytest.mark.parametrize(
-    ("served", "versions", "kind"),
-    [
-        ((grouped.NATIVE_GROUPS, grouped.WORKLOADS), BOTH, grouped.NATIVE_GROUPS),
-        ((grouped.NATIVE_GROUPS,), {}, grouped.NATIVE_GROUPS),
-        ((grouped.WORKLOADS,), {grouped.WORKLOADS: "v1alpha1"}, grouped.WORKLOADS),
-        ((grouped.WORKLOADS,), {grouped.WORKLOADS: "v1beta1"}, ""),  # their PodGroups are not served: nothing makes a gang
-        ((), {}, ""),
-    ],
-)
+@each_row
 def test_what_makes_a_native_gang_is_what_discovery_shows(served: tuple[str, ...], versions: dict[str, str], kind: str) -> None:
     scope = scope_of(served)
     scope.snapshot.versions.update(versions)

@@ -11,6 +11,7 @@ from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_class, a_device, a_slice
 from tests.gang.test_adapters import kueue_s
 from tests.judging import judge
+from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
 
@@ -212,17 +213,7 @@ def parts(count: int) -> list[Json]:
     return [a_device(f"part-{number}", kind="mig", consumesCounters=[{"counterSet": "gpu-0", "counters": {}}]) for number in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("devices", "quota", "outcome"),
-    [
-        (parts(20), 1, "ok"),
-        (parts(20), 20, "not_judged"),  # how many fit at a time is not known
-        (parts(20), 21, "bad"),
-        ([a_device("a", allowMultipleAllocations=True)], 40, "not_judged"),
-        ([a_device("a"), a_device("b", kind="vfio")], 2, "not_judged"),
-        ([a_device("a"), a_device("b", taints=[{"key": "k", "effect": "NoSchedule"}])], 2, "not_judged"),
-    ],
-)
+@each_row
 def test_what_claims_may_get_beside_what_they_certainly_get_decides_nothing(devices: list[Json], quota: int, outcome: str) -> None:
     (finding,) = counting(quota, resourceslices=[a_slice("gpu-0", devices=devices)])
     assert finding.outcome.value == outcome

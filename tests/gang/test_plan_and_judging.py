@@ -117,16 +117,7 @@ def attempt(bound: int, size: int = 2, most: int | None = None) -> Attempt:
     return Attempt(size=size, bound=bound, most=bound if most is None else most, seconds=0.5, spread=0.0, trace="trace")
 
 
-@pytest.mark.parametrize(
-    ("seen", "control", "outcome"),
-    [
-        (attempt(2), None, Outcome.OK),
-        (attempt(1), attempt(2), Outcome.BAD),
-        (attempt(0), attempt(2), Outcome.BAD),
-        (attempt(1), attempt(1), Outcome.UNDECIDED),
-        (attempt(0), attempt(0), Outcome.UNDECIDED),
-    ],
-)
+@each_row
 def test_a_gang_that_fits_is_judged_beside_the_load_without_it(seen: Attempt, control: Attempt | None, outcome: Outcome) -> None:
     assert judge_fit(SUBJECT, PLAN, seen, control).outcome is outcome
 

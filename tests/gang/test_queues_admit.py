@@ -10,6 +10,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.gang.test_kueue_reservations import NOW, ago
+from tests.tables import each_row
 
 ACTIVE = {"type": "Active", "status": "True", "reason": "Ready"}
 
@@ -221,33 +222,9 @@ def strict(*workloads: Json, strategy: str = "StrictFIFO", busy: int = 0, cohort
 RUNS = queued("runs", held="a")
 
 
-@pytest.mark.parametrize(
-    ("workloads", "more", "expected"),
-    [
-        (
-            [queued("head", pool="a"), queued("one", pool="b"), queued("two", pool="b", devices=2, minutes=460)],
-            {},
-            Outcome.BAD,
-        ),
-        ([queued("head", pool="a"), queued("one", pool="b", minutes=5)], {}, Outcome.UNDECIDED),
-        ([queued("head", pool="a"), queued("one", pool="b")], {"strategy": "BestEffortFIFO"}, Outcome.OK),
-        ([queued("head", pool="a"), queued("one", pool="a", devices=1)], {}, Outcome.OK),  # the order keeps room for the larger one
-        ([queued("head", devices=16), queued("one", pool="b")], {}, Outcome.BAD),  # the whole queue is too small for the head
-        ([queued("head", devices=16), queued("one", pool="b")], {"cohort": "all"}, Outcome.OK),  # it may borrow what is not known here
-        ([queued("head"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),  # the head may be given either flavor
-        ([queued("head", pool="a"), queued("one", pool="b")], {"busy": 4}, Outcome.OK),  # the devices of its flavor are not idle
-        ([queued("head", pool="a"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),
-        ([queued("head", pool="b"), queued("one", pool="a")], {}, Outcome.OK),  # the head is what can run
-        ([queued("head", pool="gone"), queued("one", pool="b")], {}, Outcome.BAD),  # no flavor is for the head at all
-        ([queued("head", pool="a", parts=2), queued("one", pool="b")], {"a": "16"}, Outcome.BAD),  # each part fits, both do not
-        ([queued("head", pool="a"), queued("one", pool="b", devices=4, parts=2)], {}, Outcome.BAD),
-        ([queued("late", pool="a", minutes=60, priority=100), queued("one", pool="b")], {}, Outcome.BAD),
-        ([queued("head", devices=0, cpu="64"), queued("one", pool="b", minutes=100)], {"cpu": "8"}, Outcome.BAD),
-        ([queued("head", devices=0, cpu="64"), queued("one", pool="b", cpu="1", minutes=100)], {"cpu": "8"}, Outcome.OK),
-    ],
-)
+@each_row
 def test_a_strict_queue_lets_its_head_block_no_other_flavor(workloads: list[Json], more: dict[str, Any], expected: Outcome) -> None:
-    finding = strict(RUNS, *workloads, **more)
+    finding = strict(RUNS, *[queued(**one) for one in workloads], **more)
     assert finding.outcome is expected, finding.message
     if expected is Outcome.BAD:
         assert "8 nvidia.com/gpu of flavor b, which are free" in finding.message

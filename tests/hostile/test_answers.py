@@ -21,7 +21,7 @@ from fixtures.snapshot.collect import collect
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.subjects import Inconclusive
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, reported, status
-from tests.tables import table
+from tests.tables import each_row, table
 
 TABLE = table(__file__)
 
@@ -275,14 +275,7 @@ def test_what_a_refusal_leaves_out_contradicts_nothing(tmp_path: Path, name: str
         assert cluster.get("pods", "p", "default").status == 404
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"reason": "NotFound", "details": {"name": "default", "kind": "namespaces"}},
-        {"status": "Denied", "details": {"name": "policy", "kind": "ClusterPolicy"}},
-    ],
-    ids=["of a missing namespace", "by a webhook"],
-)
+@each_row
 def test_a_refused_creation_may_be_about_another_object(tmp_path: Path, words: dict[str, Any]) -> None:
     with lying(tmp_path, every(refusal(**words))) as (cluster, _):
         answer = cluster.create("pods", {"kind": "Pod", "metadata": {"name": "p"}}, namespace="default")

@@ -27,6 +27,7 @@ from tests.hostile.lying import Asked, Said, a_list, an_object, lying, reported,
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.served import kubeconfig, served
 from tests.steps import steps
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -142,16 +143,7 @@ def test_parameters_of_a_driver_may_be_deep_and_hide_no_other_claim() -> None:
     assert found["spec"] == {"devices": {"config": [{"requests": ["r"], "opaque": None}]}}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"spec": DEEP, "managedFields": []}',
-        '{"managedFields": [], "spec": {"managedField": DEEP}}',
-        '{"annotations": {"managedFields": "x"}, "spec": DEEP}',
-        '{"managedFields": [DEEP',
-        '{"opaque": DEEP}]]]',
-    ],
-)
+@each_row
 def test_whatever_else_is_deep_is_no_json(text: str) -> None:
     with pytest.raises(NotJson):
         json_text.decode(text.replace("DEEP", nest(2_000)))

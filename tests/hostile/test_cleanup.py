@@ -22,6 +22,7 @@ from fixtures.policy.policy_file import PolicyError
 from fixtures.probes.workspace import Workspace
 from fixtures.system.process import Process
 from tests.served import served
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
@@ -85,16 +86,7 @@ def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str], troubles: list[Tro
 # -- asking -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("consent", "says"),
-    [
-        ((), "not allow-listed"),
-        (("--yes",), "not allow-listed"),
-        (("--chaos-cluster", "served", "--yes"), "a context's name, which alone is not enough"),
-        (("--chaos-cluster", UID), "expected --yes"),
-    ],
-    ids=["nothing", "yes", "context", "uid"],
-)
+@each_row
 def test_it_shows_its_plan_and_touches_nothing_unasked(stage: Stage, consent: tuple[str, ...], says: str) -> None:
     stage.leave()
     code, stated = stage.cleanup(*consent)
@@ -182,21 +174,12 @@ def look_alike(name: str, run_id: str, **annotations: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        look_alike("payments", RUN),
-        look_alike("payments", OTHER),
-        look_alike(f"gpu-conformance-{RUN}-priv", RUN),
-        look_alike(f"gpu-conformance-{RUN}-priv", RUN, **{PROOF: "0" * 32}),
-        look_alike(f"gpu-conformance-chaos-{OTHER}", OTHER),
-    ],
-    ids=["labels", "another run", "name and labels", "token", "chaos"],
-)
+@each_row
 def test_what_only_says_that_it_is_ours_is_reported_and_never_touched(stage: Stage, theirs: dict[str, Any]) -> None:
     """Whoever may label a namespace would have it deleted otherwise: his neighbour's, or the platform's."""
-    name = theirs["metadata"]["name"]
-    assert stage.cluster.create("namespaces", theirs).ok
+    made = look_alike(**theirs)
+    name = made["metadata"]["name"]
+    assert stage.cluster.create("namespaces", made).ok
     stage.leave()
     code, stated = stage.cleanup(*YES)
     assert code == 10

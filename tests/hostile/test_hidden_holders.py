@@ -30,6 +30,7 @@ from tests.chaos.observe.made_up_cluster import plan as an_experiment
 from tests.chaos.observe.test_signals import HEALTHY, known_for_long, kubelet, listing, reader, value
 from tests.chaos.plan.test_planning import choose, field
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import each_row
 
 GPU = "nvidia.com/gpu"
 
@@ -153,15 +154,7 @@ def silent(on: Stage, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return resources
 
 
-@pytest.mark.parametrize(
-    ("resource", "id_"),
-    [
-        *(("daemonsets", id_) for id_ in ("A1", "A6", "A7", "A8", "A13", "D1", "D18", "N1")),
-        *(("deployments", id_) for id_ in ("A4", "A5", "A8c", "S2", "R1")),
-        *(("clusterpolicies", id_) for id_ in ("A1", "A4", "A5")),  # whose the agents are is not known
-        ("nodes", "A1"),
-    ],
-)
+@each_row
 def test_an_experiment_is_not_inapplicable_because_a_list_has_no_answer(
     on: Stage, silent: set[str], tmp_path: Path, resource: str, id_: str
 ) -> None:

@@ -23,7 +23,7 @@ from fixtures.text.yaml_text import read as read_yaml
 from reports.folder import ReportError, load
 from tests.hostile.lying import Asked, Said, lying, reported, status
 from tests.served import edited, kubeconfig, served
-from tests.tables import filled, table
+from tests.tables import each_row, filled, table
 
 SECRET = "s3cr3t"
 Config = dict[str, Any]
@@ -101,11 +101,7 @@ def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
     assert SECRET not in reported
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"expirationTimestamp": "0001-01-01T00:00:00Z"}, {"ttl": 3600, "issuer": {"name": "x"}, "scopes": ["a"]}],
-    ids=["the time that Go writes for none", "fields of its own"],
-)
+@each_row
 def test_an_exec_plugin_that_kubectl_understands_opens_the_cluster(tmp_path: Path, more: Config) -> None:
     with lying(tmp_path, lambda _: reported({"gitVersion": "v1.36.0"})) as (served, asked):
         cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, served.server, _echo({"token": SECRET, **more})))

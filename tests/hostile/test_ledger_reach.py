@@ -31,7 +31,7 @@ from fixtures.policy.model import Chaos, Policy, Tenants
 from fixtures.simulator.api.resources import Resource
 from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, namespace, node, plan, recover, world
 from tests.chaos.shipped import EXPERIMENTS
-from tests.tables import filled, table
+from tests.tables import each_row, filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -193,22 +193,14 @@ def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_p
 # -- operands --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("args", "reported"),
-    [
-        (service("kube-system", externalIPs=["10.0.0.1"]), "which no ClusterPolicy of this cluster owns"),
-        (service("kube-system"), "which no ClusterPolicy of this cluster owns"),
-        (service("gpu-operator", owner="uid-of-nobody"), "which no ClusterPolicy of this cluster owns"),
-        (service("gpu-operator", externalIPs=["10.0.0.1"]), "reached from outside"),
-        (service("gpu-operator", type="NodePort"), "reached from outside"),
-        (service("gpu-operator", type="ExternalName", externalName="evil.example"), "reached from outside"),
-        (service("gpu-operator"), ""),
-    ],
-)
-def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(tmp_path: Path, args: Json, reported: str) -> None:
+@each_row
+def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(
+    tmp_path: Path, args: dict[str, Any], reported: str
+) -> None:
+    made = service(**args)
     with operated(tmp_path) as cluster:
-        done = recovered(cluster, written(tmp_path, "A5", "object.present", args))
-        assert cluster.get("services", "evil", args["namespace"]).ok is not bool(reported)
+        done = recovered(cluster, written(tmp_path, "A5", "object.present", made))
+        assert cluster.get("services", "evil", made["namespace"]).ok is not bool(reported)
         assert reported in why(done) if reported else done.clean
 
 
@@ -314,15 +306,7 @@ def of_remediation(cluster: Cluster) -> tuple[str | None, str | None, bool]:
     return labels.get(STATE), notes.get(NOTE), bool(found["spec"].get("unschedulable"))
 
 
-@pytest.mark.parametrize(
-    ("given", "reported"),
-    [
-        ({"notes": {NOTE: "[]"}}, f"{NOTE} of node gpu-1: no proof in the cluster lists the entry"),
-        ({"labels": {STATE: "quarantined"}}, f"{STATE} of node gpu-1: no proof in the cluster lists the entry"),
-        ({"notes": {"evil.example/x": "1"}}, "annotation evil.example/x of a node"),
-        ({"labels": {"evil.example/x": "1"}}, "labels evil.example/x of a node"),
-    ],
-)
+@each_row
 def test_an_edited_report_writes_nothing_of_remediation_on_a_node(tmp_path: Path, given: Json, reported: str) -> None:
     with world(tmp_path) as (cluster, _):
         before = fetch(cluster, "nodes", "gpu-1")

@@ -15,6 +15,7 @@ from fixtures.verdict.record import Target, TargetKind, Verdict
 from reports.folder import write_all
 from reports.terminal.actions import harmless
 from tests.reports.sample_report import report, result, subject
+from tests.tables import each_row
 
 EVIL = "v1.30.0\x1b[2J\r::add-mask::x\u202e\x9b2J\n##[error]y"
 
@@ -53,16 +54,7 @@ def test_the_gate_prints_no_command_that_a_tenant_wrote(tmp_path: Path, capsys: 
     assert "##[" not in printed
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\r::error::x", "a\r: :error::x"),
-        ("\n \t::x", "\n \t: :x"),
-        ("a ::x", "a ::x"),
-        ("##[group]", "## [group]"),
-        ("::x\r\n\r\n::y", ": :x\r\n\r\n: :y"),
-    ],
-)
+@each_row
 def test_a_carriage_return_ends_a_line_too(text: str, shown: str) -> None:
     """The runner reads lines as .NET does."""
     assert harmless(text) == shown

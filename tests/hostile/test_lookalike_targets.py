@@ -25,7 +25,7 @@ from tests.builders import a_policy
 from tests.chaos.engine.stage import campaign_on
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan, pod
 from tests.chaos.shipped import EXPERIMENTS
-from tests.tables import filled, table
+from tests.tables import each_row, filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -184,10 +184,7 @@ def test_a_daemonset_for_each_kind_of_node_is_one_component(busy: str, target: s
     assert list(elsewhere(reading, component="gfd")) == [busy]
 
 
-@pytest.mark.parametrize("pods", [
-    [("small", "a", "kube-system"), ("large", "a", "kube-system")],  # both on one node
-    [("small", "a", "kube-system")],  # one runs nowhere, so nothing tells
-])  # fmt: skip
+@each_row
 def test_daemonsets_that_nothing_keeps_apart_are_two_candidates(pods: list[tuple[str, str, str]]) -> None:
     variants = [agent("gfd", "kube-system", owner="", name=name) for name in ("large", "small")]
     with pytest.raises(TargetUnclear, match="kube-system/large and DaemonSet kube-system/small could all be gfd"):

@@ -31,6 +31,7 @@ from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, reported
 from tests.hostile.test_bounds import at_version, event
 from tests.served import served
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -67,19 +68,9 @@ def states(observation: Observation) -> list[list[tuple[str, str]]]:
     return [[(obj["metadata"]["name"], obj["metadata"]["resourceVersion"]) for obj in objects.values()] for objects in looks]
 
 
-@pytest.mark.parametrize(
-    "replayed",
-    [
-        event("MODIFIED", at_version("p", "3")),
-        event("MODIFIED", at_version("p", "9")),
-        event("DELETED", at_version("p", "7")),
-        event("ADDED", at_version("q", "8")),
-        event("DELETED", at_version("p", "20", uid="another")),
-    ],
-    ids=["older", "as old as the list", "deletion", "an object that is gone", "deletion of what had the name before"],
-)
-def test_an_event_that_can_be_no_news_changes_nothing_and_is_listed_again(tmp_path: Path, replayed: bytes) -> None:
-    with stated(tmp_path, replayed) as (observation, asked):
+@each_row
+def test_an_event_that_can_be_no_news_changes_nothing_and_is_listed_again(tmp_path: Path, replayed: Json) -> None:
+    with stated(tmp_path, event(**replayed)) as (observation, asked):
         assert {tuple(state) for state in states(observation)} == {(("p", "7"),)}
     assert observation.gaps >= 1
     assert sum(not request.query.get("watch") for request in asked) >= 3
@@ -198,15 +189,7 @@ def slices_published(cluster: Cluster, deadline: float) -> str:
 
 
 @pytest.mark.parametrize("lied", [True, False], ids=["an event alone", "a list too"])
-@pytest.mark.parametrize(
-    ("verify", "before", "after"),
-    [
-        (pods_replaced, an_agent("7", {"phase": "Pending"}), an_agent("10", READY)),
-        (agent_restarted, an_agent("7", {"phase": "Pending"}), an_agent("10", READY)),
-        (slices_published, a_slice("7"), a_slice("10", DEVICE)),
-    ],
-    ids=["pods.replaced", "agent.restarted", "slices.published"],
-)
+@each_row
 def test_an_undo_is_verified_by_what_a_list_shows(
     tmp_path: Path, verify: Callable[[Cluster, float], str], before: Json, after: Json, lied: bool
 ) -> None:
@@ -304,19 +287,7 @@ def test_a_list_older_than_what_was_shown_is_trouble(tmp_path: Path, write: bool
         listed(cluster)
 
 
-@pytest.mark.parametrize(
-    ("versions", "query"),
-    [
-        (("40", "9007199254740993"), {}),
-        (("40", "7"), {"continue": "more", "limit": "1"}),  # pages are of the version of the first
-        (("40", "7"), {"resourceVersion": "7", "resourceVersionMatch": "Exact"}),
-        (("40", "7:9"), {}),  # an aggregated API's, which nobody can compare
-        (("40", ""), {}),
-        (("9" * 39, "40"), {}),  # no API server's either: if it counted, every later list were older
-        ((str(2**64), "40"), {}),
-    ],
-    ids=["later", "page", "version", "no number", "none", "39 digits", "65 bits"],
-)
+@each_row
 def test_what_a_healthy_server_may_answer_is_no_trouble(tmp_path: Path, versions: tuple[str, ...], query: dict[str, str]) -> None:
     with lying(tmp_path, in_turn(*versions)) as (cluster, _):
         listed(cluster)

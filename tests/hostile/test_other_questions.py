@@ -24,6 +24,7 @@ from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, 
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.hostile.test_bounds import event, read_pods
 from tests.served import edited
+from tests.tables import each_row
 
 POD = an_object("Pod", "p")
 
@@ -60,18 +61,7 @@ def test_pages_that_say_there_is_more_and_hold_nothing_are_few(tmp_path: Path) -
     assert len(asked) <= limits.EMPTY_PAGES + 4
 
 
-@pytest.mark.parametrize(
-    ("asked_of", "refuses"),
-    [
-        ({"verb": "list", "group": "", "resource": "pods"}, ["list"]),
-        ({"verb": "list", "resource": "pods", "version": "*"}, ["list"]),
-        ({"verb": "get", "group": "", "resource": "pods"}, []),
-        ({"verb": "list", "group": "apps", "resource": "pods"}, ["list"]),
-        ({"verb": "list", "group": "", "resource": "secrets"}, []),
-        ({}, []),
-    ],
-    ids=["the same", "the server fills in", "another verb", "group of the question left empty", "another resource", "nothing"],
-)
+@each_row
 def test_a_review_of_another_right_says_nothing(tmp_path: Path, asked_of: dict[str, str], refuses: list[str]) -> None:
     """A proxy that keeps answers gives the first one again, whatever the body of the request."""
     review = {

@@ -18,7 +18,7 @@ from tests.platforms.clusters import CLUSTERS
 from tests.platforms.judged import snapshot_as_served
 from tests.platforms.objects import container, daemonset, meta, namespace, pod
 from tests.requirements_offline import NOW, policy_over, snapshot_of
-from tests.tables import filled, table
+from tests.tables import each_row, filled, table
 
 CORE, RATIO, WRITTEN = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "scheduling.koordinator.sh/device-allocated"
 MINORS = "scheduling.koordinator.sh/gpu-minors"
@@ -142,14 +142,7 @@ def test_a_record_of_given_devices_is_right_on_a_pod_only_that_asks_for_them(
 FPGA = {WRITTEN: '{"fpga":[{"minor":0,"resources":{"koordinator.sh/fpga":"100"}}]}'}
 
 
-@pytest.mark.parametrize(
-    ("name", "annotations", "verdict"),
-    [
-        ("dcu.com/gpu", handed(0), Verdict.INCONCLUSIVE),  # Koordinator gives these as well
-        ("koordinator.sh/fpga", FPGA, Verdict.INCONCLUSIVE),
-        ("made-up.example.com/gpu", handed(0), Verdict.FAILED),
-    ],
-)
+@each_row
 def test_a_record_of_a_device_that_the_policy_does_not_list_is_undecided(name: str, annotations: dict[str, str], verdict: Verdict) -> None:
     objects = copy.deepcopy(CLUSTERS["koordinator"]().objects)
     for item in objects:
@@ -262,14 +255,7 @@ def test_copies_of_the_platform_break_no_part_of_it(scenario: str, healthy: bool
     assert [id_ for id_, places in wrong.items() if not places] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("ops-agent-desired-on-no-node", "ops-toolkit-daemonset-deleted", "ops-exporter-on-one-node", "ops-image-latest"),
-        *("ops-two-device-plugins", "fence-plugin-without-toleration", "adv-plugin-not-registered", "adv-config-refused"),
-        *("mig-config-of-unknown-name", "dra-driver-not-ready"),
-    ],
-)
+@each_row
 def test_copies_of_the_platform_hide_nothing_that_is_wrong_with_it(name: str) -> None:
     defect = load_defect(name)
     results, _ = beside_copies(defect.scenario, defect, healthy=True)

@@ -31,7 +31,7 @@ from fixtures.ownership.read_proofs import read_proofs
 from fixtures.policy.model import Policy
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, PRODUCT, RUN, fetch, ledger, plan, recover, soon, strip, world
 from tests.chaos.shipped import EXPERIMENTS
-from tests.tables import filled, table
+from tests.tables import each_row, filled, table
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -100,16 +100,7 @@ def is_stated(done: RecoveryResult, *words: str) -> None:
         assert word in line, line
 
 
-@pytest.mark.parametrize(
-    ("undo", "args"),
-    [
-        ("host.command", PRIVILEGED),
-        ("node.labels", {"name": "gpu-1", "uid": "uid-gpu-1", "prior": {PRODUCT: "mine"}, "ours": {PRODUCT: "H100"}}),
-        ("node.unschedulable", {"name": "gpu-1", "uid": "uid-gpu-1", "prior": True, "ours": False}),
-        ("object.absent", {"key": "namespaces", "name": "gpu-operator", "run_id": RUN}),
-    ],
-    ids=["a privileged pod", "labels", "a cordon", "a deletion"],
-)
+@each_row
 def test_a_ledger_that_a_tenant_wrote_is_reported_and_not_carried_out(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], undo: str, args: dict[str, Any]
 ) -> None:
@@ -188,15 +179,7 @@ def test_two_entries_of_one_number_are_no_ledger(cluster: Cluster) -> None:
     assert any("two entries of one number" in line for line in stated)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"leaseDurationSeconds": "soon", "renewTime": "2026-11-21T12:00:00"},
-        {"leaseDurationSeconds": -3, "renewTime": "99999-01-01T00:00:00Z"},
-        {"leaseDurationSeconds": 10**30, "renewTime": 5},
-        {"leaseDurationSeconds": [], "renewTime": ["x"], "holderIdentity": {}},
-    ],
-)
+@each_row
 def test_a_lease_may_say_anything(spec: dict[str, Any]) -> None:
     found = parse_lease({"metadata": {"name": "a", "uid": "u", "annotations": {HALT: "TRUE"}}, "spec": spec})
     assert (found.seconds, found.age(), found.holder) == (15, None, None)
@@ -429,15 +412,7 @@ def command(tmp_path: Path, *words: str) -> list[str]:
     return ["chaos", *words, "--kubeconfig", str(tmp_path / "kubeconfig")]
 
 
-@pytest.mark.parametrize(
-    ("consent", "reported"),
-    [
-        (["--yes"], f"expected --chaos-cluster {KUBE_SYSTEM}"),
-        (["--yes", "--chaos-cluster", "served"], "a context's name, which alone is not enough"),
-        (["--chaos-cluster", KUBE_SYSTEM], "expected --yes"),
-    ],
-    ids=["not allowed", "allowed by name", "not confirmed"],
-)
+@each_row
 @pytest.mark.parametrize("words", [["recover"], ["halt"], ["halt", "--off"]], ids=" ".join)
 def test_nothing_is_changed_that_was_not_allowed_and_confirmed(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], consent: list[str], reported: str

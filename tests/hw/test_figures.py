@@ -105,15 +105,7 @@ def test_without_an_image_or_a_whole_device_nothing_is_measured(
     assert raised.value.code == code
 
 
-@pytest.mark.parametrize(
-    ("libraries", "outcome"),
-    [
-        ([Library(api="levelZero", file="libze_loader.so.1", devices=[device(name=MAX, fp32=15e12, memory=1.0e12)])], Outcome.OK),
-        ([Library(api="levelZero", file="libze_loader.so.1", devices=[device(name=MAX, step=WRONG)])], Outcome.BAD),
-        ([Library(api="levelZero", file="libze_loader.so.1", present=False)], Outcome.NOT_JUDGED),
-        ([Library(api="levelZero", file="libze_loader.so.1", trouble=Trouble(call="zeInit", code=0x78000001))], Outcome.BAD),
-    ],
-)
+@each_row
 def test_devices_of_intel_are_measured_in_the_image_for_them(
     monkeypatch: pytest.MonkeyPatch, libraries: list[Library], outcome: Outcome
 ) -> None:

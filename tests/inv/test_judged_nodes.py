@@ -198,33 +198,9 @@ def test_a_cluster_of_which_nothing_could_be_judged_is_inconclusive(allow: list[
         assert concluded(a_scope(policy, nodes=CORDONED)) == (Verdict.INCONCLUSIVE, 0, 2)
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [
-        gone("x", taints=("amd.com/gpu=present:NoSchedule",)),
-        gone("x", taints=("google.com/tpu=present:NoSchedule",)),
-        gone("x", taints=("aws.amazon.com/neuron:NoSchedule",)),
-        gone("x", taints=("habana.ai/gaudi:NoSchedule",)),
-        gone("x", labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}),
-        gone("x", labels={"amd.com/gpu": "true"}),
-        gone("x", labels={"gpu.intel.com/product": "Max_1550"}),
-        gone("x", labels={"habana.ai/device": "gaudi2"}),
-        gone("x", labels={"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"}),
-        gone("x", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"}),
-        gone("x", labels={"kubernetes.azure.com/accelerator": "nvidia"}),
-        gone("x", labels={"eks.amazonaws.com/instance-gpu-name": "h100"}),
-        gone("x", labels={"node.kubernetes.io/instance-type": "trn2.48xlarge"}),
-        gone("x", labels={"feature.node.kubernetes.io/pci-10de.present": "true"}),
-        gone("x", labels={"feature.node.kubernetes.io/pci-1200_1002.present": "true"}),
-        gone("x", labels={"feature.node.kubernetes.io/pci-1200_1da3_1020.present": "true"}),
-        gone("x", labels={"nvidia.com/gpu.product": "NVIDIA-L4"}),
-        gone("x", capacity={"amd.com/gpu": "0"}),
-        gone("x", capacity={"gpu.intel.com/i915": "0"}),
-        gone("x", capacity={"aws.amazon.com/neuroncore": "0"}),
-    ],
-)
-def test_a_node_that_lost_its_devices_stays_in_the_count(lost: Node) -> None:
-    assert concluded(a_scope(nodes=[*REACHED, lost])) == (Verdict.INCONCLUSIVE, 2, 3)
+@each_row
+def test_a_node_that_lost_its_devices_stays_in_the_count(lost: Json) -> None:
+    assert concluded(a_scope(nodes=[*REACHED, gone(**lost)])) == (Verdict.INCONCLUSIVE, 2, 3)
 
 
 def test_a_plugin_that_is_away_leaves_nothing_to_ask_for() -> None:
@@ -252,10 +228,7 @@ def test_devices_of_a_dra_driver_are_devices_unless_none_can_be_claimed(taints: 
     assert concluded(a_scope(nodes=nodes, resourceslices=[published])) == (verdict, 3 if verdict is Verdict.PASSED else 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("taint", "probing"),
-    [("team-a/own=yes:NoSchedule", Verdict.FAILED), ("aws-node-termination-handler/spot-itn:NoSchedule", Verdict.INCONCLUSIVE)],
-)
+@each_row
 def test_where_no_probe_can_run_taints_keep_none_away(taint: str, probing: Verdict) -> None:
     scope = a_scope(nodes=[a_node(taints=[FENCE, taint])], pods=[a_pod(devices=8, node="gpu-0")])
     assert concluded(scope, probing=False) == (Verdict.PASSED, 1, 1)
@@ -272,15 +245,7 @@ def test_where_no_probe_can_run_a_cordon_is_no_failure_and_no_pass() -> None:
 # -- a cluster in motion
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        stated(cordoned=HOUR),
-        stated(taints=[Taint(key="readiness.k8s.io/warm", effect="NoSchedule", time_added=ago(HOUR))]),
-        stated(taints=["cloud.google.com/impending-node-termination:NoSchedule"]),
-        stated(taints=["karpenter.sh/unregistered:NoExecute"], age=MINUTE),
-    ],
-)
+@each_row
 def test_a_hold_that_is_a_change_under_way_is_undecided(node: Node) -> None:
     finding = only(nodes=[node])
     assert finding.outcome is Outcome.UNDECIDED

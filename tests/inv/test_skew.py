@@ -87,20 +87,7 @@ def test_a_kubelet_that_passes_no_cdi_device_on_is_bad(kubelet: str, strategy: s
     assert by_name(check_skew(scope))["gpu-0"] is outcome
 
 
-@pytest.mark.parametrize(("runtime", "world", "outcome"), [
-    ("containerd://1.6.39", {"daemonsets": [BY_CRI]}, Outcome.BAD),
-    ("containerd://v1.7.2-k3s1", {"daemonsets": [BY_CRI]}, Outcome.OK),
-    ("cri-o://1.22.5", {"daemonsets": [BY_CRI]}, Outcome.BAD),
-    ("cri-o://1.31.1", {"daemonsets": [BY_CRI]}, Outcome.OK),
-    ("containerd://1.6.39", {"daemonsets": [a_plugin(DEVICE_LIST_STRATEGY="envvar,cdi-cri")]}, Outcome.OK),
-    ("containerd://1.6.39", {"daemonsets": [a_plugin(DEVICE_LIST_STRATEGY="cdi-cri", CDI_ANNOTATION_PREFIX="nvidia.cdi.k8s.io/")]},
-     Outcome.OK),
-    ("containerd://1.6.39", {"clusterpolicies": [POLICY], "deployments": [an_operator("v25.10.1")]}, Outcome.BAD),
-    ("containerd://1.6.39", {"clusterpolicies": [POLICY], "deployments": [an_operator("v24.9.0")]}, Outcome.OK),
-    ("containerd://1.6.39", {"clusterpolicies": [POLICY]}, Outcome.UNDECIDED),
-    ("containerd://1.6.39", {"resourceslices": [a_slice("gpu-0")]}, Outcome.BAD),
-    ("containerd://1.6.39", {}, Outcome.OK),
-])  # fmt: skip
+@each_row
 def test_a_runtime_that_is_too_old_for_cdi_is_bad_where_devices_are_handed_out_by_it(
     runtime: str, world: dict[str, Any], outcome: Outcome
 ) -> None:

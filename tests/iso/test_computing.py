@@ -108,11 +108,7 @@ def test_another_vendors_library_without_devices_is_no_fault() -> None:
     assert judge_computing(ran(both), 1, "nvidia.com/gpu").outcome is OK
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [error(2, "cuMemAlloc_v2"), error(805), Trouble(call="cuInit", message="no answer within 45 s")],
-    ids=["memory", "mps", "hung"],
-)
+@each_row
 def test_what_others_hold_of_a_shared_device_shows_nothing(trouble: Trouble) -> None:
     taken = ran(library(device(0, Step(name="allocate", status=Status.ERROR, trouble=trouble))))
     assert judge_computing(taken, 1, "nvidia.com/gpu").outcome is BAD

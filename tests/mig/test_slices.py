@@ -14,6 +14,7 @@ from fixtures.verdict.subjects import NotApplicable
 from tests.adv.built import outcomes, verdict
 from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
+from tests.tables import each_row
 
 A100 = "NVIDIA-A100-SXM4-40GB"
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -67,19 +68,7 @@ def parted(text: str = PARTED, name: str = "default-mig-parted-config", namespac
 # -- MIG-02
 
 
-@pytest.mark.parametrize(
-    ("node", "wanted"),
-    [
-        (single(), "passed"),
-        (single(units=49), "failed"),
-        (single(product=f"{H100}-MIG-INVALID", count=0, units=0), "failed"),
-        (single(product=f"{H100}-MIG-1g.5gb"), "failed"),
-        (single(gpu__slices__gi="2"), "failed"),
-        (single(product=H100, count=8, units=8), "not_applicable"),
-        (single(units=0, mig__config__state="pending"), "not_applicable"),
-        (a_node(), "not_applicable"),
-    ],
-)
+@each_row
 def test_strategy_single(node: Node, wanted: str) -> None:
     assert verdict(check_single(a_scope(nodes=[node]))) == wanted
 
@@ -131,21 +120,7 @@ def test_strategy_single_needs_somebody_who_counts_devices() -> None:
 # -- MIG-05
 
 
-@pytest.mark.parametrize(
-    ("node", "wanted"),
-    [
-        (single(), "passed"),
-        (single(count=50), "failed"),
-        (single(config="all-disabled"), "failed"),
-        (single(config="no-such-name"), "failed"),
-        (single(mig__config__state="failed"), "not_applicable"),
-        (mixed({"1g.5gb": 56}), "passed"),
-        (mixed({"1g.5gb": 55}), "failed"),
-        (mixed({"3g.20gb": 8}, config="half", whole=4, replicas="1"), "passed"),
-        (mixed({"3g.20gb": 16}, config="half", replicas="0"), "failed"),
-        (mixed({}, config="all-disabled", replicas="1", whole=8), "passed"),
-    ],
-)
+@each_row
 def test_the_layout_is_the_requested_one(node: Node, wanted: str) -> None:
     assert verdict(check_applied(a_scope(nodes=[node], configmaps=[parted()]))) == wanted
 

@@ -20,6 +20,7 @@ from fixtures.verdict.findings import Finding, Outcome, ok
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net.logs import make_plan, run_of
+from tests.tables import each_row
 
 RDMA = "rdma/a"
 
@@ -153,19 +154,7 @@ def test_a_run_past_its_deadline_says_so() -> None:
     assert "not finished within 360 s" in run.outcome()
 
 
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [
-        (
-            a_state(
-                "Pending", "", conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
-            ),
-            "Unschedulable",
-        ),
-        (a_state("Pending", "gpu-1"), "NotStarted"),
-        ({}, "NotFound"),
-    ],
-)
+@each_row
 def test_a_pod_that_did_not_start_is_inconclusive(state: Json, code: str) -> None:
     workspace = FakeWorkspace([a_state(), state])
     if not state:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-import pytest
-
 from conformance.net.figures import Figure, fabric_of, figure_of, measured
 from conformance.net.judging import judge_bandwidth
 from conformance.net.two_nodes import FabricRun
@@ -17,6 +15,7 @@ from tests.builders import a_policy
 from tests.net.logs import Via, a_run, adapters, gdr, nccl_log
 from tests.net.test_bandwidth import table
 from tests.samples import sample
+from tests.tables import each_row
 
 H100, A100, MI300X, GB200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB", "AMD_Instinct_MI300X_OAM", "NVIDIA-GB200"
 IB = (8, 400, "IB")
@@ -63,30 +62,7 @@ def test_every_row_has_a_source_and_a_date_and_no_two_say_the_same() -> None:
         assert row.gbits or row.machine or row.fabric == "nvlink", f"{row}: nothing tells this fabric from a slower one"
 
 
-@pytest.mark.parametrize(
-    ("run", "minimum", "words"),
-    [
-        (a_measured_run(), 352.5, "440.58 GB/s of 16 ranks of H100 over 3200 Gb/s of infiniband, 2026-05-26, https://"),
-        (a_measured_run("NVIDIA-H200"), 280.0, "1984 ranks"),  # more nodes are never faster
-        (a_measured_run(A100, (16, 100, "RoCE")), 151.7, "roce"),
-        (a_measured_run(MI300X, (8, 400, "RoCE"), device="amd.com/gpu"), 285.6, "MI300X"),
-        (a_measured_run(GB200, None, nvlink, per_node=4), 648.8, "nvlink"),
-        (a_measured_run(ports=None, via=libfabric, machine="p5.48xlarge"), 350.2, "efa of p5.48xlarge"),
-        (a_measured_run(ports=None, via=sockets, machine="p5.48xlarge"), 350.2, "efa"),
-        (a_measured_run(ports=None, via=fastrak, machine="a3-megagpu-8g"), 254.3, "tcpxo"),
-        (a_measured_run(ports=None, via=fastrak, machine="a3-edgegpu-8g"), None, "tcpxo"),
-        (a_measured_run("NVIDIA-H100-PCIe"), None, "H100-PCIe"),
-        (a_measured_run("NVIDIA-H200-NVL"), None, "H200-NVL"),
-        (a_measured_run("NVIDIA-GH200-480GB"), None, "GH200"),
-        (a_measured_run(""), None, "unknown product"),
-        (a_measured_run("Standard_X16", names="NVIDIA H100 80GB HBM3"), 352.5, "H100"),
-        (a_measured_run("Standard_X16", names="NVIDIA H100 PCIe"), None, "Standard_X16"),
-        (a_measured_run(ports=(4, 400, "IB")), None, "1600 Gb/s of infiniband"),
-        (a_measured_run(ports=(8, 400, "RoCE")), None, "3200 Gb/s of roce"),
-        (a_measured_run(per_node=4), None, "8 ranks"),
-        (a_measured_run(ports=None), None, "a fabric that the log does not name"),
-    ],
-)
+@each_row
 def test_the_table_gives_a_figure_of_the_same_product_fabric_and_ranks_or_none(run: FabricRun, minimum: float | None, words: str) -> None:
     figure = figure_of(run, Network(), first=True)
     assert figure.minimum == minimum
@@ -121,10 +97,7 @@ def test_without_the_speed_of_every_port_the_fabric_is_not_known() -> None:
     assert fabric_of(a_run(log, log, per_node=8)).gbits is None
 
 
-@pytest.mark.parametrize(
-    ("name", "fabric", "ranks"),
-    [("nccl-tests-1", "infiniband", 64), ("nccl-tests-2", "nvlink", 72), ("nccl-tests-5", "efa", 16), ("nccl-tests-6", "efa", 16)],
-)
+@each_row
 def test_real_tables_of_healthy_fabrics_reach_the_minimum_of_their_row(name: str, fabric: str, ranks: int) -> None:
     product = "GB200" if fabric == "nvlink" else "H100"
     (row,) = [row for row in measured() if (row.product, row.fabric, row.ranks) == (product, fabric, ranks)]
@@ -149,20 +122,7 @@ def copied(source: int, target: int, direction: str) -> str:
     return f"NET/IB/{source % 8}" + ("/GDRDMA" if direction == "receive" else "")
 
 
-@pytest.mark.parametrize(
-    ("run", "cause", "word"),
-    [
-        # https://github.com/NVIDIA/nccl-tests/issues/309: two hosts of eight H100 with 8 x NDR reach 250 GB/s, all by GPUDirect
-        (a_measured_run(busbw=250), "BandwidthLow", "a part of it is slow"),
-        # https://github.com/NVIDIA/nccl-tests/issues/106: a pair of A100 machines reaches half of what others do
-        (a_measured_run(A100, (4, 200, "IB"), busbw=40), "BandwidthLow", "a part of it is slow"),
-        # https://github.com/elideng-sg/hypercomputer-internode-deepdive: A3 Mega without GPUDirect-TCPXO, 23.7 GB/s and no error
-        (a_measured_run(ports=None, via=sockets, machine="a3-megagpu-8g", busbw=23.7), "TrafficOverSockets", "NET/Socket"),
-        # https://github.com/areal-project/AReaL/issues/639: 5 GB/s over bond0, and the adapters are there
-        (a_measured_run(via=sockets, busbw=5), "TrafficOverSockets", "NET/Socket"),
-        (a_measured_run(via=copied, busbw=150), "TrafficNotDirect", "go via GDRDMA"),
-    ],
-)
+@each_row
 def test_a_low_figure_is_put_down_to_the_transport_or_to_a_slow_part(run: FabricRun, cause: str, word: str) -> None:
     found = bandwidth(run)
     assert (found.cause, found.outcome) == (cause, Outcome.BAD)

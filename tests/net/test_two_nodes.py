@@ -8,8 +8,9 @@ from conformance.net.two_nodes import Plan
 from fixtures.kubernetes.models import Node
 from fixtures.policy.model import Policy
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
-from tests.builders import FENCE, a_node, a_pod, a_policy, a_scope
+from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net.logs import make_plan
+from tests.tables import each_row
 
 RDMA = "rdma/a"
 
@@ -39,27 +40,13 @@ def test_busy_nodes_make_it_inconclusive() -> None:
     assert raised.value.code == "NoFreeDevice"
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        [],
-        [a_node("gpu-0"), a_node("gpu-1")],
-        nodes(1),
-        nodes(2, resource="nvidia.com/mig-1g.10gb"),
-        nodes(2, resource="nvidia.com/gpu.shared"),
-        nodes(2, labels={"nvidia.com/gpu.replicas": "4"}),
-    ],
-    ids=["empty", "no fabric", "one", "mig", "shared", "replicas"],
-)
+@each_row
 def test_without_two_able_nodes_it_does_not_apply(items: list[Node]) -> None:
     with pytest.raises(NotApplicable):
         plan(items)
 
 
-@pytest.mark.parametrize(
-    ("state", "word"),
-    [({"ready": False}, "NotReady"), ({"cordoned": True}, "cordoned"), ({"taints": [FENCE, "team=ml:NoSchedule"]}, "has the taint")],
-)
+@each_row
 def test_nodes_that_cannot_be_used_now_make_it_inconclusive(state: dict[str, Any], word: str) -> None:
     with pytest.raises(Inconclusive, match=word):
         plan([*nodes(1), a_node("gpu-1", capacity={RDMA: "63"}, **state)])

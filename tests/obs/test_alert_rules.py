@@ -29,7 +29,7 @@ from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled
-from tests.obs.test_pages import AMD, WHOLE, page
+from tests.obs.test_pages import WHOLE, page
 from tests.tables import each_row
 
 needs_promtool = pytest.mark.skipif(not promtool(), reason="promtool is not on PATH (Debian's package prometheus has it)")
@@ -46,23 +46,7 @@ def test_ranges_and_durations_are_seconds() -> None:
     assert read_expression("a[5m] + max_over_time(b[2h:1m])").longest == 7200
 
 
-@pytest.mark.parametrize(
-    ("node", "expr", "missing"),
-    [
-        (WHOLE, "DCGM_FI_DEV_GPU_TEMP > 90", []),
-        (WHOLE, "DCGM_FI_DEV_XID_ERRORS > 0", []),
-        (WHOLE, "DCGM_FI_DEV_GPU_TMP > 90", ["DCGM_FI_DEV_GPU_TMP"]),
-        (WHOLE, "DCGM_FI_DEV_FB_USED / DCGM_FI_DEV_FB_TOTAL > 0.9", ["DCGM_FI_DEV_FB_TOTAL"]),
-        (WHOLE, "DCGM_FI_DEV_GPU_UTIL or amd_gpu_gfx_activity", []),  # LLMKube#1372: for each exporter that there is
-        (AMD, "DCGM_FI_DEV_GPU_TEMP > 85", ["DCGM_FI_DEV_GPU_TEMP"]),  # LLMKube#1356
-        (AMD, "DCGM_FI_DEV_XID_ERRORS > 0", ["DCGM_FI_DEV_XID_ERRORS"]),
-        # gpu-operator ships this rule; others' recorded series begin with gpu_ too
-        *((node, "gpu_operator_reconciliation_status != 1", []) for node in (WHOLE, AMD)),
-        (WHOLE, "gpu_idle_minutes > 60", []),
-        (AMD, "gpu_gfx_activty > 90", ["gpu_gfx_activty"]),
-        (WHOLE, "kube_pod_info > 0", []),  # another program's: who serves it is not known here
-    ],
-)
+@each_row
 def test_a_rule_on_what_no_exporter_serves_is_dead(node: str, expr: str, missing: list[str]) -> None:
     assert unserved(read_expression(expr), read_page(page(node)).series) == missing
 
@@ -74,25 +58,7 @@ def scraped(node: str = WHOLE) -> tuple[Any, Exporter]:
 
 
 @needs_promtool
-@pytest.mark.parametrize(
-    ("situation", "expr", "wait", "fired"),
-    [
-        *(
-            (name, rule["expr"], rule.get("for", ""), True)
-            for name, rule in zip(situations(), OWN["spec"]["groups"][0]["rules"], strict=True)
-        ),
-        ("xid", "DCGM_FI_DEV_XID_ERRORS{err_code=~'48|79'} > 0", "5m", True),
-        ("xid", "increase(DCGM_EXP_XID_ERRORS_COUNT[10m]) > 0", "", True),
-        ("xid", 'DCGM_FI_DEV_XID_ERRORS{job="dcgm"} > 0', "", False),  # labels that match nothing
-        ("xid", "DCGM_FI_DEV_XID_ERRORS > 200", "", False),
-        ("allocatable", 'kube_node_status_allocatable{resource="nvidia.com/gpu"} < kube_node_status_capacity', "", False),
-        ("silent", "up == 0", "15m", True),
-        ("silent", 'up{job="kube-scheduler"} == 0', "", False),
-        ("idle", 'DCGM_FI_DEV_GPU_UTIL{pod="train-0"} == 0', "1h", False),  # a scrape renames pod to exported_pod
-        ("idle", 'DCGM_FI_DEV_GPU_UTIL{exported_pod="train-0"} == 0', "1h", True),
-        ("ecc", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL >", "", False),  # no expression
-    ],
-)
+@each_row
 def test_a_rule_is_tried_on_the_scrape_of_its_fault(situation: str, expr: str, wait: str, fired: bool) -> None:
     scope, exporter = scraped()
     scrape = scrape_of(scope, exporter, read_page(labelled(page(), 0)))

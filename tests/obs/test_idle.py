@@ -6,8 +6,6 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from conformance.obs.idle import check_idle
 from conformance.obs.page import read_page
 from conformance.obs.scraping import Scrape
@@ -17,6 +15,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled
 from tests.obs.test_pages import page, uuid
+from tests.tables import each_row
 
 DAY = 86_400.0
 
@@ -43,18 +42,7 @@ def prometheus(most: float, seconds: float) -> Any:
     return ask
 
 
-@pytest.mark.parametrize(
-    ("seen", "outcome"),
-    [
-        ({"hours": 72}, Outcome.UNDECIDED),  # one page does not tell since when: a job may open its device once an hour
-        ({"hours": 12}, Outcome.OK),  # it cannot be idle for a day
-        ({"hours": 72, "activity": 0.4}, Outcome.OK),
-        ({"hours": 72, "used": 40_000}, Outcome.NOT_JUDGED),  # a server that waits for requests, or a forgotten notebook
-        ({"hours": 72, "used": 40_000, "ask": prometheus(0.0, DAY)}, Outcome.BAD),
-        ({"hours": 72, "used": 40_000, "ask": prometheus(0.6, DAY)}, Outcome.OK),
-        ({"hours": 72, "ask": prometheus(0.0, 3600.0)}, Outcome.UNDECIDED),  # the Prometheus is younger than the time
-    ],
-)
+@each_row
 def test_idleness_needs_a_history_or_a_device_that_nobody_opened(seen: dict[str, Any], outcome: Outcome) -> None:
     finding = judged(**seen)
     assert finding.outcome is outcome, finding

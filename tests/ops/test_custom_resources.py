@@ -66,17 +66,7 @@ NETWORK = an_operator("nvcr.io/nvidia/cloud-native/network-operator:v26.7.0", "n
 ADAPTER = a_node(labels={"feature.node.kubernetes.io/pci-15b3.present": "true"})
 
 
-@pytest.mark.parametrize(
-    ("world", "expected"),
-    [
-        ({"nodes": [ADAPTER]}, "bad"),
-        ({"nodes": [a_node(capacity={"rdma/hca": "0"})]}, "bad"),
-        ({"nodes": [a_node()]}, "not_judged"),
-        ({"nodes": [ADAPTER], "sriovnetworknodepolicies": [{"metadata": {"name": "rail-0"}}]}, "not_judged"),
-        ({"nodes": [ADAPTER], "sriovnetworknodepolicies": [{"metadata": {"name": "default"}}]}, "bad"),
-        ({"nodes": [a_node()], "daemonsets": [a_daemonset("rdma", "nvidia-network-operator", owner="NicClusterPolicy/x")]}, "bad"),
-    ],
-)
+@each_row
 def test_the_network_operator_needs_its_object_where_there_are_adapters_that_nothing_else_configures(world: Json, expected: str) -> None:
     assert outcomes(deployments=[NETWORK], **world) == [expected]
 
@@ -234,10 +224,7 @@ def test_drivers_and_network_policies_are_judged_too() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("matching", "desired", "available", "outcome"),
-    [(3, 3, 3, Outcome.OK), (3, 3, 2, Outcome.BAD), (3, 2, 2, Outcome.BAD), (0, 0, 0, Outcome.BAD)],
-)
+@each_row
 def test_a_device_config_is_judged_by_its_counts(matching: int, desired: int, available: int, outcome: Outcome) -> None:
     counts = {"nodesMatchingSelectorNumber": matching, "desiredNumber": desired, "availableNumber": available}
     item = {"metadata": {"name": "default", "namespace": "kube-amd-gpu"}, "status": {"devicePlugin": counts, "driver": {}}}

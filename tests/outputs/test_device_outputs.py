@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,26 +137,13 @@ def judged(text: str) -> tuple[str, str]:
     return result.verdict.value, result.reason_code
 
 
-@pytest.mark.parametrize(
-    ("section", "says"),
-    [
-        (fabric(Summary="Unhealthy"), "its fabric is unhealthy"),
-        (fabric(Summary="Limited Capacity"), "its fabric is limited capacity"),
-        (fabric(Bandwidth="Degraded"), "bandwidth degraded is yes"),
-        (fabric(Route_Unhealthy="True"), "route unhealthy is yes"),
-        (fabric(Route_Recovery_in_progress="True"), "route recovery is yes"),
-        (fabric(Access_Timeout_Recovery="True"), "access timeout recovery is yes"),
-        (fabric(Incorrect_Configuration="Insufficient NVLinks"), "incorrect configuration is insufficient nvlinks"),
-        (fabric("In Progress", "N/A", **dict.fromkeys(HEALTH, "N/A")), "its fabric is in progress"),
-        (fabric("Not Started", "N/A", **dict.fromkeys(HEALTH, "N/A")), "its fabric is not started"),
-        (fabric(status="Insufficient Resources"), "its fabric ended with insufficient resources"),
-    ],
-)
-def test_an_ill_fabric(section: str, says: str) -> None:
-    result = inspect("nvidia-smi", query(fabric(), section))
+@each_row
+def test_an_ill_fabric(section: dict[str, Any], says: str) -> None:
+    made = fabric(**section)
+    result = inspect("nvidia-smi", query(fabric(), made))
     assert (result.verdict, result.reason_code) == ("bad", "RESET")
     assert any(says in finding.message for finding in result.findings)
-    assert judged(section) == ("bad", "RESET"), "an excerpt of that section says the same"
+    assert judged(made) == ("bad", "RESET"), "an excerpt of that section says the same"
 
 
 def test_a_field_of_the_fabric_that_nobody_knows_is_not_taken_for_well() -> None:

@@ -51,10 +51,7 @@ def test_unreadable_files_are_four_with_one_line(kind: str, content: bytes, tmp_
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["nccl-logs", "x"], ["nccl-log", "/no/such/file"], ["nccl-log", "."], ["nccl-log", "a\0b"], ["nccl-log"], [], ["node", "x", "--wat"]],
-)
+@each_row
 def test_wrong_use_is_four_with_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 4
     out, err = capsys.readouterr()

@@ -91,12 +91,7 @@ fabric-x                            fabric.example.com          rack-1   2d
 """
 
 
-@pytest.mark.parametrize(("text", "code", "facts", "words"), [
-    (CLAIMS, "TABLE", {"claims": 1, "allocated": 1}, "names no device"),
-    (SPREAD, "UNSETTLED", {"claims": 3, "allocated": 2}, "team-a/one: it was deleted and still holds devices"),
-    (f"{HEAD}shared   allocated   3d\n", "UNSETTLED", {"claims": 1, "allocated": 1}, "shared: it holds devices and is reserved for no pod"),
-    (f"{HEAD}gone   deleted   3d\n", "UNSETTLED", {"claims": 1, "allocated": 0}, "gone: it was deleted and is still there"),
-])  # fmt: skip
+@each_row
 def test_a_table_of_claims_tells_states_and_no_device(text: str, code: str, facts: Json, words: str) -> None:
     found = inspect("resourceclaim", text)
     assert (found.verdict, found.reason_code) == (Judged.UNDECIDABLE, code)
@@ -208,15 +203,7 @@ def left_over() -> Json:
     return {**claim, "metadata": {**claim["metadata"], "deletionTimestamp": "2026-11-21T01:00:00Z"}}
 
 
-@pytest.mark.parametrize(("claims", "verdict", "code"), [
-    ([held("a"), held("b", "gpu-1")], "good", "ALLOCATED"),
-    ([held("a"), held("b")], "bad", "GIVEN_TWICE"),
-    ([held("a"), held("b", adminAccess=True)], "good", "ALLOCATED"),
-    ([held("a", shareID="1"), held("b", shareID="2")], "good", "ALLOCATED"),
-    ([held("a"), a_claim("b")], "undecidable", "UNSETTLED"),
-    ([a_claim("a", device="gpu-0")], "undecidable", "UNSETTLED"),
-    ([left_over()], "undecidable", "UNSETTLED"),
-])  # fmt: skip
+@each_row
 def test_claims_are_judged_by_what_they_say(claims: list[Json], verdict: str, code: str) -> None:
     found = inspect("resourceclaim", text_of(*claims))
     assert (found.verdict, found.reason_code) == (verdict, code)

@@ -260,10 +260,7 @@ def test_warnings_fail_a_run_only_when_they_matter(warning: str, fails: bool) ->
     assert verdict.facts["warnings"] == 1
 
 
-@pytest.mark.parametrize(
-    "decoration",
-    ["\x1b[32m{}\x1b[0m", "[pod/worker-0/nccl] {}", "2026-01-01T00:00:00.123Z {}", "3: {}", "{} <-- look here", "{} comm 0x5 nRanks 02"],
-)
+@each_row
 def test_prefixes_and_marks_are_stripped(decoration: str) -> None:
     log = nccl_lines.parse(decoration.format(channel(0, 1, "send").strip()))
     assert [(line.via, line.gdr) for line in log.channels] == [("NET/IB/0/GDRDMA", True)]

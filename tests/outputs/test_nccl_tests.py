@@ -51,10 +51,7 @@ def test_rows_of_all_formats(line: str, expected: tuple[str, int | None, float |
     assert row.out_of_place.busbw == 3.0
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["", "8 2 float", "a b c d e f g", "8 2 float sum -1 x y z 0", "8 2 float sum -1 nan nan nan 0", "\uff18 2 float sum -1 1 2 3 0"],
-)
+@each_row
 def test_no_row(line: str) -> None:
     assert nccl_tests_rows.parse_row(line) is None
 

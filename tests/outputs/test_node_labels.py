@@ -107,18 +107,7 @@ def node_object(name: str, units: str, state: str = "") -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(
-    ("document", "verdict", "code"),
-    [
-        (node_object("a", "4"), "good", "CONSISTENT"),
-        ({"kind": "List", "items": [node_object("a", "4"), node_object("b", "3")]}, "bad", "INCONSISTENT"),
-        (node_object("a", "4", state="rebooting"), "undecidable", "MIG_CONFIG_CHANGING"),
-        (node_object("a", "4", state="failed"), "bad", "INCONSISTENT"),
-        ({"kind": "Node", "metadata": {"name": "cpu", "labels": {"kubernetes.io/os": "linux"}}}, "undecidable", "NO_DEVICES"),
-        ({"kind": "Node", "metadata": {"name": "c"}, "status": {"capacity": {GPU: "4"}}}, "undecidable", "NO_DEVICE_COUNT"),
-        (labels(), "good", "CONSISTENT"),
-    ],
-)
+@each_row
 def test_objects(document: object, verdict: str, code: str) -> None:
     result = inspect("node", json.dumps(document))
     assert (result.verdict, result.reason_code) == (verdict, code)

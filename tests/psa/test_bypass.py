@@ -108,17 +108,9 @@ def by_plugin(given: str, name: str = "train-0", asked: int = 1) -> Any:
     return a_pod(name, node="gpu-0", containers=[a_container(devices={NPU: asked}, env=env)], annotations={NPU: given})
 
 
-@pytest.mark.parametrize(
-    ("pods", "outcomes"),
-    [
-        ([by_plugin("Ascend910-4")], [Outcome.OK]),
-        ([by_plugin("Ascend910-4,Ascend910-5")], [Outcome.BAD]),
-        ([by_plugin("Ascend910-4"), by_plugin("Ascend910-5", "train-1")], [Outcome.OK, Outcome.OK]),
-        ([by_plugin("Ascend910-4"), by_plugin("Ascend910-4", "train-1")], [Outcome.UNDECIDED, Outcome.UNDECIDED]),
-    ],
-)
-def test_an_annotation_of_a_device_plugin_names_what_was_asked_for(pods: list[Any], outcomes: list[Outcome]) -> None:
-    assert [finding.outcome for finding in check_bypass(a_scope(pods=pods, nodes=[a_node()]))] == outcomes
+@each_row
+def test_an_annotation_of_a_device_plugin_names_what_was_asked_for(pods: list[dict[str, Any]], outcomes: list[Outcome]) -> None:
+    assert [finding.outcome for finding in check_bypass(a_scope(pods=[by_plugin(**one) for one in pods], nodes=[a_node()]))] == outcomes
 
 
 @each_row

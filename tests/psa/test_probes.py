@@ -39,15 +39,7 @@ def test_a_refusal_for_the_predicted_reasons_beside_an_accepted_control_conforms
     assert judge_refusal(seen(refusal(text_of(REASONS[::-1])))).outcome is Outcome.OK  # order is the server's own
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        refusal('pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "ns"'),
-        refusal('pods "p" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=1'),
-        refusal(text_of(REASONS), status=422),
-        refusal("failed calling webhook", status=400),
-    ],
-)
+@each_row
 def test_a_refusal_by_others_proves_nothing(answer: Answer) -> None:
     assert judge_refusal(seen(answer)).outcome is Outcome.UNDECIDED
 

@@ -7,7 +7,7 @@ import pytest
 from fixtures.verdict.record import FindingCause, Remedy, SubjectResult, Verdict
 from reports import remedies
 from tests.reports.sample_report import report, subject
-from tests.tables import table
+from tests.tables import each_row, table
 
 TABLE = table(__file__)
 HOSTILE_NAMES: list[str] = TABLE["HOSTILE_NAMES"]
@@ -103,10 +103,7 @@ def test_commands_do_what_they_say_in_a_shell() -> None:
     assert "pwned" not in ran.stdout
 
 
-@pytest.mark.parametrize(
-    "template",
-    ["kubectl get NODE; rm x", "rm NODE", "kubectl get NODE | sh", "kubectl get $(NODE)", "kubectl get NODE > f", "kubectl get NODE 'open"],
-)
+@each_row
 def test_only_one_plain_command_of_kubectl_is_offered(template: str) -> None:
     assert lines(template, bad("gpu-0")) == []
 

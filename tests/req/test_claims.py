@@ -37,19 +37,7 @@ def test_a_pending_claim_can_be_met(template: Json, outcome: str, word: str) -> 
     assert word in found[1]
 
 
-@pytest.mark.parametrize(
-    ("count", "node", "unread", "outcome"),
-    [
-        (2, "", False, Outcome.OK),
-        (8, "", False, Outcome.OK),
-        (9, "", False, Outcome.BAD),
-        (2, "gpu-0", False, Outcome.OK),
-        (3, "gpu-0", False, Outcome.BAD),
-        (3, "plugin-0", False, Outcome.OK),
-        (8, "", True, Outcome.OK),
-        (9, "", True, Outcome.UNDECIDED),  # slices that were not read may have more
-    ],
-)
+@each_row
 def test_a_name_of_a_plugin_and_a_class_can_be_met_by_either(count: int, node: str, unread: bool, outcome: Outcome) -> None:
     """Both may serve one name in a cluster, each node by one of them: a plugin offers 8 on a node, a DeviceClass 2 on another one."""
     nodes = [a_node("plugin-0", gpus=8), a_cpu_node("gpu-0")]
@@ -115,20 +103,7 @@ def accepted(count: object) -> Answer:
     return answer(201, {"spec": {"devices": {"requests": [{"exactly": {"count": count}}]}}})
 
 
-@pytest.mark.parametrize(
-    ("case", "given", "outcome"),
-    [
-        (0, accepted(1), Outcome.OK),
-        (0, accepted(2), Outcome.BAD),
-        (1, refused("spec.devices.requests[0].exactly.count", "Invalid value: -1: must be greater than zero"), Outcome.OK),
-        (1, refused("spec.devices.requests[0].exactly.count", "another reason"), Outcome.BAD),
-        (1, accepted(-1), Outcome.BAD),
-        (1, answer(403, {"kind": "Status", "reason": "Forbidden", "message": "no"}), Outcome.UNDECIDED),
-        (4, accepted(None), Outcome.BAD),
-        (4, answer(201, {"spec": None}), Outcome.BAD),
-        (4, refused("spec", "no"), Outcome.BAD),
-    ],
-)
+@each_row
 def test_what_the_api_says_of_claims_is_judged(case: int, given: Answer, outcome: Outcome) -> None:
     assert judged(case, given) is outcome
 

@@ -194,10 +194,7 @@ def test_which_pods_wait_rightly(
 # -- gangs
 
 
-@pytest.mark.parametrize(
-    ("count", "devices", "minimum", "outcome"),
-    [(3, 8, 3, Outcome.OK), (2, 8, 2, Outcome.BAD), (4, 8, 2, Outcome.BAD), (2, 1, 4, Outcome.NOT_JUDGED)],
-)
+@each_row
 def test_a_gang_waits_rightly_until_all_of_it_is_there_and_fits(count: int, devices: int, minimum: int, outcome: Outcome) -> None:
     more: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "llm"}, "schedulerName": "volcano", "devices": devices}
     pods = [a_waiting_pod(f"llm-{index}", reported="pod group is not ready", **more) for index in range(count)]
@@ -233,17 +230,7 @@ class Now(Cluster):
         return Answer(status=200, body=msgspec.json.encode({"items": items}))
 
 
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
-        ([a_waiting_pod()], Outcome.BAD),
-        ([], Outcome.OK),
-        ([a_pod(devices=1, node="gpu-0")], Outcome.OK),
-        ([a_waiting_pod(), a_pod("another", devices=8, node="gpu-0")], Outcome.OK),
-        ([a_waiting_pod(), a_pod("web", node="gpu-0")], Outcome.BAD),
-    ],
-    ids=["still there", "gone", "placed", "another pod took them", "a pod without devices came"],
-)
+@each_row
 def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expected: Outcome) -> None:
     before = scope(a_waiting_pod(reported=FULL))
     slept: list[float] = []

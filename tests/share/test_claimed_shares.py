@@ -41,33 +41,15 @@ def shares_of(*devices: Json, claims: list[Json] | None = None) -> ClaimedShares
     return claimed_shares(scope, place)
 
 
-@pytest.mark.parametrize(
-    ("devices", "claims", "expected"),
-    [
-        ([shared("a"), shared("b")], [], (4, 8)),
-        ([shared("a"), shared("b")], [a_share("x", "a", shares="1", memory="0"), a_share("y", "a", shares="1")], (4, 6)),
-        ([shared("a")], [a_share("x", "a", shares="3", memory="79Gi")], (4, 1)),
-        ([shared("a")], [a_share("x", "a", shares="5")], (4, 0)),
-        ([shared("a", "", memory="20Gi")], [a_share("x", "a", memory="30Gi")], (4, 2)),
-        ([shared("a", "", memory="80Gi")], [], (1, 1)),
-    ],
-)
+@each_row
 def test_room_is_capacity_less_what_claims_consume(devices: list[Json], claims: list[Json], expected: tuple[int, int]) -> None:
-    found = shares_of(*devices, claims=claims)
+    found = shares_of(*[shared(**one) for one in devices], claims=[a_share(**one) for one in claims])
     assert (found.factor, found.free, found.unknown) == (*expected, "")
 
 
-@pytest.mark.parametrize(
-    ("devices", "words"),
-    [
-        ([shared("a", "")], "any number"),
-        ([shared("a"), shared("b", "2")], "different numbers"),
-        ([shared("a"), shared("b", multiple=False)], "not all"),
-        ([shared("a", "four")], "is none"),
-    ],
-)
+@each_row
 def test_what_cannot_be_counted_has_a_reason(devices: list[Json], words: str) -> None:
-    assert words in shares_of(*devices).unknown
+    assert words in shares_of(*[shared(**one) for one in devices]).unknown
 
 
 def test_a_node_of_shared_claims_is_filled_by_claims() -> None:
@@ -76,17 +58,10 @@ def test_a_node_of_shared_claims_is_filled_by_claims() -> None:
     assert target.place.way == "ResourceClaim of DeviceClass gpu.nvidia.com"
 
 
-@pytest.mark.parametrize(
-    ("devices", "words"),
-    [
-        ([shared("a", "", memory="80Gi")], "takes a whole device"),
-        ([shared("a", "")], "any number"),
-        ([shared("a", "65")], "more than 64 pods"),
-    ],
-)
+@each_row
 def test_what_cannot_be_filled_is_inconclusive(devices: list[Json], words: str) -> None:
     with pytest.raises(Inconclusive, match=words):
-        fillable_nodes(scope_of(*devices))
+        fillable_nodes(scope_of(*[shared(**one) for one in devices]))
 
 
 def test_devices_of_their_own_are_not_filled() -> None:

@@ -12,6 +12,7 @@ from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.adv.built import outcomes, scope_of, verdict
 from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.tables import each_row
 
 
 def shared(
@@ -39,22 +40,7 @@ RENAMED = {"resource": "nvidia.com/gpu.shared", "product": "Tesla-T4"}
 # -- SHARE-01
 
 
-@pytest.mark.parametrize(
-    ("node", "wanted"),
-    [
-        (shared(), "passed"),
-        (shared(strategy="mps"), "passed"),
-        (shared(**RENAMED), "passed"),  # type: ignore[arg-type]
-        (shared(replicas=2), "failed"),
-        (shared(allocatable=12), "failed"),
-        (shared(strategy="none"), "failed"),
-        (shared(product="Tesla-T4"), "failed"),
-        (shared(resource="nvidia.com/gpu.shared"), "failed"),
-        (shared(units=4, replicas=1), "failed"),
-        (a_node(gpus=16, resource="nvidia.com/gpu.shared"), "not_applicable"),
-        (a_node(), "not_applicable"),
-    ],
-)
+@each_row
 def test_units_labels_and_names_agree(node: Node, wanted: str) -> None:
     assert verdict(check_replicas(a_scope(nodes=[node]))) == wanted
 

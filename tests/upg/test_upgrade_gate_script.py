@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.tables import each_row
 from tests.upg.local_upgrade import SCRIPT
 
 STAND_IN = """#!/bin/sh
@@ -84,10 +85,7 @@ def test_a_cluster_that_is_not_conformant_is_upgraded_unless_the_owner_forbids_i
     assert (forbidden.code, "do not upgrade" in forbidden.output) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("run", "gate", "ends"),
-    [(0, 0, 0), (1, 0, 0), (1, 1, 1), (0, 1, 1), (10, 0, 10), (10, 10, 10), (2, 10, 10), (2, 0, 2), (11, 11, 11), (137, 4, 4)],
-)
+@each_row
 def test_the_gate_decides_and_a_run_that_did_not_end_well_is_never_green(tmp_path: Path, run: int, gate: int, ends: int) -> None:
     script(tmp_path, "0", "before")
     assert script(tmp_path, f"{run} {gate}", "after").code == ends

@@ -21,6 +21,7 @@ from chaos.safety.lease import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, Denied, acting, fetch, ledger, path_of, plan, world
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -136,11 +137,7 @@ APART = [(2, State.UNDOING), (2, State.VERIFIED), (1, State.UNDOING), (1, State.
 """The fault is undone and read back before anything that was set up goes."""
 
 
-@pytest.mark.parametrize(
-    ("watched", "least"),
-    [(SCHEDULABLE, 0.1), ({"signal": "node.unschedulable", "is": True}, 0.3), ({"signal": "no.such.signal", "is": True}, 0.0)],
-    ids=["seen", "never seen", "cannot be read"],
-)
+@each_row
 @pytest.mark.usefixtures("broken")
 def test_what_was_set_up_stays_until_the_undo_of_the_faults_was_seen(
     cluster: Cluster, book: Ledger, watched: dict[str, Any], least: float

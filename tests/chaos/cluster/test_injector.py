@@ -20,6 +20,7 @@ from fixtures.ownership import owned
 from fixtures.policy.allowlist import cluster_uid
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
 from tests.simulated import simulated
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
@@ -46,10 +47,7 @@ def test_the_pod_names_no_class_and_the_policys_secrets() -> None:
     assert pulled["spec"]["imagePullSecrets"] == [{"name": "registry"}]
 
 
-@pytest.mark.parametrize(
-    ("pull_secrets", "expected"),
-    [(("registry", "other"), "expected Secrets registry, other in namespace"), ((), "or its Secrets in probes.pullSecrets")],
-)
+@each_row
 def test_an_image_that_cannot_be_pulled_says_what_to_do(tmp_path: Path, pull_secrets: tuple[str, ...], expected: str) -> None:
     with world(tmp_path) as (served, _):
         namespace = namespaces.ensure_run(served, RUN)

@@ -22,22 +22,13 @@ from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 from tests.chaos.catalogue.documents import document
 from tests.chaos.engine.stage import load, stage
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, acting, fetch, ledger, namespace, soon, world
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 CANARIES = f"{namespaces.of_run(RUN)}-canaries"
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {},
-        {"app.kubernetes.io/managed-by": "gpu-conformance"},
-        {"gpu-conformance.io/run": RUN},
-        {"gpu-conformance.io/run": "another"},
-        owned.labels(RUN),
-    ],
-    ids=str,
-)
+@each_row
 def test_the_runs_own_namespace_is_never_somebody_elses(tmp_path: Path, labels: dict[str, str]) -> None:
     name = namespaces.of_run(RUN)
     theirs = namespace(name)
@@ -94,18 +85,7 @@ def test_workers_and_injectors_go_where_the_plan_says(tmp_path: Path) -> None:
         assert namespaces.find_run(cluster, RUN) == for_pods
 
 
-@pytest.mark.parametrize(
-    ("name", "may"),
-    [
-        (namespaces.of_run(RUN), True),
-        (namespaces.of_run(RUN, "0a1b2c3d"), True),
-        (namespaces.of_run(RUN, "0a1b2c3d") + "-canaries", True),
-        (namespaces.of_run(RUN, "0a1b2c3"), False),
-        (namespaces.of_run(RUN, "0a1b2c3d-0a1b2c3d"), False),
-        (namespaces.of_run(RUN, "0a1b2c3d") + "-canaries-canaries", False),
-        (namespaces.SHARED, False),
-    ],
-)
+@each_row
 def test_a_run_gives_names_of_one_form(name: str, may: bool) -> None:
     assert namespaces.is_name_of_run(name, RUN) is may
 

@@ -15,6 +15,7 @@ from chaos.model.records import LedgerError, MirrorRefused, State, decode
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from tests.chaos.ledger.simulated_cluster import RUN, Denied, fetch, ledger, path_of, soon, world
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 ARGS = {"name": "gpu-1"}
@@ -83,16 +84,7 @@ def test_a_mark_that_could_not_be_written_goes_with_the_next(cluster: Cluster, b
     assert book.flush(soon())
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"A1.jsonl": "{}\n"},
-        {"A1.jsonl": '{"seq":1,"state":"applied","at":"x"}\n'},
-        {"A1.jsonl": '{"seq":1'},
-        {"A1.verified": "1-x"},
-        {"A1.verified": "1-999999999"},
-    ],
-)
+@each_row
 def test_a_malformed_copy_is_an_error(tmp_path: Path, cluster: Cluster, data: dict[str, str]) -> None:
     ledger(tmp_path, cluster)
     cluster.patch("configmaps", NAME, {"data": data}, namespaces.SHARED)

@@ -6,6 +6,7 @@ import pytest
 
 from chaos.model.conditions import ConditionError, holds, parse_condition, signals_of
 from tests.chaos.tables import table
+from tests.tables import each_row
 
 BASE = {"n": 4, "text": "abc", "list": [1, 2], "obj": {"a": 1}, "flag": True}
 
@@ -18,10 +19,7 @@ def test_leaves(condition: dict[str, Any], values: dict[str, Any], expected: boo
     assert holds(parse_condition(condition), values, BASE) is expected
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "both", "one"),
-    [(True, True, True, True), (True, False, False, True), (True, None, None, True), (False, None, False, None), (None, None, None, None)],
-)
+@each_row
 def test_unknown_is_neither_true_nor_false(left: bool | None, right: bool | None, both: bool | None, one: bool | None) -> None:
     values = {name: value for name, value in (("l", left), ("r", right)) if value is not None}
     parts = [{"signal": "l", "is": True}, {"signal": "r", "is": True}]

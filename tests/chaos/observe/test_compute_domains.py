@@ -11,6 +11,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, DOMAIN_LABEL, DOMAINS
 from fixtures.model.platform.installed import Components, find_components
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, plan, pod, standing, workload
+from tests.tables import each_row
 
 
 def domain(name: str, state: Any = "Ready", members: Any = ()) -> Json:
@@ -46,20 +47,9 @@ def test_the_daemons_are_those_of_the_domains_uid_in_the_drivers_namespace() -> 
     assert (component.namespace, component.name, component.uid) == ("gpu", "d", "uid-d")
 
 
-@pytest.mark.parametrize(
-    "looks_like",
-    [
-        workload("d", {DOMAIN_LABEL: "uid-one"}, "team"),
-        workload("computedomain-daemon-uid-one", {"app": "compute-domain-daemon"}),
-        workload("d", {DOMAIN_LABEL: "uid-of-nobody"}),
-        workload("d", {DOMAIN_LABEL: ""}),
-        workload("d", {DOMAIN_LABEL: "uid-one"}, inner={DOMAIN_LABEL: "uid-another"}),
-        workload("d", {DOMAIN_LABEL: "uid-one"}, desired=0),
-    ],
-    ids=["a tenant's namespace", "a name", "no domain", "no UID", "pods of another domain", "runs nowhere"],
-)
+@each_row
 def test_what_only_looks_like_a_domains_daemons_is_none(looks_like: Json) -> None:
-    components = found(looks_like, domains=[domain("one")])
+    components = found(workload(**looks_like), domains=[domain("one")])
     assert DOMAIN_DAEMON not in components.found
     assert "is not installed" in components.missing((DOMAIN_DAEMON,))
 
@@ -110,19 +100,9 @@ def test_state_and_members_are_as_the_status_says() -> None:
     assert value("domain.members", [*TWO, member("c", "", "NotReady")], []) == {"a": "Ready", "b": "Ready", "c": "NotReady"}
 
 
-@pytest.mark.parametrize(
-    ("pods", "strays"),
-    [
-        ([daemon("a", "10.1.0.1"), daemon("b", "10.1.0.2")], []),
-        ([daemon("a", "10.1.0.1")], ["b"]),
-        ([daemon("a", "10.1.0.1"), daemon("b", "10.1.0.9")], ["b"]),
-        ([daemon("b", "10.1.0.1"), daemon("a", "10.1.0.2")], ["a", "b"]),
-        ([daemon("a", "10.1.0.1"), daemon("b", "10.1.0.2", owner="uid-of-a-copy")], ["b"]),
-    ],
-    ids=["all run", "one is gone", "one was replaced", "on other nodes", "made by somebody else"],
-)
+@each_row
 def test_a_stray_is_a_member_without_its_daemon(pods: list[Json], strays: list[str]) -> None:
-    assert value("domain.strays", TWO, pods) == strays
+    assert value("domain.strays", TWO, [daemon(**one) for one in pods]) == strays
 
 
 @pytest.mark.parametrize("members", [None, "none", [7, None], [{}]])

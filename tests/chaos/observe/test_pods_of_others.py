@@ -13,6 +13,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.observe.made_up_cluster import Read, World, canary, plan, pod
 from tests.chaos.tables import table
+from tests.tables import each_row
 
 ERROR = {"exitCode": 1, "reason": "Error"}
 PRESSURE = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
@@ -93,11 +94,7 @@ def test_the_cluster_may_still_end_a_pod_that_ended_by_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["pods.others", "pods.others.ended"])
-@pytest.mark.parametrize(
-    "later",
-    [pods(), pods(tenants(meta=GOING, status=failed_with())), pods(tenants(status={"phase": "Succeeded"})), pods(tenants())],
-    ids=["gone", "being deleted", "done", "running"],
-)
+@each_row
 def test_a_pod_elsewhere_that_its_owner_ends_or_that_is_done_tells_nothing(name: str, later: World) -> None:
     assert stated(name, pods(tenants()), later) == []
 
@@ -174,11 +171,7 @@ def test_a_stranger_on_the_target_that_ends_by_itself_is_named_and_not_lost(kind
     assert stated("pods.failed", pods(here()), pods(now)) == []
 
 
-@pytest.mark.parametrize(
-    ("later", "text"),
-    [(pods(), "gone"), (pods(here(meta=GOING)), "deleted"), (pods(here(status={"phase": "Succeeded"})), "Succeeded")],
-    ids=["gone", "being deleted", "done"],
-)
+@each_row
 def test_a_stranger_that_leaves_the_target_is_undecided(later: World, text: str) -> None:
     assert stated("pods.uids", pods(here()), later) == {"team/t": "uid-t 0 Running"}
     assert stated("pods.ended", pods(here()), later) == {"team/t": text}

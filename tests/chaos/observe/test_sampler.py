@@ -19,6 +19,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from tests.chaos.ledger.simulated_cluster import plan, world
 from tests.chaos.observe.made_up_cluster import Read, World, node
 from tests.chaos.observe.made_up_cluster import plan as made_up_plan
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 
@@ -149,17 +150,7 @@ def test_a_watch_that_is_refused_is_no_data_and_never_a_quiet_node(tmp_path: Pat
                 SIGNALS["node.labels.changes"](Reading(cluster, plan(ON_GPU_1), {MEMORY: history}))
 
 
-@pytest.mark.parametrize(
-    ("states", "ordered"),
-    [
-        ([""], True),
-        (["quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded", ""], True),
-        (["draining", "draining", "remediating", "remediation-succeeded"], True),
-        (["draining", "quarantined"], False),
-        (["draining", "drain-succeeded", "draining"], False),
-        (["quarantined", "draining", "drain-failed"], False),
-    ],
-)
+@each_row
 def test_a_state_that_was_missed_is_no_disorder(states: list[str], ordered: bool) -> None:
     read = Read(World(nodes=[node("a")]), made_up_plan())
     for state in states:

@@ -18,6 +18,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import CLAIMS, SLICES
 from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, installed, made_by, node, plan, pod
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import each_row
 
 EXPORTER = installed("exporter", "exporter")
 
@@ -300,13 +301,7 @@ def test_a_device_that_was_never_offered_cannot_be_seen_to_leave() -> None:
 
 
 @pytest.mark.parametrize("facts", [PlanFacts(), PlanFacts(device_class="gpu.nvidia.com")], ids=["counted", "claimed"])
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        {"spec": None, "status": {"conditions": "no", "allocatable": 3}},
-        *({}, {"spec": {"pool": 3, "devices": "x"}}, {"status": {"allocation": [1]}}),
-    ],
-)
+@each_row
 def test_every_signal_stands_hostile_objects(hostile: dict[str, Any], facts: PlanFacts) -> None:
     """Half-written objects give a value or no data; they never raise anything else."""
     item = {"metadata": {"name": "a", "uid": "u", "labels": None}, "spec": {"nodeName": "a"}, **hostile}
@@ -342,18 +337,7 @@ def test_every_other_node_with_the_agent_is_reported_and_the_target_is_not() -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("pods", "nodes"),
-    [
-        ([agent("b", restarts=1), agent("z")], None),
-        ([agent("b", uid="another"), agent("z")], None),
-        ([agent("b", phase="Pending"), agent("z")], None),
-        ([agent("z")], None),
-        ([agent("b"), agent("z")], [node("a"), node("b", gpus=4, allocatable=0), node("z")]),
-        ([agent("b"), agent("z")], [node("a"), node("b", gpus=3), node("z")]),
-    ],
-    ids=["restarted", "replaced", "not ready", "gone", "devices out of service", "devices gone"],
-)
+@each_row
 def test_what_happens_to_another_node_shows(pods: list[Json], nodes: list[Json] | None) -> None:
     before = of_agents([agent("a"), agent("b"), agent("z")])
     assert of_agents(pods, nodes).get("b") != before["b"]

@@ -14,6 +14,7 @@ from fixtures.model.platform.installed import Components, find_components
 from fixtures.verdict.record import TargetKind
 from tests.chaos.observe.made_up_cluster import World, installed, made_by, node, pod, standing, workload
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import each_row
 
 PLUGIN = installed()
 DEVICES = tuple(Device(uuid=f"GPU-{index}", index=index, pci=f"00000000:0{index}:00.0") for index in range(8))
@@ -42,19 +43,9 @@ def test_the_node_with_most_free_devices_is_chosen() -> None:
     assert choice.targets[0].uid == "uid-c"
 
 
-@pytest.mark.parametrize(
-    "sick",
-    [
-        node("a", ready="False"),
-        node("a", cordoned=True),
-        node("a", allocatable=7),
-        node("a", conditions=[{"type": "GpuMemWatch", "status": "True"}]),
-        node("a", labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}),
-    ],
-    ids=["not ready", "cordoned", "device missing", "condition", "under remediation"],
-)
+@each_row
 def test_an_unhealthy_node_is_never_chosen(sick: Json) -> None:
-    world = World(nodes=[sick, node("b")], pods=[pod("x", "b", gpus=8)])
+    world = World(nodes=[node(**sick), node("b")], pods=[pod("x", "b", gpus=8)])
     assert choose(field(world)).nodes == ("b",)
     with pytest.raises(PlanRefused, match="--chaos-target a"):
         choose(field(world, named="a"))
@@ -83,16 +74,7 @@ BUSY = three(pod("x", "a"), pod("y", "b"), pod("web", "c", gpus=0), pod("done", 
 SHARED = World(nodes=[node("a", labels={"nvidia.com/gpu.replicas": "4"}), node("b")], pods=[])
 
 
-@pytest.mark.parametrize(
-    ("found", "chosen"),
-    [
-        (field(three(CLAIMING), idle=True), "b"),
-        (field(BUSY, idle=True), "c"),
-        (field(SHARED, shared=False), "b"),
-        (field(SHARED, shared=True), "a"),
-    ],
-    ids=["no claim of devices", "no pod with devices", "whole devices", "shared devices"],
-)
+@each_row
 def test_a_node_is_chosen_by_what_is_wanted(found: PlanningView, chosen: str) -> None:
     assert choose(found).nodes == (chosen,)
 
@@ -162,20 +144,7 @@ def test_what_is_destructive_takes_a_node_that_an_administrator_cordoned_and_emp
     assert choose(field(world, select="gpu")).nodes == ("b",)  # every other experiment leaves it alone
 
 
-@pytest.mark.parametrize(
-    ("candidate", "pods", "why"),
-    [
-        (node("a"), [], "a is in service, and has to be cordoned by an administrator"),
-        (given(), [pod("x", "a")], "a has pods that hold devices"),
-        (given(ready="False"), [], "a: NotReady"),
-        (given(conditions=[{"type": "GpuMemWatch", "status": "True"}]), [], "a: has GpuMemWatch=True"),
-        (given(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}), [], "a: is in repair by NVSentinel"),
-        (given(manager="fault-quarantine"), [], "a was cordoned by remediation"),
-        (given(manager="gpu-conformance"), [], "a was cordoned by this suite"),
-        (given(allocatable=7), [], "a has devices that are not allocatable"),
-    ],
-    ids=["in service", "busy", "not ready", "faulty", "under remediation", "by remediation", "by the suite", "device missing"],
-)
+@each_row
 def test_a_node_that_nobody_gave_for_it_or_that_is_not_well_is_refused(candidate: Json, pods: list[Json], why: str) -> None:
     world = World(nodes=[candidate, node("b")], pods=pods)
     for named in ("", "a"):
@@ -191,16 +160,7 @@ def test_a_node_that_an_autoscaler_is_about_to_remove_is_nobodys_gift() -> None:
         choose(field(World(nodes=[leaving, node("b")], pods=[]), cordoned=True, select="gpu"))
 
 
-@pytest.mark.parametrize(
-    ("level", "kind", "cordons", "needed"),
-    [
-        (4, TargetKind.LIVE, True, True),
-        (4, TargetKind.LIVE, False, True),
-        (4, TargetKind.SIMULATED, True, False),
-        (4, TargetKind.LOCAL, False, True),
-        (3, TargetKind.LIVE, False, False),
-    ],
-)
+@each_row
 def test_who_cordons(level: int, kind: TargetKind, cordons: bool, needed: bool) -> None:
     assert needs_cordoned(level, kind, cordons=cordons) is needed
 

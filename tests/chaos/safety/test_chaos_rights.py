@@ -17,6 +17,7 @@ from fixtures.cluster.access import Right
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
 from tests.chaos.observe.made_up_cluster import CANARIES, installed, plan
 from tests.chaos.shipped import EXPERIMENTS
+from tests.tables import each_row
 
 
 def granted() -> set[tuple[str, str, str, str]]:
@@ -34,16 +35,7 @@ def named(right: Right) -> str:
     return f"{right.resource}/{right.subresource}" if right.subresource else right.resource
 
 
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        ("create serviceaccounts/token", ("", "serviceaccounts", "token")),
-        ("update resourcequotas/status in a", ("", "resourcequotas", "status")),
-        ("patch apps/deployments/scale", ("apps", "deployments", "scale")),
-        ("get pods/log/x", None),
-        ("get a/b/c/d", None),
-    ],
-)
+@each_row
 def test_a_right_has_a_group_a_resource_and_at_most_one_subresource(words: str, parts: tuple[str, ...] | None) -> None:
     if parts is None:
         with pytest.raises(ValueError, match="not 'VERB"):

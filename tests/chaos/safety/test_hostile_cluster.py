@@ -23,6 +23,7 @@ from fixtures.model.platform.installed import Components, InstalledComponent, fi
 from fixtures.policy.model import Policy, Probes
 from tests.chaos.ledger.simulated_cluster import RUN, acting, daemon_pod, ledger, plan, soon, world
 from tests.chaos.observe.made_up_cluster import World, pod, standing, workload
+from tests.tables import each_row
 
 EXPORTER = {"app": "nvidia-dcgm-exporter"}
 
@@ -38,17 +39,7 @@ def owned(name: str, uid: str, **more: Any) -> dict[str, Any]:
     return pod(name, "a", gpus=0, namespace="gpu", labels=EXPORTER, meta={"ownerReferences": refs}, **more)
 
 
-@pytest.mark.parametrize(
-    ("uuid", "pci", "known"),
-    [
-        ("GPU-7", "00000000:07:00.0", [("GPU-7", "00000000:07:00.0")]),
-        ("GPU-7; reboot", "00000000:07:00.0", []),
-        ("$(reboot)", "00000000:07:00.0", []),
-        ("--gpu-reset", "00000000:07:00.0", []),
-        ("GPU-7", "07' > /dev/sda; '", [("GPU-7", "")]),
-        ("GPU-7", "0000:07:00.0\\\\nNVRM: Xid", [("GPU-7", "")]),
-    ],
-)
+@each_row
 def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, known: list[tuple[str, str]]) -> None:
     page = f'DCGM_FI_DEV_GPU_TEMP{{gpu="7",UUID="{uuid}",pci_bus_id="{pci}"}} 30\n'
     view = there(owned("x", "uid-agent"), pages={"proxy": page})

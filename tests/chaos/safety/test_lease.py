@@ -25,6 +25,7 @@ from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
+from tests.tables import each_row
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
@@ -162,11 +163,7 @@ def a_holder(**process: Any) -> str:
     return str(msgspec.structs.replace(me, process=msgspec.structs.replace(me.process, **process)))
 
 
-@pytest.mark.parametrize(
-    "differs",
-    [{"boot": "0d7e9c7e-1111-4222-8333-444455556666"}, {"space": "1"}, {"boot": ""}],
-    ids=["another boot", "another container", "a boot that is not told"],
-)
+@each_row
 def test_a_machine_of_the_same_name_is_another_machine(cluster: Cluster, differs: dict[str, str]) -> None:
     """Its first PID namespace has the same inode, and no process here has that PID; but it renews the Lease every 0.7 s."""
     child = subprocess.Popen([sys.executable, "-c", ""])

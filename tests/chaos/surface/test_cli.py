@@ -9,11 +9,9 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.surface.cli import main
-from chaos.surface.options import SCENARIO
 from conformance.plugin.options import Options
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.localcluster.install.release import DEFAULT_MINOR
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
@@ -22,6 +20,7 @@ from tests.chaos.catalogue.documents import document
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, ledger, world
 from tests.chaos.verdict.folder import Folder, replaced
 from tests.definitions import definitions
+from tests.tables import each_row
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "engine" / "experiments"
 
@@ -70,16 +69,7 @@ def test_a_plan_has_no_dictionary(capsys: pytest.CaptureFixture[str]) -> None:
     assert not {"{", "}", "["} & set(plan)
 
 
-@pytest.mark.parametrize(
-    ("given", "local", "scenario"),
-    [
-        (["--local"], DEFAULT_MINOR, SCENARIO),
-        (["--local", "1.35"], "1.35", SCENARIO),
-        (["--local", "--simulate", "healthy"], DEFAULT_MINOR, "healthy"),
-        (["--simulate", "healthy"], "", "healthy"),
-    ],
-    ids=str,
-)
+@each_row
 def test_a_plan_is_made_on_the_target_that_pytest_would_take(
     given: list[str], local: str, scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,27 +114,7 @@ def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["verdict"] == after.value
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["recover", "--kubeconfig", "x", "--run", "../x"], "not a run id"),
-        (["recover", "--kubeconfig", "x", "--seconds", "0"], "at least 1"),
-        (["recover", "--kubeconfig", "x", "--folder", "nowhere"], "no such folder"),
-        (["status", "--kubeconfig", "nowhere"], "no such file"),
-        (["verdict", "nowhere"], "no such folder"),
-        (["plan", "--chaos-max-level", "9"], "expected 0 to 4"),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--chaos-experiment", "Q1"], "no such experiment"),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "nowhere"], "nowhere"),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "healthy", "--kubeconfig", "x"], "one target at a time"),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "--kubeconfig", "x"], "one target at a time"),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local-bin", "x"], "--local-bin needs --local"),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "--local-bin", "nowhere"], "--local: "),
-        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "9.99"], "--local: "),
-        (["explode"], "invalid choice"),
-        ([], "COMMAND"),
-    ],
-    ids=str,
-)
+@each_row
 def test_what_is_wrong_on_the_command_line_is_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 4
     error = capsys.readouterr().err.strip()

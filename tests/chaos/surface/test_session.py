@@ -26,6 +26,7 @@ from tests.chaos.catalogue.documents import LABEL
 from tests.chaos.engine.stage import Stage
 from tests.chaos.ledger.simulated_cluster import ledger
 from tests.endtoend.runs import environment
+from tests.tables import each_row
 
 pytestmark = pytest.mark.test_all
 
@@ -84,33 +85,7 @@ def left(on: Stage, folder: Path) -> str:
 # -- refused before anything is touched --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["chaos"], "they run with --chaos only"),
-        (["chaos/test_experiments.py"], "they run with --chaos only"),
-        (["conformance", "chaos"], "they run with --chaos only"),
-        (["conformance", "--chaos"], "pytest chaos --chaos"),
-        (["conformance", "--chaos-max-level", "1"], "--chaos-max-level needs --chaos"),
-        (["conformance", "--chaos-recover"], "--chaos-recover needs --chaos"),
-        (["chaos", "--chaos", "--chaos-max-level", "5"], "expected 0 to 4"),
-        (["chaos", "--chaos", "--chaos-max-level", "many"], "invalid int value"),
-        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--chaos-experiment", "X9"], "no such experiment; known: X1"),
-        (["chaos", "--chaos", "--chaos-folder", "nowhere"], "no such folder"),
-        (["chaos", "--chaos"], "no target is named: expected one of --kubeconfig FILE"),
-        (["chaos", "--chaos", "--kubeconfig", ""], "--kubeconfig was given an empty value"),
-        (["chaos", "--chaos", "--simulate", "resilience", "--chaos-experiment", ""], "--chaos-experiment was given an empty value"),
-        (["chaos", "--chaos", "--simulate", "resilience", "--chaos-cluster", ""], "--chaos-cluster was given an empty value"),
-        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--snapshot", "x"], "contradicts --snapshot"),
-        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--read-only"], "contradicts --read-only"),
-        *(
-            (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "-n", "2", "--dist", mode], "one after the other")
-            for mode in ("loadgroup", "no")
-        ),
-        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "-n", "auto"], "one after the other"),
-    ],
-    ids=str,
-)
+@each_row
 def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[str], says: str) -> None:
     """T7: no distribution mode ever runs two experiments at once, because none runs any."""
     done = run(tmp_path, *arguments, "--report-dir", tmp_path / "report")
@@ -119,17 +94,7 @@ def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[s
     assert not (tmp_path / "report").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ([], "expected --chaos-cluster"),
-        (["--chaos-cluster", "another"], "expected --chaos-cluster"),
-        (["--chaos-cluster", "gpu-conformance"], "which alone is not enough"),  # the context's name
-        (["--chaos-cluster", "{uid}", "--chaos-target", "nowhere"], "no such node"),
-        (["--chaos-cluster", "{uid}", "--chaos-confirm", "another"], "--chaos-confirm: expected"),
-    ],
-    ids=str,
-)
+@each_row
 def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path, more: list[str], says: str) -> None:
     target = ("--chaos-folder", FOLDER, "--kubeconfig", on.kubeconfig, "--report-dir", tmp_path / "r")
     done = run(tmp_path, "chaos", "--chaos", *target, *(word.format(uid=cluster_uid(on.cluster)) for word in more))
@@ -183,11 +148,7 @@ def test_an_experiment_that_was_chosen_and_has_no_result_is_not_passed_over(
     assert ET.parse(tmp_path / "r" / "junit.xml").getroot().get("errors") == "1"
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [(["-k", "X1"], "-k X1"), (["chaos/test_experiments.py::test_experiment[X1]"], "the tests named")],
-    ids=["option", "path"],
-)
+@each_row
 def test_an_experiment_that_an_option_left_out_is_counted_and_named(
     on: Stage, two: Path, tmp_path: Path, options: list[str], words: str
 ) -> None:

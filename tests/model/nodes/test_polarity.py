@@ -50,10 +50,7 @@ def test_gke_tells_the_boot_and_the_xids(boot: str, reason: str, wanted: Health)
     assert read_condition(condition, stated(condition, boot=boot)).health is wanted
 
 
-@pytest.mark.parametrize(
-    ("kind", "wanted"),
-    [("KernelReady", "False"), ("AcceleratedHardwareReady", "False"), ("GpuMemWatch", "True"), ("AcmeGpuReady", "False"), ("Odd", "True")],
-)
+@each_row
 def test_experiments_ask_the_same_table(kind: str, wanted: str) -> None:
     assert wrong_status(kind) == wanted
 

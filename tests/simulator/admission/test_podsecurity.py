@@ -35,23 +35,11 @@ def test_the_minimal_restricted_gpu_pod_is_clean() -> None:
     assert evaluate(restricted_pod()["spec"], {}, RESTRICTED) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "level", "reason", "strict", "relaxed"),
-    [
-        (spec_of({"lifecycle": {"preStop": {"tcpSocket": {"host": "h"}}}}), BASELINE, "probe or lifecycle host", "v1.34", "v1.33"),
-        (spec_of({"securityContext": {"procMount": "Unmasked"}}, hostUsers=False), BASELINE, "procMount", "v1.34", "v1.35"),
-        (spec_of(hostUsers=False), RESTRICTED, "runAsNonRoot != true", "v1.34", "v1.35"),
-        (spec_of({"securityContext": {"runAsUser": 0}}, hostUsers=False), RESTRICTED, "runAsUser=0", "v1.34", "v1.35"),
-        (spec_of({"securityContext": {"runAsUser": 0}}), RESTRICTED, "runAsUser=0", "v1.23", "v1.22"),
-        (spec_of(os={"name": "windows"}), RESTRICTED, "allowPrivilegeEscalation != false", "v1.24", "v1.25"),
-        (spec_of(securityContext={"seLinuxOptions": {"type": "container_engine_t"}}), BASELINE, "seLinuxOptions", "v1.30", "v1.31"),
-        (spec_of(securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}), BASELINE, "forbidden sysctls", "v1.31", "v1.32"),
-        (spec_of(securityContext={"sysctls": [{"name": "net.ipv4.tcp_notsent_lowat"}]}), BASELINE, "forbidden sysctls", "v1.36", "v1.37"),
-    ],
-)
+@each_row
 def test_policy_versions(spec: dict[str, Any], level: Level, reason: str, strict: str, relaxed: str) -> None:
-    assert reason in found(spec, level, strict)
-    assert reason not in found(spec, level, relaxed)
+    made = spec_of(**spec)
+    assert reason in found(made, level, strict)
+    assert reason not in found(made, level, relaxed)
 
 
 def test_a_user_namespace_never_excuses_unmasked_proc_at_restricted() -> None:

@@ -21,17 +21,7 @@ from fixtures.kubernetes.quantity import (
 from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("0", Fraction(0)), ("1", Fraction(1)), ("007", Fraction(7)), ("+3", Fraction(3)), ("-2", Fraction(-2)),
-        ("0.5", Fraction(1, 2)), (".5", Fraction(1, 2)), ("5.", Fraction(5)), ("500m", Fraction(1, 2)), ("100u", Fraction(1, 10_000)),
-        ("1n", Fraction(1, 10**9)), ("1k", Fraction(1000)), ("1.5M", Fraction(1_500_000)), ("2G", Fraction(2 * 10**9)),
-        ("1T", Fraction(10**12)), ("1P", Fraction(10**15)), ("1E", Fraction(10**18)), ("1Ki", Fraction(1024)),
-        ("1.5Gi", Fraction(3 * 2**29)), ("1Ei", Fraction(2**60)), ("1e3", Fraction(1000)), ("1E+3", Fraction(1000)),
-        ("25e-1", Fraction(5, 2)), (8, Fraction(8)), (0.5, Fraction(1, 2)), (1e21, Fraction(10**21)),
-    ],
-)  # fmt: skip
+@each_row
 def test_parse_is_exact(text: str | int | float, value: Fraction) -> None:
     assert parse(text) == value
 

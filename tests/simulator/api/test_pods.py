@@ -12,6 +12,7 @@ from fixtures.simulator.server.store import Store
 from fixtures.simulator.streams import Execution, LogOptions
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import PODS, Web, pod
+from tests.tables import each_row
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
@@ -76,10 +77,7 @@ def test_logs_are_passed_on_with_their_options(web: Web, background: BackgroundS
     assert rest == ["line 0", "line 1", "line 2"]
 
 
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [("previous=true", 501), ("sinceSeconds=5", 501), ("tailLines=-1", 400), ("limitBytes=x", 400), ("previous=0", 200)],
-)
+@each_row
 def test_logs_are_refused_by_time_and_of_earlier_runs(web: Web, background: BackgroundServer, query: str, status: int) -> None:
     seed(background, started("once"))
     assert web.get(f"{PODS}/once/log?{query}").status == status

@@ -2,10 +2,9 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
-
 from tests.simulator.api.background import BackgroundServer
-from tests.simulator.api.web import APPLY, CONFIG_MAPS, MERGE, PODS, Web, config_map, pod
+from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
+from tests.tables import each_row
 
 
 def test_the_server_sets_identity(web: Web) -> None:
@@ -18,20 +17,7 @@ def test_the_server_sets_identity(web: Web) -> None:
     assert "selfLink" not in meta
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "kind"),
-    [
-        ("POST", f"{CONFIG_MAPS}?dryRun=All", config_map("new"), "application/json"),
-        ("PUT", f"{CONFIG_MAPS}/old?dryRun=All", config_map("old", data={"a": "2"}), "application/json"),
-        ("PATCH", f"{CONFIG_MAPS}/old?dryRun=All", {"data": {"a": "2"}}, MERGE),
-        ("PATCH", f"{CONFIG_MAPS}/new?dryRun=All&fieldManager=m", config_map("new"), APPLY),
-        ("DELETE", f"{CONFIG_MAPS}/old?dryRun=All", None, "application/json"),
-        ("DELETE", f"{CONFIG_MAPS}/old", {"dryRun": ["All"]}, "application/json"),
-        ("POST", f"{PODS}/free/binding?dryRun=All", {"target": {"kind": "Node", "name": "n"}}, "application/json"),
-        ("POST", f"{PODS}/free/eviction?dryRun=All", {"metadata": {"name": "free"}}, "application/json"),
-        ("POST", f"{PODS}/free/eviction", {"metadata": {"name": "free"}, "deleteOptions": {"dryRun": ["All"]}}, "application/json"),
-    ],
-)
+@each_row
 def test_dry_run_answers_like_the_real_thing_and_leaves_no_trace(
     web: Web, background: BackgroundServer, method: str, path: str, body: Any, kind: str
 ) -> None:

@@ -18,6 +18,7 @@ from fixtures.kubernetes.images import qualified
 from fixtures.localcluster.guest import containers
 from fixtures.localcluster.install import build
 from fixtures.localcluster.install.release import release
+from tests.tables import each_row
 
 NAMES = ["registry.k8s.io/pause:3.10", "busybox", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", "registry.k8s.io/pause:3.10"]
 
@@ -71,17 +72,7 @@ def test_the_same_programs_give_the_same_archive(tmp_path: Path) -> None:
     assert archive(tmp_path).read_bytes() == first
 
 
-@pytest.mark.parametrize(
-    ("written", "kept"),
-    [
-        ("busybox", "docker.io/library/busybox:latest"),
-        ("docker.io/busybox:1", "docker.io/library/busybox:1"),
-        ("nvidia/cuda:12", "docker.io/nvidia/cuda:12"),
-        ("localhost/a/b", "localhost/a/b:latest"),
-        ("registry:5000/a", "registry:5000/a:latest"),
-        ("registry.k8s.io/pause:3.10@sha256:00", "registry.k8s.io/pause@sha256:00"),
-    ],
-)
+@each_row
 def test_a_reference_is_qualified_as_runtimes_do_it(written: str, kept: str) -> None:
     assert qualified(written) == kept
 

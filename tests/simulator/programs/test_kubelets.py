@@ -3,6 +3,7 @@ import pytest
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from tests.simulator.programs.small_cluster import PODS, UUID, SmallCluster, hardware, in_cluster, pod
+from tests.tables import each_row
 from tests.troubles import Trouble
 
 GPU = "nvidia.com/gpu"
@@ -71,15 +72,7 @@ async def test_a_pod_past_its_active_deadline_fails_and_frees_its_devices(cluste
     await cluster.phase("q", "Succeeded")
 
 
-@pytest.mark.parametrize(
-    "troubles",
-    [
-        [Trouble("list", "pods", 500, 2), Trouble("list", "nodes", 429, 1)],
-        [Trouble("watch", "pods", "drop", 3), Trouble("watch", "nodes", 410, 1)],
-        [Trouble("create", "pods", 500, 0), Trouble("patch", "pods", 503, 2), Trouble("patch", "pods", "drop", 1)],
-        [Trouble("create", "events", 500, 20)],
-    ],
-)
+@each_row
 def test_programs_live_through_an_api_in_trouble(troubles: list[Trouble]) -> None:
     @in_cluster(hardware("a", 2), troubles=troubles)
     async def scenario(cluster: SmallCluster) -> None:

@@ -1,10 +1,10 @@
 import msgspec
-import pytest
 
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.controllers.nodes import patience
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, TAINT, MakesTest, SmallCluster, hardware, in_cluster, node, pod
+from tests.tables import each_row
 
 NODE = "/api/v1/nodes/a"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -37,18 +37,7 @@ async def unreachable(cluster: SmallCluster) -> Json:
     return await cluster.until(NODE, lambda obj: (UNREACHABLE, "NoExecute") in taints(obj))
 
 
-@pytest.mark.parametrize(
-    ("tolerations", "expected"),
-    [
-        ([], 0.0),
-        ([toleration(None)], None),
-        ([toleration(5)], 5.0),
-        ([toleration(5), toleration(None)], 5.0),
-        ([{"operator": "Exists"}], None),
-        ([{**toleration(5), "effect": "NoSchedule"}], 0.0),
-        ([toleration(-1)], 0.0),
-    ],
-)
+@each_row
 def test_patience(tolerations: list[Json], expected: float | None) -> None:
     assert patience({"spec": {"tolerations": tolerations}}, [{"key": UNREACHABLE, "effect": "NoExecute"}]) == expected
 

@@ -66,18 +66,7 @@ def test_merge_patch_changes_only_its_target_and_not_the_original() -> None:
     assert msgspec.json.encode(objects()) == untouched
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (defect(change("Node", "h200-0", merge={"spec": None})), "no Node h200-0 in the scenario"),
-        (defect(change("Pod", "*", "nowhere", merge={"spec": None})), r"no Pod nowhere/\* in the scenario"),
-        (defect(change("Node", "h100-0")), "says neither merge, json nor remove"),
-        (defect(change("Node", "h100-0", merge={"spec": {"unschedulable": None}})), "changes nothing"),
-        (defect(change("Node", "h100-0", json=[{"op": "remove", "path": "/spec/nothing"}])), "does not apply"),
-        (defect(objects=[{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "h100-0"}}]), "already there"),
-        (defect(objects=[{"apiVersion": "v1", "kind": "Node"}]), "without apiVersion, kind or metadata.name"),
-    ],
-)
+@each_row
 def test_a_defect_that_would_do_nothing_is_refused(given: Defect, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         apply(objects(), given, now=NOW)

@@ -10,6 +10,7 @@ from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import Scenario, ScenarioError, load_scenario, scenario_names
 from fixtures.simulator.pods.amounts import thousandths
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DEVICES = ("nvidia.com/", "amd.com/")
@@ -76,17 +77,7 @@ def test_a_job_that_waits_has_active_pods_and_none_ready_and_is_counted_by_the_q
     assert found["status"]["used"] == {"requests.nvidia.com/gpu": "10", "pods": "2"}
 
 
-@pytest.mark.parametrize(
-    ("workloads", "words"),
-    [
-        ([a_workload("second", 8, waiting=True)], "no node has 8 nvidia.com/gpu and holds part of it"),
-        ([a_workload("first", 2), a_workload("second", 6, waiting=True)], "so nothing would wait"),
-        ([a_workload("first", 2), a_workload("second", 9, waiting=True)], "so nothing would wait"),
-        ([a_workload("second", 8, kind="Deployment", waiting=True)], "what waits is a Job or Pod"),
-        ([{"name": "second", "kind": "Job", "waiting": True}], "that asks for devices"),
-        ([a_workload("second", 8, waiting=True, gang="volcano")], "no gang"),
-    ],
-)
+@each_row
 def test_what_would_not_wait_is_refused(workloads: list[Json], words: str) -> None:
     with pytest.raises(ScenarioError) as raised:
         build(a_scenario(*workloads), now=NOW)
