@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents frozen messages bench local local-node fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents frozen messages bench local local-node fidelity upgrade-local rights-local conformance-node chaos-node chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -85,6 +85,12 @@ upgrade-local: $(STAMP) ## upgrade real Kubernetes under simulated GPU nodes, wi
 
 local-node: $(STAMP) ## build a node in a virtual machine into the cache and boot it: kubelet, containerd, systemd (as root)
 	@$(BIN)/python -m fixtures.localcluster.guest.image $(ARGS)
+
+conformance-node: $(STAMP) ## judge a real node in a virtual machine beside simulated ones (make local local-node first, as root)
+	@$(BIN)/python -m pytest conformance --local --real-nodes 1 --simulate standalone-plugin $(ARGS)
+
+chaos-node: $(STAMP) ## break a real node in a virtual machine: agents, kubelet, devices (make local local-node first, as root)
+	@$(BIN)/gpu-conformance chaos run --local --real-nodes 1 --simulate standalone-plugin --chaos-target l40s-2 --chaos $(ARGS)
 
 rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubernetes; writes out/rights.json (ARGS=--embedded)
 	@$(BIN)/python -m tests.simulator.localcluster.rights $(ARGS)

@@ -164,7 +164,7 @@ def banner(target: Target) -> str:
         notes = "".join(f" {one_line(note, NAME_LIMIT)}." for note in target.notes[:MAX_NOTES])
         wording = f" Not as in the scenario:{notes}" if notes else ""
         programs = "".join(f" {one_line(component, NAME_LIMIT)}." for component in target.components[:MAX_NOTES])
-        wording = (f" Gang schedulers:{programs}" if programs else "") + wording
+        wording = (f" Beside the simulated nodes:{programs}" if programs else "") + wording
         return f"LOCAL CONTROL PLANE: real Kubernetes processes with {nodes}. This is not a real cluster's result.{wording}"
     if target.kind is TargetKind.SNAPSHOT:
         return "SNAPSHOT: judged offline from saved objects. Only requirements that read could be judged, as of the time it was taken."

@@ -129,6 +129,7 @@ def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> No
         local = f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate"
         command.add_argument("--local", metavar="MINOR", nargs="?", const=DEFAULT_MINOR, default="", help=local)
         command.add_argument("--local-bin", metavar="DIR", default="", help="folder with the programs for --local")
+        command.add_argument("--real-nodes", metavar="N", type=int, default=0, help="nodes of --local that are virtual machines")
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
@@ -199,6 +200,8 @@ def _target(arguments: argparse.Namespace) -> Iterator[OpenTarget]:
         raise pytest.UsageError("--kubeconfig, --in-cluster, --local and --simulate: one target at a time")
     if arguments.local_bin and not arguments.local:
         raise pytest.UsageError("--local-bin needs --local")
+    if arguments.real_nodes and not arguments.local:
+        raise pytest.UsageError("--real-nodes needs --local")
     if arguments.context is not None and not arguments.kubeconfig:
         raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
     if not named:
@@ -211,6 +214,7 @@ def _target(arguments: argparse.Namespace) -> Iterator[OpenTarget]:
         simulate=arguments.simulate or (SCENARIO if arguments.local else ""),
         local=arguments.local,
         local_bin=str(Path(arguments.local_bin).expanduser().resolve()) if arguments.local_bin else "",
+        real_nodes=arguments.real_nodes,
         policy=arguments.policy,
     )
     opened = open_target(options, owned.new_run_id())

@@ -44,6 +44,9 @@ LOCAL_PACE: Json = {
 """Real schedulers and controllers react within a second, the simulated nodes at once. Every node and pod was made a moment ago."""
 
 
+REAL_PACE: Json = {**LOCAL_PACE, "probes": {"windowSeconds": 5.0, "startSeconds": 180.0, "atOnce": 2}}
+"""A node whose processor is translated starts a pod in ten to twenty seconds."""
+
 WORKER_KEY = "gpu_conformance"
 """Where xdist carries what follows, as JSON."""
 
@@ -195,8 +198,10 @@ def _open_started(options: Options, run_id: str, document: Json) -> OpenTarget:
     try:
         if options.local:
             bin_dir = Path(options.local_bin) if options.local_bin else None
-            local = localcluster.start(options.local, options.simulate or DEFAULT_SCENARIO, Path(folder.name), bin_dir)
-            started, kind, pace, notes, components = local, TargetKind.LOCAL, LOCAL_PACE, local.warnings, local.components
+            scenario = options.simulate or DEFAULT_SCENARIO
+            local = localcluster.start(options.local, scenario, Path(folder.name), bin_dir, real_nodes=options.real_nodes)
+            pace = REAL_PACE if options.real_nodes else LOCAL_PACE
+            started, kind, notes, components = local, TargetKind.LOCAL, local.warnings, local.components
         else:
             started = simulator.start(options.simulate, Path(folder.name))
             kind, pace, notes, components = TargetKind.SIMULATED, SIMULATED_PACE, [], []

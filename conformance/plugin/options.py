@@ -48,6 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     simulate: str = ""
     local: str = ""
     local_bin: str = ""
+    real_nodes: int = 0
     policy: str = ""
     access: Access = Access.WORKLOAD
     read_only: bool = False  # the option that gave the access
@@ -153,6 +154,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         simulate=option.simulate or "",
         local=option.local or "",
         local_bin=str(Path(option.local_bin).expanduser().resolve()) if option.local_bin else "",
+        real_nodes=_count("--real-nodes", option.real_nodes) or 0,
         policy=option.policy or "",
         access=access,
         read_only=option.read_only,
@@ -215,6 +217,8 @@ def _check_target(config: pytest.Config) -> None:
         raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
     if option.local_bin and not option.local:
         raise pytest.UsageError("--local-bin needs --local")
+    if option.real_nodes and not option.local:
+        raise pytest.UsageError("--real-nodes needs --local")
     if not targets and judges(config):
         raise pytest.UsageError(f"no target is named: expected one of {TARGETS} (none is taken from the environment)")
 

@@ -75,7 +75,7 @@ def header(state: State) -> list[str]:
         lines.append(f"*** SIMULATED CLUSTER ({scenario}): the results are not a real cluster's ***")
     if target.kind is TargetKind.LOCAL:
         lines.append("*** LOCAL CONTROL PLANE: real Kubernetes processes, simulated GPU nodes; the results are not a real cluster's ***")
-    lines += [f"gang scheduler: {component}" for component in target.components]
+    lines += [f"beside the simulated nodes: {component}" for component in target.components]
     lines += [f"not as in the scenario: {note}" for note in target.notes]
     version = f", Kubernetes {target.kubernetes_version}" if target.kubernetes_version else ""
     kind = "cluster at" if target.kind is TargetKind.LIVE else target.kind  # whether it is live, its nodes have yet to say

@@ -33,7 +33,7 @@ from tests.obs.test_pages import WHOLE, page
 from tests.tables import each_row
 
 needs_promtool = pytest.mark.skipif(not promtool(), reason="promtool is not on PATH (Debian's package prometheus has it)")
-OWN = next(item for item in raw("gpu-metrics.yaml") if item["kind"] == "PrometheusRule")
+OWN = next(item for item in raw("prometheus.yaml") if item["kind"] == "PrometheusRule")
 
 
 @each_row

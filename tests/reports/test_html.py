@@ -97,8 +97,8 @@ def test_which_gang_schedulers_were_real_is_reported_at_the_top_and_in_the_banne
     made.target.components = ["vc-scheduler (from /opt/bin, version v1.12.1)", "kueue (the project's look-alike)<i>"]
     document = Document(html.render(made))
     stated = "vc-scheduler (from /opt/bin, version v1.12.1). kueue (the project's look-alike)<i>."
-    assert document.words.count(f"Gang schedulers: {stated}") == 2
-    assert "Gang schedulersvc-scheduler (from /opt/bin, version v1.12.1), kueue (the project's look-alike)<i>" in document.words
+    assert document.words.count(f"Beside the simulated nodes: {stated}") == 2
+    assert "Beside the simulated nodesvc-scheduler (from /opt/bin, version v1.12.1), kueue (the project's look-alike)<i>" in document.words
 
 
 def test_row_tells_observed_expected_source_remediation_and_reason() -> None:

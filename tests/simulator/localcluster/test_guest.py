@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fixtures.localcluster.guest import image, machine
+from fixtures.localcluster.guest.guests import device_table, plan
 from fixtures.localcluster.guest.machine import GuestError, Image
+from fixtures.localcluster.guest.node import Guest, seed
 from fixtures.localcluster.install.release import cache_root, release
+from fixtures.simulator.config.scenario import ScenarioError, parse_simulate
 
 IMAGE = Image.in_folder(Path("/cache/guest-1"))
 
 
 def test_a_guest_has_no_right_no_way_out_and_no_disk_of_its_own() -> None:
-    line = machine.command(IMAGE, machine.TRANSLATED, words="guest.verify")
+    line = machine.command(IMAGE, machine.TRANSLATED, disks=[IMAGE.disk], words="guest.verify")
     text = " ".join(line)
-    assert line[: line.index(machine.QEMU)] == list(machine._NOBODY)
     for part in (
+        "setpriv",
         "--reuid nobody",
         "--clear-groups",
         "--no-new-privs",
@@ -32,7 +39,54 @@ def test_a_guest_has_no_right_no_way_out_and_no_disk_of_its_own() -> None:
     for way in ("hostfwd", "guestfwd", "tap"):
         assert way not in text
     assert "file=/cache/guest-1/disk,format=raw,if=virtio,snapshot=on" in line
-    assert "-drive" not in machine.command(IMAGE, "kvm", disk=False)
+    assert "-drive" not in machine.command(IMAGE, "kvm")
+
+
+def test_a_node_reaches_the_api_server_and_is_reached_by_two_ports_of_loopback() -> None:
+    guest = Guest(name="h100-3", number=2, kubelet=40001, agent=40002, secret="s")
+    line = machine.command(IMAGE, machine.TRANSLATED, network=guest.network(6443))
+    (network,) = [part for part in line if part.startswith("user,")]
+    assert network.startswith("user,id=net,restrict=on,net=10.77.2.0/24,host=10.77.2.2,")
+    assert re.findall(r"hostfwd=tcp:([^,]+)", network) == ["127.0.0.1:40001-10.77.2.15:10250", "127.0.0.1:40002-10.77.2.15:10251"]
+    (way,) = re.findall(r"guestfwd=tcp:(\S+?)-cmd:", network)
+    assert way == "10.77.2.100:6443"
+    assert "/dev/tcp/127.0.0.1/6443" in network
+
+
+def test_what_makes_a_guest_a_node_is_one_archive(tmp_path: Path) -> None:
+    guest = Guest(name="h100-3", number=1, kubelet=40001, agent=40002, secret="s")
+    (authority := tmp_path / "authority").write_bytes(b"certificate")
+    taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+    devices = {"resources": [{"name": "nvidia.com/gpu", "devices": [{"id": "GPU-0", "healthy": True, "paths": ["/dev/nvidia0"]}]}]}
+    written = seed(guest, {"ca.crt": authority}, "token-1", taints, devices, {"etc/guest/images.tar": b"images"})
+    with tarfile.open(fileobj=io.BytesIO(written)) as archive:
+        entries = {entry.name: entry for entry in archive}
+        texts = {name: file.read() for name, entry in entries.items() if (file := archive.extractfile(entry)) is not None}
+    assert texts["etc/guest/ca.crt"] == b"certificate"
+    assert b"token-1" in texts["etc/guest/kubeconfig"]
+    assert b"10.77.1.100:6443" in texts["etc/guest/kubeconfig"]
+    assert msgspec.json.decode(texts["etc/guest/kubelet.yaml"])["registerWithTaints"] == taints
+    assert msgspec.json.decode(texts["var/lib/gpu-conformance/devices.json"]) == devices
+    assert b"10.88.1.0/24" in texts["etc/cni/net.d/10-bridge.conflist"]
+    assert entries["dev/nvidia0"].ischr()
+    assert all(entry.mode == 0o600 for entry in entries.values() if entry.isreg())
+
+
+def test_a_real_node_is_one_more_of_the_pool_with_devices() -> None:
+    scenario = parse_simulate("standalone-plugin")[0]
+    (planned,) = plan(scenario, 1)
+    assert (planned.guest.name, planned.guest.number) == ("l40s-2", 1)
+    assert planned.node["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
+    assert [len(resource["devices"]) for resource in device_table(planned.hardware)["resources"]] == [4]
+    assert plan(scenario, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "words"), [("standalone-plugin", 9, "4 at most"), ("dra", 1, "no pool with devices of a plugin")]
+)
+def test_real_nodes_that_cannot_be_had_are_refused_in_one_line(name: str, count: int, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        plan(parse_simulate(name)[0], count)
 
 
 def test_modules_are_inserted_after_what_they_need(tmp_path: Path) -> None:
@@ -120,7 +174,7 @@ def test_the_image_boots_and_its_programs_answer() -> None:
     if os.geteuid() != 0:
         pytest.skip("not root: QEMU is run as a user without any right")
     before = sorted(cache_root().iterdir())
-    proven = image.prove(built, kept.packages, lambda line: None)
+    proven = image.prove(Image.in_folder(built), kept.packages, lambda line: None)
     assert proven.programs == kept.programs
     assert proven.programs["kubelet"] == f"Kubernetes {release().version}"
     assert proven.programs["containerd"].startswith("2.")
