@@ -8,17 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fixtures.simulator.config.defects import SUITE_USER
-from fixtures.simulator.config.scenario import load_scenario
+from fixtures.simulator.config.scenario import Defect, parse_simulate
 from fixtures.simulator.process.serve import new_tokens, write_kubeconfig
 from fixtures.simulator.simulated_cluster import SimulatedCluster
 from tests.troubles import Trouble
 
 
 @contextmanager
-def simulated(folder: Path, scenario: str, *troubles: Trouble) -> Iterator[Path]:
-    """The kubeconfig of a running scenario whose API has ``troubles`` for the suite once its programs are ready."""
+def simulated(folder: Path, scenario: str, *troubles: Trouble, **behaviour: object) -> Iterator[Path]:
+    """The kubeconfig of a running scenario whose API has ``troubles`` for the suite once its programs are ready.
+
+    ``behaviour`` are switches of its programs, by their names in files.
+    """
     tokens = new_tokens()
-    cluster = SimulatedCluster(load_scenario(scenario), tokens=tokens)
+    defects = [Defect(name="switches", description="", scenario=scenario, trips=[], behaviour=behaviour)] if behaviour else []
+    cluster = SimulatedCluster(parse_simulate(scenario)[0], defects, tokens=tokens)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

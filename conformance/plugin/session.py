@@ -28,6 +28,7 @@ from fixtures.model.nodes.chosen import named_nodes
 from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import COPIED_SECRET
 from fixtures.policy.waivers import RequirementWaivers
+from fixtures.probes.starts import StartLimits, Starts
 from fixtures.probes.workspace import Output, Workspace
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
@@ -258,6 +259,16 @@ def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -
         pull_secret=(probes.copy_pull_secret, COPIED_SECRET) if probes.copy_pull_secret else None,
         keep_outputs=state.options.evidence,
         removable=state.removable,
+        starts=Starts(
+            StartLimits(
+                per_node=probes.per_node,
+                seconds=probes.slow_start_seconds,
+                patience=probes.start_seconds,
+                image=probes.cpu_image,
+                run_as_user=probes.run_as_user,
+                pull_secrets=probes.pull_secrets,
+            )
+        ),
     )
     try:
         yield workspace

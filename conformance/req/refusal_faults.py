@@ -24,6 +24,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import whole
 from fixtures.model.demand.failing_pods import Fault
 from fixtures.model.demand.pod_events import quoted
+from fixtures.model.demand.pod_state import DEADLINE
 from fixtures.model.demand.pod_templates import templates_of
 from fixtures.model.nodes.holds import owns
 from fixtures.model.placement.affinity import admits, fence_taints
@@ -38,7 +39,7 @@ _OWN_REASONS = frozenset({"SMTAlignmentError", "SysctlForbidden", "PodOSNotSuppo
 _SICK = re.compile(
     r"no healthy devices present|no longer healthy|cannot allocate unhealthy devices|GPU is lost|node had condition"
     r"|(?:Allocate|GetPreferredAllocation|PreStartContainer) rpc failed"
-    r"|rpc error: code = (?:Unavailable|DeadlineExceeded|Internal|Canceled|Aborted)"
+    r"|rpc error: code = (?:Unavailable|Internal|Canceled|Aborted)"
 )
 """What kubelets and plugins say of a sick device or plugin. No request brings that about on a healthy node that has such devices."""
 
@@ -59,6 +60,8 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
     if pod.statuses:
         return Fault.NODE, ""  # it was admitted before, and the kubelet has started anew
     lacking = _lacks(scope, pod, node) if node is not None else ""
+    if DEADLINE.search(message):
+        return Fault.DOUBTED, lacking or "a runtime or plugin that had no answer in time may only have been slow"
     if _SICK.search(message):
         return (Fault.DOUBTED, lacking) if lacking else (Fault.NODE, "")
     if own := _asks_too_much(scope, pod, node, message):

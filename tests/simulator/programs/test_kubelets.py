@@ -45,6 +45,18 @@ async def test_environment_and_what_cannot_be_created(cluster: SmallCluster) -> 
         await cluster.until(f"{PODS}/{name}", stated)
 
 
+@in_cluster(hardware("a", 4, values={"3.unlinked": 1}))
+async def test_a_container_whose_device_file_is_gone_is_not_created(cluster: SmallCluster) -> None:
+    await cluster.start(pod("three", "sleep infinity", {GPU: 3}))
+    await cluster.phase("three", "Running")
+    await cluster.start(pod("one", "exit 0", {GPU: 1}))
+    waiting = await cluster.until(f"{PODS}/one", lambda obj: "CreateContainerError" in str(obj["status"].get("containerStatuses")))
+    assert waiting["status"]["phase"] == "Pending"
+    message = waiting["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
+    assert "CDI device injection failed" in message
+    assert 'failed to stat CDI host device "/dev/nvidia3"' in message
+
+
 HOLDER = pod("holder", devices={GPU: 1})
 HOLDER["metadata"] |= {"namespace": "default", "uid": "u-1"}
 HOLDER["spec"]["nodeName"] = "a"
