@@ -73,7 +73,7 @@ def test_of_two_rules_the_contender_claims_the_free_device_whatever_their_names_
 def test_a_gpu_is_reset_beside_one_that_is_lost(tmp_path: Path) -> None:
     with campaign_on(SCENARIO, tmp_path) as opened:
         where, node = opened._setup, "h100-1"
-        lose = ("nvml-mock-ctl", "fail", "--gpu", "0", "--mode", "lost")
+        lose = ("nvml-mock-ctl", "fail", "--gpu", "0", "--mode", "fallen_off_bus")
         own = namespaces.ensure_run(where.cluster, where.run_id)
         assert not run_on_host(
             where.cluster, namespace=own, node=node, image="i", argv=lose, run_id=where.run_id, deadline=soon()

@@ -21,9 +21,15 @@ QUICK = Tempo(
 
 
 def plugin_pod(
-    node: str, name: str = "plugin", *, app: str = "nvidia-device-plugin-daemonset", env: Mapping[str, str] | None = None, runs: bool = True
+    node: str,
+    name: str = "plugin",
+    *,
+    app: str = "nvidia-device-plugin-daemonset",
+    env: Mapping[str, str] | None = None,
+    runs: bool = True,
+    managed: bool = False,
 ) -> Json:
-    """A plugin's pod on a node; one that ``runs`` has done so for long."""
+    """A plugin's pod on a node; one that ``runs`` has done so for long. If ``managed``, with a configuration manager beside the plugin."""
     status: Json = {
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -39,6 +45,10 @@ def plugin_pod(
             }
         ],
     }
+    containers = [{"name": "plugin", "image": "plugin:1", "env": [{"name": key, "value": value} for key, value in (env or {}).items()]}]
+    if managed:
+        containers.append({"name": "config-manager", "image": "plugin:1"})
+        status["containerStatuses"].append({**status["containerStatuses"][0], "name": "config-manager"})
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -46,9 +56,7 @@ def plugin_pod(
         "spec": {
             "nodeName": node,
             "tolerations": [{"operator": "Exists"}],
-            "containers": [
-                {"name": "plugin", "image": "plugin:1", "env": [{"name": key, "value": value} for key, value in (env or {}).items()]}
-            ],
+            "containers": containers,
         },
         "status": status if runs else {},
     }

@@ -3,7 +3,9 @@ from typing import Any
 
 import msgspec
 
-from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.config.behaviour import Behaviour, Tempo
+from fixtures.simulator.nodes.machine.host import GpuMode
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, node
 from tests.tables import each_row
@@ -15,6 +17,7 @@ async def until_devices(cluster: SmallCluster, capacity: str, allocatable: str, 
     await cluster.until(NODE, lambda obj: devices(obj, resource) == (capacity, allocatable))
 
 
+LONG = msgspec.structs.replace(QUICK, plugin_grace=Tempo().plugin_grace)
 SLOW = msgspec.structs.replace(QUICK, plugin_registration=0.3)
 
 
@@ -68,3 +71,60 @@ async def test_a_status_that_says_less_stays_until_something_changes(cluster: Sm
     assert len(kubelet.manager.registry[GPU].healthy) == 3
     await cluster.client.delete(f"{SYSTEM}/plugin-b")
     await cluster.until("/api/v1/nodes/b", lambda obj: devices(obj) == ("4", "0"))
+
+
+def states(pod: Json) -> dict[str, str]:
+    """The reason for which a container waits, or ``running``, by its name."""
+    found = pod["status"]["containerStatuses"]
+    return {item["name"]: item["state"].get("waiting", {}).get("reason", "running") for item in found}
+
+
+@in_cluster(hardware("a", 4), objects=[plugin_pod("a")], tempo=LONG)
+async def test_a_plugin_that_starts_while_the_driver_lists_a_lost_device_ends_until_that_is_healed(cluster: SmallCluster) -> None:
+    host = cluster.hosts["a"]
+    host.fail(hardware("a", 4).gpus[2].uuid, GpuMode.LOST)
+    await cluster.client.delete(f"{SYSTEM}/plugin")
+    await until_devices(cluster, "4", "0")
+    await cluster.client.create(SYSTEM, plugin_pod("a", "next", runs=False))
+    ended = await cluster.until(f"{SYSTEM}/next", lambda obj: "CrashLoopBackOff" in str(obj["status"]))
+    assert "GPU is lost" in str(ended["status"]["containerStatuses"][0]["lastState"])
+    assert devices(await cluster.client.get(NODE)) == ("4", "0")
+    host.heal()
+    await until_devices(cluster, "4", "4")
+
+
+@in_cluster(hardware("a", 4), objects=[plugin_pod("a")], tempo=LONG)
+async def test_a_device_that_the_driver_lists_no_more_is_left_out(cluster: SmallCluster) -> None:
+    cluster.hosts["a"].fail(hardware("a", 4).gpus[2].uuid, GpuMode.FALLEN_OFF_BUS)
+    await cluster.client.delete(f"{SYSTEM}/plugin")
+    await cluster.client.create(SYSTEM, plugin_pod("a", "next", runs=False))
+    await until_devices(cluster, "3", "3")
+
+
+CONFIGS = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "device-plugin-config", "namespace": "kube-system"},
+    "data": {"refused": "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: -3}]}}", "plain": "version: v1"},
+}
+GFD = "gpu-feature-discovery"
+
+
+@in_cluster(hardware("a", 4), objects=[plugin_pod("a", managed=True), plugin_pod("a", GFD, app=GFD, managed=True), CONFIGS], tempo=LONG)
+async def test_a_label_without_key_ends_the_managers_and_a_refused_configuration_the_programs(cluster: SmallCluster) -> None:
+    async def until_all(plugin: str, manager: str) -> None:
+        for name in ("plugin", GFD):
+            await cluster.until(f"{SYSTEM}/{name}", lambda obj: states(obj) == {"plugin": plugin, "config-manager": manager})
+
+    async def label(value: str | None) -> None:
+        await cluster.client.patch(NODE, {"metadata": {"labels": {"nvidia.com/device-plugin.config": value}}})
+
+    await label("no-such-key")
+    await until_all("running", "CrashLoopBackOff")
+    assert devices(await cluster.client.get(NODE)) == ("4", "4")
+    await label("refused")
+    await until_all("CrashLoopBackOff", "running")
+    await until_devices(cluster, "4", "0")
+    await label("plain")
+    await until_all("running", "running")
+    await until_devices(cluster, "4", "4")
