@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from fixtures.simulator.api.errors import ApiError
@@ -5,6 +7,7 @@ from fixtures.simulator.api.objects import Json
 from tests.simulator.programs.small_cluster import PODS, UUID, SmallCluster, hardware, in_cluster, pod
 from tests.tables import each_row
 from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 
@@ -55,6 +58,50 @@ async def test_a_container_whose_device_file_is_gone_is_not_created(cluster: Sma
     message = waiting["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
     assert "CDI device injection failed" in message
     assert 'failed to stat CDI host device "/dev/nvidia3"' in message
+
+
+@in_cluster(hardware("a", 1))
+async def test_a_condition_that_became_true_has_no_reason_left(cluster: SmallCluster) -> None:
+    init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "sleep 0.1"]}]}
+    await cluster.start(pod("p", spec=init))
+    before = await cluster.until(f"{PODS}/p", lambda obj: "ContainersNotInitialized" in str(obj["status"].get("conditions")))
+    assert before["status"]["phase"] == "Pending"
+    after = await cluster.phase("p", "Running")
+    assert {item["type"]: item.get("reason") for item in after["status"]["conditions"] if item["status"] == "True"} == dict.fromkeys(
+        ("PodScheduled", "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+    )
+
+
+async def events_of(cluster: SmallCluster, name: str, until: str, namespace: str = "default") -> list[tuple[str, str, str]]:
+    """Reason, message and field path of what the kubelet says of an object, in its order, once it has given the reason ``until``."""
+    found: list[tuple[str, str, str]] = []
+    async with asyncio.timeout(PATIENCE):
+        async for kind, event in cluster.client.list_and_watch(f"/api/v1/namespaces/{namespace}/events"):
+            if kind not in ("ADDED", "MODIFIED") or event["involvedObject"]["name"] != name or event["source"]["component"] != "kubelet":
+                continue
+            found.append((event["reason"], event["message"], event["involvedObject"].get("fieldPath", "")))
+            if event["reason"] == until:
+                return found
+    raise AssertionError("the watch ended")
+
+
+@in_cluster(hardware("a", 1))
+async def test_a_kubelet_tells_what_becomes_of_its_pods(cluster: SmallCluster) -> None:
+    await cluster.start(pod("p", container={"image": "probe:1"}))
+    await cluster.phase("p", "Running")
+    there, part = 'Container image "probe:1" already present on machine and can be accessed by the pod', "spec.containers{probe}"
+    started = [("Pulled", there, part), ("Created", "Container created", part), ("Started", "Container started", part)]
+    assert sorted(await events_of(cluster, "p", "Started")) == sorted(started)
+    await cluster.client.delete(f"{PODS}/p")
+    assert ("Killing", "Stopping container probe", part) in await events_of(cluster, "p", "Killing")
+
+
+@in_cluster(hardware("a", 1))
+async def test_a_kubelet_that_starts_tells_of_its_node(cluster: SmallCluster) -> None:
+    cluster.hosts["a"].stop_kubelet()
+    cluster.hosts["a"].start_kubelet()
+    reasons = {reason for reason, _, _ in await events_of(cluster, "a", "NodeAllocatableEnforced")}
+    assert reasons >= {"Starting", "InvalidDiskCapacity", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}
 
 
 HOLDER = pod("holder", devices={GPU: 1})
