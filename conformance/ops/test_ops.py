@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.ops.admission import check_admission
 from conformance.ops.agent_coverage import check_coverage
 from conformance.ops.custom_resources import check_configured, check_ready
 from conformance.ops.definitions import check_definitions
@@ -99,3 +100,9 @@ def test_installed_operators_are_configured_and_their_agents_run_on_every_gpu_no
     """Each installed operator has its configuration object, and its agents run on every GPU node."""
     judge(check_configured(scope))
     judge(check_coverage(scope))
+
+
+@requirement("OPS-14")
+def test_pods_of_agents_would_be_admitted_again(judge: Evidence, scope: Scope) -> None:
+    """Pods of agents would be admitted again by their namespace."""
+    judge(check_admission(scope))

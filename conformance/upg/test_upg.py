@@ -5,6 +5,8 @@ from __future__ import annotations
 from conformance.requirement import requirement
 from conformance.upg.drains import check_drains
 from conformance.upg.members import check_members
+from conformance.upg.roll_outs import check_roll_outs
+from conformance.upg.support import check_support
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import AT_THE_END, Evidence
 from fixtures.verdict.subjects import NotApplicable
@@ -22,9 +24,21 @@ def test_the_control_plane_can_lose_a_member(judge: Evidence, scope: Scope) -> N
     judge(check_members(scope))
 
 
+@requirement("UPG-04")
+def test_container_runtimes_support_the_kubernetes_version_that_is_next(judge: Evidence, scope: Scope) -> None:
+    """Container runtimes of GPU nodes support the Kubernetes version that is next."""
+    judge(check_support(scope))
+
+
 @requirement("UPG-05")
 def test_nothing_is_worse_than_in_the_baseline(has_baseline: bool) -> None:
     """Nothing that held in the baseline is worse now, and no allocation of devices is stranded."""
     if not has_baseline:
         raise NotApplicable("NoBaseline", "no --baseline was given")
     raise NotApplicable(AT_THE_END, "judged at the end of the run, over the results of all other requirements")
+
+
+@requirement("UPG-06")
+def test_each_pool_keeps_its_share_of_devices_while_drivers_are_replaced(judge: Evidence, scope: Scope) -> None:
+    """While drivers are replaced, each pool keeps its share of devices, and one pool changes at a time."""
+    judge(check_roll_outs(scope))

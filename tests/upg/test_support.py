@@ -1,0 +1,36 @@
+"""UPG-04 and UPG-06: what goes with the next version, and roll-outs."""
+
+from __future__ import annotations
+
+from conformance.upg.roll_outs import check_roll_outs
+from conformance.upg.support import check_support
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Outcome
+from tests.builders import a_node, a_policy, a_scope
+from tests.findings import causes
+from tests.tables import each_row
+
+_STATE = "nvidia.com/gpu-driver-upgrade-state"
+
+
+@each_row
+def test_runtimes(runtime: str, target: str, outcome: Outcome) -> None:
+    node = a_node()
+    node.status.node_info.container_runtime_version = runtime
+    (finding,) = check_support(a_scope(a_policy(upgrade={"target": target}), nodes=[node]))
+    assert finding.outcome is outcome
+
+
+def a_pool(product: str, upgrading: int, cordoned: int, size: int = 8) -> list[Node]:
+    nodes = []
+    for index in range(size):
+        labels = {"nvidia.com/gpu.product": product, **({_STATE: "pod-restart-required"} if index < upgrading else {})}
+        nodes.append(a_node(f"{product}-{index}", labels=labels))
+        nodes[-1].spec.unschedulable = index >= size - cordoned
+    return nodes
+
+
+@each_row
+def test_roll_outs(first: list[int], second: list[int], cause: str) -> None:
+    found = causes(check_roll_outs(a_scope(nodes=[*a_pool("H100", *first), *a_pool("T4", *second)])))
+    assert set(found.values()) == ({cause} if cause else set())
