@@ -156,25 +156,29 @@ def steady_again(timeline: Timeline) -> SteadyAgain:
 
 
 def flapping(timeline: Timeline) -> Iterator[ChaosFinding]:
-    """Parts of the steady state that were lost again after they had come back: a recovery is the last one, and there is one.
+    """Parts of the steady state that came back more than once, and agents that were replaced again: there is one recovery.
 
     Each disturbance takes a part away at most once. While a fault is held, nothing is expected to be steady.
     """
     start = timeline.undo_began if timeline.held and timeline.undo_began is not None else timeline.injection.earliest
-    steady = parse_condition(timeline.extension.steady)
+    after = [one for one in timeline.samples if one.end >= start]
+    steady, origin = parse_condition(timeline.extension.steady), "the undo began" if timeline.held else "the fault"
     for part in steady.parts if isinstance(steady, All) else (steady,):
-        told = [
-            (one, state)
-            for one in timeline.samples
-            if one.end >= start and (state := holds(part, one.values, timeline.baseline)) is not None
-        ]
-        lost = [now for (_, before), (now, state) in pairwise(told) if before and not state]
-        if len(lost) <= timeline.disturbances:
-            continue
-        name, origin = next(signals_of(part)), "the undo began" if timeline.held else "the fault"
-        shown = ", ".join(f"{shown_value(one.values.get(name))} at {one.t - timeline.injection.t:+.2f} s" for one in lost)
-        text = f"{name} was {shown_value(timeline.baseline.get(name))} and was lost {len(lost)} times after {origin}: {shown}"
-        yield finding(Verdict.FAILED, NAME, "Flapping", text, lost[-1].t)
+        states = [(one, state) for one in after if (state := holds(part, one.values, timeline.baseline)) is not None]
+        back = [now for (_, before), (now, state) in pairwise(states) if state and not before]
+        if len(back) > timeline.disturbances:
+            name = next(signals_of(part))
+            lost = next(one for one, state in reversed(states) if not state)
+            times = ", ".join(f"{one.t - timeline.injection.t:+.2f} s" for one in back)
+            how = change(name, timeline.baseline.get(name), lost.values.get(name))
+            text = f"{how}: it came back {len(back)} times after {origin}: {times}"
+            yield finding(Verdict.FAILED, NAME, "Flapping", text, back[-1].t)
+    for name in (name for name in timeline.extension.signals if name.startswith("uids.")):
+        first = timeline.baseline.get(name) or []
+        others = {one for sample in timeline.samples if sample.end >= timeline.injection.earliest for one in sample.values.get(name) or []}
+        if len(new := others - set(first)) > timeline.faults * max(len(first), 1):
+            text = f"{name} was {shown_value(first)} and became {shown_value(sorted(new))}: replaced more often than there were faults"
+            yield finding(Verdict.FAILED, NAME, "Flapping", text)
 
 
 def time_to_recovery(moment: EventTime, injection: EventTime, undo_began: float | None) -> TimeToRecovery:

@@ -101,7 +101,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     ``held``: a fault lasts until it is undone, instead of healing by itself. ``undo_began``: when the undoing began, ``undone``: when
     the last undo was read back; both None where it did not come to that. ``disturbances``: how often faults, or undos after faults that
-    were held, take the steady state away by themselves.
+    were held, take the steady state away by themselves; ``faults``: how many landed.
     """
 
     extension: Extension
@@ -115,6 +115,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     undone: float | None = None
     disturbances: int = 1
+    faults: int = 1
 
     def samples_of(self, condition: dict[str, JsonValue]) -> list[ConditionSample]:
         """What each sample says of a condition."""
@@ -143,6 +144,7 @@ def build_timeline(
         held=bool(held_faults(lines)),
         end=samples[-1].end,
         disturbances=_disturbances(lines),
+        faults=len(landed_faults(lines)),
         undone=max((_seconds(line.at, engine) for line in lines if line.state is State.VERIFIED), default=None),
     )
 

@@ -79,6 +79,7 @@ READY = {"steady": {"all": [{"signal": "node.labels", "equals": "baseline"}, {"s
     [
         ([4.25], PASSED),  # what the undo restarts is away once
         ([4.25, 4.75], FAILED),  # and not again, though it is steady for long enough in the end
+        ([3.75, 4.0, 4.75], FAILED),  # what the fault had taken away came back, and was lost again
         ([2.5, 3.0, 3.5], PASSED),  # nothing is expected to be steady while a fault is held
     ],
 )
@@ -86,6 +87,14 @@ def test_a_recovery_is_the_last_one_and_there_is_one(tmp_path: Path, lost: list[
     found = judged(tmp_path, flapping(*lost), **READY)
     assert found.verdict is verdict, found.message
     assert ("Flapping" in found.reason_codes) is (verdict is FAILED)
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(["b 0"], PASSED), (["b 0", "c 0"], FAILED), (["b 0", "b 1"], FAILED)])
+def test_an_agent_is_replaced_once_for_one_fault(tmp_path: Path, after: list[str], verdict: Verdict) -> None:
+    """However short it was away: no sample need show that it was not ready."""
+    uids = seen(lambda t: {"uids.gfd": ["a 0"] if t < 2.0 else [after[min(int(t - 2.0), len(after) - 1)]]})
+    signals = ["node.labels", "node.ready", "nodes.others", "uids.gfd"]
+    assert judged(tmp_path, uids, signals=signals, **READY).verdict is verdict
 
 
 def test_what_came_true_stays_so_until_the_undo_where_that_is_promised(tmp_path: Path) -> None:
