@@ -25,6 +25,7 @@ from chaos.model.experiment import Experiment, with_companions
 from chaos.model.plan import Plan, PlanFacts, canary_namespace
 from chaos.model.records import Ending, EngineRecord, GateResult, LedgerError, Line, landed_faults
 from chaos.observe.sampler import MEMORY, NodeHistory, Sampler, steady_since
+from chaos.observe.signals import metrics
 from chaos.observe.view import Reading, Sample, Signal, View
 from chaos.plan.planning import EXPIRY_MARGIN
 from chaos.safety.lease import AbortFlag
@@ -269,7 +270,10 @@ class Runner:
 
     def _read_standing(self) -> Standing:
         spaces = {one.namespace for found in PlanFacts.of(self.plan).components.values() for one in found.workloads}
-        return read_standing(View.of(self._setup.cluster), spaces)
+        view = View.of(self._setup.cluster)
+        found = read_standing(view, spaces)
+        found.objects |= metrics.pages(view, self.plan)
+        return found
 
     def _compare(self, sampler: Sampler, before: Standing, since: float, latest: float) -> None:
         """Keep what is not as before. What comes back by itself has as long as the recovery may take."""

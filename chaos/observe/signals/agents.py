@@ -6,7 +6,7 @@ from functools import partial
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import PlanFacts
-from chaos.observe.signals.nodes import joined_nodes, slowly
+from chaos.observe.signals.nodes import joined_nodes, known_nodes, slowly
 from chaos.observe.view import NoData, Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, domain_members, domain_of, domain_state
@@ -56,15 +56,16 @@ def daemon_sets(reading: Reading) -> JsonValue:
 
 
 def agent_pods(reading: Reading) -> JsonValue:
-    """``{namespace/name: "uid restarts"}`` of every agent's pods, on all nodes but those that joined since the sampler began."""
-    facts, view, joined = PlanFacts.of(reading.plan), View.at(reading), joined_nodes(reading)
-    return {
-        full_name(pod): f"{uid_of(pod)} {restarts_of(pod)}"
-        for name in AGENTS
-        if (found := facts.components.get(name)) is not None
-        for pod in pods_of(view, found)
-        if node_of(pod) not in joined
-    }
+    """``{namespace/name: "uid restarts"}`` of every agent's pods, on the nodes that there were when the sampler began.
+
+    Pods of a node that was taken away since are kept as they were: they went with it.
+    """
+    facts, view, first = PlanFacts.of(reading.plan), View.at(reading), known_nodes(reading)
+    pods = [pod for name in AGENTS if (found := facts.components.get(name)) is not None for pod in pods_of(view, found)]
+    now = {full_name(pod): (node_of(pod), f"{uid_of(pod)} {restarts_of(pod)}") for pod in pods if node_of(pod) in first}
+    seen: dict[str, tuple[str, str]] = reading.memory.setdefault("agents.first", now)
+    gone = first - {name_of(node) for node in view.select("nodes")}
+    return {name: text for name, (node, text) in {**{key: one for key, one in seen.items() if one[0] in gone}, **now}.items()}
 
 
 def elsewhere(reading: Reading, *, component: str) -> JsonValue:
@@ -93,12 +94,17 @@ def elsewhere(reading: Reading, *, component: str) -> JsonValue:
 
 
 def policy_state(reading: Reading) -> JsonValue:
-    """``status.state`` of the ClusterPolicy that its operator acts upon; empty without one. Raises :class:`NoData` when there are two."""
+    """``status.state`` of the ClusterPolicy that its operator acts upon; empty without one. Raises :class:`NoData` when there are two.
+
+    It stays what it was first while a node that joined has agents to come.
+    """
     states = {name_of(item): state_of(item) for item in View.at(reading).select(POLICIES)}
     active = {name: state for name, state in states.items() if state not in IGNORED}
     if len(active) > 1:
         raise NoData(f"ClusterPolicies {' and '.join(sorted(active))} are both acted upon")
-    return next(iter(active.values()), "")
+    state = next(iter(active.values()), "")
+    first: str = reading.memory.setdefault("policy.first", state)
+    return first if joined_nodes(reading) else state
 
 
 def _operand(reading: Reading) -> Json | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 import time
 
 from chaos.model.conditions import JsonValue
-from chaos.model.plan import PlanFacts
+from chaos.model.plan import Plan, PlanFacts
 from chaos.observe.signals.gangs import DEFAULT_STALE
 from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mappings
 from fixtures.model.objects import containers_of, is_ready, name_of, namespace_of, node_of
 from fixtures.model.platform.exporters import metrics_port
 from fixtures.model.platform.installed import pods_of
+from fixtures.model.standing import Kept, StandingKind
 
 XID = "DCGM_FI_DEV_XID_ERRORS"
 
@@ -84,6 +88,35 @@ def samples_of(view: View, pod: Json) -> list[Sample]:
     """What an exporter's pod serves. Raises :class:`NoData`, and ``Unreadable`` for what is no page of metrics."""
     port = metrics_port(port for container in containers_of(pod) for port in mappings(container.get("ports")))
     return parse_samples(view.pod_page(namespace_of(pod), name_of(pod), port, "/metrics"))
+
+
+_WORKLOAD = re.compile(r"(?i)(?:exported_)?(?:pod|namespace|container)(?:_?name)?|.*pod_.*|hpc_job")
+"""Labels of a series that come and go with the pod that holds the device."""
+
+
+def pages(view: View, plan: Plan) -> dict[str, Kept]:
+    """What the target nodes' exporters serve, to be compared later: for each family and device the names of its labels.
+
+    A page that cannot be read is none: whether it was read is for the experiment's own signals.
+    """
+    exporter, found = PlanFacts.of(plan).components.get("exporter"), dict[str, Kept]()
+    for pod in pods_of(view, exporter) if exporter is not None else ():
+        node = node_of(pod)
+        if node not in plan.nodes or not is_ready(pod):
+            continue
+        with contextlib.suppress(NoData, Unreadable, ApiTrouble):
+            rows: dict[tuple[str, ...], JsonValue] = {
+                (sample.name, _uuid(sample), sample.labels.get("GPU_I_ID", "")): sorted(
+                    key for key in sample.labels if not _WORKLOAD.fullmatch(key)
+                )
+                for sample in samples_of(view, pod)
+                if _uuid(sample)
+            }
+            found[f"metrics of {node}"] = Kept(kind=PAGE, itself=node, node=node, rows=rows)
+    return found
+
+
+PAGE = StandingKind(key="pods", keep=())
 
 
 def _uuid(sample: Sample) -> str:

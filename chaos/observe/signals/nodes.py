@@ -37,7 +37,7 @@ from fixtures.model.objects import (
     text_of,
     uid_of,
 )
-from fixtures.model.standing import NODES, Standing, differences, kept_of
+from fixtures.model.standing import NODES, Kept, Standing, differences, kept_of
 from fixtures.verdict.record import TargetKind
 
 T = TypeVar("T")
@@ -217,11 +217,16 @@ def quarantined(reading: Reading) -> JsonValue:
     return sorted(name for name, work in works.items() if name not in joined and work.first(*_QUARANTINE))
 
 
+def known_nodes(reading: Reading) -> set[str]:
+    """Names of the nodes that there were when the sampler began."""
+    first: set[str] = reading.memory.setdefault("nodes.known", {name_of(node) for node in View.at(reading).select("nodes")})
+    return first
+
+
 def joined_nodes(reading: Reading) -> set[str]:
     """Names of nodes that joined the cluster since the sampler began: what is new on them is no damage."""
-    now = {name_of(node) for node in View.at(reading).select("nodes")}
-    first: set[str] = reading.memory.setdefault("nodes.known", now)
-    return now - first
+    first = known_nodes(reading)
+    return {name_of(node) for node in View.at(reading).select("nodes")} - first
 
 
 def others(reading: Reading) -> JsonValue:
@@ -233,7 +238,7 @@ def others(reading: Reading) -> JsonValue:
     def read() -> JsonValue:
         targets, memory = set(reading.plan.nodes), reading.memory
         nodes = [node for node in View.at(reading).select("nodes") if name_of(node) not in targets]
-        now = Standing(objects={name_of(node): kept for node in nodes if (kept := kept_of(NODES, node))})
+        now = Standing(objects={name_of(node): _kept(memory, node) for node in nodes})
         memory.setdefault("nodes.leaving", set()).update(name_of(node) for node in nodes if _read(is_leaving, node))
         first, since = memory.setdefault("nodes.first", (now, reading.now))
         gone = sorted(first.objects.keys() - now.objects.keys() - memory["nodes.leaving"])
@@ -241,6 +246,15 @@ def others(reading: Reading) -> JsonValue:
         return listed([*(f"{name}: gone" for name in gone), *(f"{one.subject}: {one}" for one in found)])
 
     return slowly(reading, "nodes.others", read)
+
+
+def _kept(memory: dict[str, Any], node: Json) -> Kept:
+    """What is kept of a node: a view gives the same object for the same text."""
+    known: dict[str, tuple[Json, Kept]] = memory.setdefault("nodes.kept", {})
+    name = name_of(node)
+    if name not in known or known[name][0] is not node:
+        known[name] = (node, kept_of(NODES, node))
+    return known[name][1]
 
 
 MOST = 500

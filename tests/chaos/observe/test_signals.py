@@ -12,8 +12,9 @@ from chaos.model.conditions import signals_of
 from chaos.model.plan import CANARY_LABEL, GANG_LABEL, Device, PlanFacts, Target
 from chaos.observe.signals import SIGNALS
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
+from chaos.observe.signals.metrics import pages
 from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
-from chaos.observe.view import NoData
+from chaos.observe.view import NoData, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import CLAIMS, SLICES
 from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, installed, made_by, node, plan, pod
@@ -171,6 +172,20 @@ def test_metrics_of_the_nodes_own_devices_and_of_others() -> None:
     assert value("metrics.xids.target", page, read=Read(page, plan(other, facts=facts))) == 0
     assert value("metrics.xids.elsewhere", page, read=Read(page, plan(other, facts=facts))) == {"GPU-7": 79}
     assert value("metrics.answering", World(pods=[]), facts=facts) is False
+
+
+def test_a_family_or_a_label_that_a_page_lost_is_compared_and_what_comes_with_pods_is_not() -> None:
+    facts = PlanFacts(components={"exporter": EXPORTER})
+
+    def labels(row: str) -> dict[Any, Any]:
+        found = pages(View.at(Read(_page(row), plan(facts=facts))), plan(facts=facts))  # type: ignore[arg-type]
+        return next(iter(found.values())).rows
+
+    before = labels('DCGM_FI_DEV_GPU_TEMP{UUID="GPU-7",Hostname="a"} 40')
+    assert before == {("DCGM_FI_DEV_GPU_TEMP", "GPU-7", ""): ["Hostname", "UUID"]}
+    assert labels('DCGM_FI_DEV_GPU_TEMP{UUID="GPU-7",Hostname="a",pod="p",namespace="n",container="c"} 50') == before
+    assert labels('DCGM_FI_DEV_GPU_TEMP{UUID="GPU-7"} 40') != before
+    assert labels('DCGM_FI_DEV_POWER_USAGE{UUID="GPU-7",Hostname="a"} 40') != before
 
 
 def test_a_page_that_never_changes_is_frozen() -> None:
@@ -367,6 +382,18 @@ def test_a_node_that_joins_changes_nothing_of_the_agents() -> None:
     assert [SIGNALS[name](read) for name in names] == before  # type: ignore[arg-type]
     read = read.again(world("a", "b", "new", ready=2, desired=3))  # the new one is ready, one of the others is not
     assert SIGNALS["daemonsets.settled"](read) is False  # type: ignore[arg-type]
+
+
+def test_agents_come_and_go_with_their_nodes() -> None:
+    """A list of nodes may be older than the list of pods that is read after it, and a node that goes takes its agents along."""
+    facts = PlanFacts(components={"device-plugin": PLUGIN})
+    read = Read(World(nodes=[node("a"), node("b")], pods=[agent("a"), agent("b")]), plan(facts=facts))
+    before = SIGNALS["agents.pods"](read)  # type: ignore[arg-type]
+    for nodes, pods in (([node("a"), node("b")], [agent("a"), agent("b"), agent("new")]), ([node("a")], [agent("a")])):
+        read = read.again(World(nodes=nodes, pods=pods))
+        assert SIGNALS["agents.pods"](read) == before  # type: ignore[arg-type]
+    read = read.again(World(nodes=[node("a"), node("b")], pods=[agent("a")]))
+    assert SIGNALS["agents.pods"](read) != before  # type: ignore[arg-type]
 
 
 JOINING = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
