@@ -150,13 +150,11 @@ def _counts(reading: Reading, item: Json) -> list[int]:
     """Desired, ready and updated pods of a DaemonSet. Pods of nodes that joined are left out, as are such nodes without a pod yet."""
     desired, here, updated = scheduled_pods(item)
     wanted: int = reading.memory.setdefault("daemonsets.first", {}).setdefault(uid_of(item), desired)
-    joined = joined_nodes(reading)
-    if not joined or desired <= wanted:
+    if desired <= wanted:
         return [desired, here, updated]
-    late = [
-        pod for pod in View.at(reading).select("pods", namespace_of(item)) if node_of(pod) in joined and controller_of(pod) == uid_of(item)
-    ]
-    return [wanted, here - sum(map(is_ready, late)), min(updated, wanted)]
+    known, pods = known_nodes(reading), View.at(reading).select("pods", namespace_of(item))
+    late = [pod for pod in pods if node_of(pod) not in known and controller_of(pod) == uid_of(item)]
+    return [wanted, min(here - sum(map(is_ready, late)), wanted), min(updated, wanted)]
 
 
 def state(reading: Reading) -> JsonValue:
