@@ -253,6 +253,9 @@ def _finding(timeline: Timeline, expectation: Expectation) -> ChaosFinding | Non
     met = _eventually(timeline, name, expectation.eventually, timeline.seconds[expectation.within])
     if met.verdict is not Verdict.PASSED or not expectation.until or met.seconds is None:
         return met
+    told = timeline.samples_of(expectation.eventually)
+    if any(one.holds is False and end <= one.t < met.seconds for one in told):
+        return finding(Verdict.FAILED, name, "ExpectationViolated", "it was not so before the undo began, and only after it", met.seconds)
     stayed = throughout(timeline, name, expectation.eventually, "ExpectationViolated", met.seconds, end, wanted=True)
     return stayed if stayed.verdict is Verdict.FAILED else met
 

@@ -103,6 +103,8 @@ def test_what_came_true_stays_so_until_the_undo_where_that_is_promised(tmp_path:
     back = seen(lambda t: {"node.ready": not (2.5 <= t < 3.0 or 3.5 <= t < 4.1)})
     assert verdict_of(judged(tmp_path, away, expect=[gone]), "expect: it is gone") is PASSED
     assert verdict_of(judged(tmp_path / "2", back, expect=[gone]), "expect: it is gone") is FAILED
+    undone = seen(lambda t: {"node.ready": t < 4.6})  # the undo begins at 4 s
+    assert verdict_of(judged(tmp_path / "3", undone, expect=[gone]), "expect: it is gone") is FAILED
 
 
 def test_what_went_well_passes_with_four_marks_and_their_uncertainty(tmp_path: Path) -> None:
