@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable
+from functools import lru_cache
 
-from reports.safe_text import LONGEST, WORDS, clip, redact, visible
+from reports.safe_text import LONGEST, REMEMBERED, WORDS, clip, redact, visible
 
 MAX_TEXT = 1_000
 """Characters of one value in an object."""
@@ -37,12 +38,20 @@ _BASIC = re.compile(r"(?i)\b(basic\s+)[A-Za-z0-9+/=_-]{8,}")
 
 def safe_text(text: str, limit: int = MAX_TEXT) -> str:
     """``text`` clipped, controls spelled out, and without what looks like a credential or is assigned to a name of one."""
+    return _safe_again(text, limit) if len(text) <= MAX_TEXT else _safe_text(text, limit)
+
+
+def _safe_text(text: str, limit: int) -> str:
     size = len(text)
     text = _BASIC.sub(r"\1[redacted]", redact(text[: limit + LONGEST]))
     text = _without_ends_of_keys(text)
     text = _OPTION.sub(_without_value, _ASSIGNED.sub(r"\1[redacted]", text))
     cut = f"… ({size - limit:,} more characters)" if size > limit else ""
     return visible(text[:limit], limit) + cut
+
+
+_safe_again = lru_cache(REMEMBERED)(_safe_text)
+"""Names and values of a cluster's objects are the same thousands of times."""
 
 
 def _without_value(option: re.Match[str]) -> str:
@@ -78,6 +87,7 @@ def _safe(value: object, key: str) -> object:
     return value
 
 
+@lru_cache(REMEMBERED)
 def _sensitive(key: str) -> bool:
     return bool(_SENSITIVE_KEY.search(key)) and not _REFERENCE.search(key)
 
