@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.models import Node, Pod
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import GPU_COUNT, PhysicalCount, Term, physical_counts, terms_of
 from fixtures.model.devices.names import shared_pools
 from fixtures.model.devices.node_labels import expectations, view_of
 from fixtures.model.devices.offers import same_devices, unlisted_offers, why_none_offered
 from fixtures.model.devices.scheduler_amounts import split_of
+from fixtures.model.devices.shares import DeviceHealth, health_by_kubelet
 from fixtures.model.dra.inventory import DriverInventory, InventoryDevice, TaintRule
 from fixtures.model.dra.slices import CLASSES, IN_USE, SHAPE_FOR_MACHINES, SLICES, TAINT_RULES
 from fixtures.model.nodes.work import limit_of
 from fixtures.model.platform.kubelet_plugins import faults_of_devices, why_none_allocatable
 from fixtures.text.sentences import in_order, listed, so_far
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, bad, not_judged, ok
-from fixtures.verdict.subjects import Subject
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 
 def _driver_part(node: Node, driver: str) -> Subject:
@@ -340,3 +341,32 @@ def _split(node: Node, scope: Scope, drivers: list[DriverInventory], offered: di
     if not owned or view_of(scope, node).gpu.factor > 1 or any(name.startswith("nvidia.com/mig-") for name in offered):
         return False
     return sum(item.whole for item in drivers) + sum(offered.values()) <= owned[0]
+
+
+# -- ADV-07 --------------------------------------------------------------------------------------------
+
+
+def check_health_of_held(scope: Scope) -> Iterator[Finding]:
+    """One finding per pod that runs with devices whose health its kubelet reports. Raises :class:`NotApplicable` without such a report."""
+    reported = False
+    for pod in scope.device_pods:
+        if health := health_by_kubelet(scope, pod):
+            reported = True
+            yield _health_of_held(pod, health)
+    if not reported:
+        raise NotApplicable(
+            "NotReported", "no kubelet reports the health of devices under running pods (feature gate ResourceHealthStatus)"
+        )
+
+
+def _health_of_held(pod: Pod, health: list[DeviceHealth]) -> Finding:
+    about = About(subject(pod), "status.containerStatuses[*].allocatedResourcesStatus", "no device Unhealthy")
+    sick = [one for one in health if one.health == "Unhealthy"]
+    if pod.metadata.deletion_timestamp:
+        return about.not_judged("it is being deleted")
+    if sick:
+        message = f"{listed(sick, 3)}, on {pod.node_name}: the pod goes on, and whatever it computes there may hang or be wrong"
+        return about.bad(message, cause="DeviceUnhealthyUnderPod", observed=f"{len(sick)} of {len(health)} Unhealthy")
+    if any(one.health == "Healthy" for one in health):
+        return about.ok(f"{len(health)} devices, none Unhealthy")
+    return about.not_judged("its driver reports no health: Unknown")

@@ -15,6 +15,7 @@ from fixtures.model.devices.node_labels import view_of
 from fixtures.model.devices.scheduler_amounts import split_of
 from fixtures.model.placement.affinity import admits
 from fixtures.model.platform.plugin_settings import (
+    CONFIG_LABEL,
     ConfigNotRead,
     ConfigReference,
     PluginConfig,
@@ -33,8 +34,6 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, bad
 from fixtures.verdict.subjects import Inconclusive
 
-LABEL = "nvidia.com/device-plugin.config"
-
 
 def check_configs(scope: Scope) -> Iterator[Finding]:
     """One finding per NVIDIA node that a configuration applies to: by its label, or by the operator's default."""
@@ -44,10 +43,10 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
     read: dict[tuple[str, str], PluginConfig | PluginConfigError | ConfigNotRead] = {}
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
-        key = labels.get(LABEL, "") or reference.default
-        if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.capacity)):
+        key = labels.get(CONFIG_LABEL, "") or reference.default
+        if not key or not (CONFIG_LABEL in labels or any(name.startswith("nvidia.com/") for name in node.capacity)):
             continue
-        source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
+        source = f"label {CONFIG_LABEL}" if labels.get(CONFIG_LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
         about = About(subject(node), source)
         if others := _of_others(scope, node):
             yield about.not_judged(f"{others}: it does not read {key!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_health_of_held, check_one_route
 from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
@@ -47,6 +47,12 @@ def test_devices_are_offered_by_one_route(judge: Evidence, scope: Scope) -> None
 def test_the_plugin_config_exists_and_predicts_the_node(judge: Evidence, scope: Scope) -> None:
     """The device-plugin configuration that a node names exists, parses, and matches what the node advertises."""
     judge(unless_settling(scope, check_configs(scope)))
+
+
+@requirement("ADV-07")
+def test_no_device_under_a_running_pod_is_unhealthy(judge: Evidence, scope: Scope) -> None:
+    """No kubelet reports a device as unhealthy under a running pod."""
+    judge(check_health_of_held(scope))
 
 
 @requirement("ADV-08")

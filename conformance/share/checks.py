@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.pod_state import why_not_running
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.devices.node_labels import sharing_inconsistencies, view_of
 from fixtures.model.devices.scheduler_amounts import split_of
-from fixtures.model.placement.shared_devices import SHARED_SUFFIX, Shared, held_share, shared_resources
+from fixtures.model.placement.shared_devices import SHARED_SUFFIX, Shared, held_share, mps_daemons, shared_resources
+from fixtures.model.platform.agents import is_ready
 from fixtures.text.globs import matches
 from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -127,3 +129,31 @@ def _limit(scope: Scope, item: Shared) -> Finding:
         message = f"each device is given to {factor} pods and the policy allows {limit}: each gets too little memory and time"
         return about.bad(message, cause="TooManyShares")
     return about.ok()
+
+
+# -- SHARE-05 ----------------------------------------------------------------------------------------
+
+
+def check_mps(scope: Scope) -> Iterator[Finding]:
+    """One finding per node that shares devices by MPS: its control daemon is Ready there. Raises :class:`NotApplicable` without one."""
+    shared = {item.node.name: item for node in scope.accelerator_nodes for item in shared_resources(scope, node) if item.strategy == "mps"}
+    if not shared:
+        raise NotApplicable("NoMps", "no node shares its devices by MPS")
+    for item in shared.values():
+        yield _mps(scope, item)
+
+
+def _mps(scope: Scope, item: Shared) -> Finding:
+    about = About(subject(item.node), f"{item.source}, pods on the node", "a Ready pod with the control daemon of MPS")
+    daemons = mps_daemons(scope, item.node)
+    if item.labels is None:
+        return about.not_judged("its cloud starts MPS, and no pod shows it")
+    if scope.why_not_judged(item.node):
+        return about.not_judged(scope.why_not_judged(item.node))
+    if not daemons:
+        message = f"it offers {item.resource} by MPS and no pod there runs the control daemon: CUDA fails in each pod that gets a share"
+        return about.bad(message, cause="MpsDaemonMissing", observed="no pod")
+    if not any(map(is_ready, daemons)):
+        message = f"{daemons[0].name} is not Ready: CUDA fails in each pod that gets a share, or waits for ever"
+        return about.bad(message, cause="MpsDaemonMissing", observed=why_not_running(daemons[0]))
+    return about.ok(daemons[0].name)

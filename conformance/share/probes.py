@@ -1,4 +1,4 @@
-"""SHARE-03: pods take all shared units of a node, and one more pod must stay Pending."""
+"""SHARE-03: pods take all shared units of a node, and one more pod must stay Pending. SHARE-04: a pod gets no two units."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ import msgspec
 from conformance.probes.claim_pods import CANNOT_ALLOCATE
 from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, STAY, computing, listed_to, listing_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.running import PendingPod, ProbeResult, absence_seconds, hold_pods, judge_pending, pinned_pod, watch_pending
+from conformance.probes.running import (
+    PendingPod,
+    ProbeResult,
+    absence_seconds,
+    hold_pods,
+    judge_pending,
+    pinned_pod,
+    run_pods,
+    watch_pending,
+)
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, listable_places, places_of
 from fixtures.model.placement.shared_devices import Shared, claimed_shares, shared_resources
+from fixtures.model.platform.plugin_settings import settings_of
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import About, Finding, Outcome, undecided
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
@@ -197,3 +207,47 @@ def _shares(target: FillableNode, counts: Counter[str], blind: bool) -> Finding:
         return about.bad(message, cause="SharesNotAsPromised")
     message = f"{observed}; other pods hold the remaining units, so {target.factor} on one device could not be seen"
     return about.undecided(message, cause="NoFreeDevice")
+
+
+# -- SHARE-04 ----------------------------------------------------------------------------------------
+
+_TOO_MANY = "maximum request size"
+"""Words of the plugin when it refuses several units (docs/facts/device-plugin.md#configuration)."""
+
+
+def probe_several(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """SHARE-04: ask for two units in one pod where the plugin's configuration refuses that, and for one beside it."""
+
+    def unfit(place: Place) -> str:
+        settings = settings_of(scope, place.node) if not place.device_class and _shared(scope, place) else None
+        return "" if settings is not None and settings.one_each else "no configuration that is known has failRequestsGreaterThanOne"
+
+    able = [place for place in listable_places(scope) if not unfit(place)]
+    if not able:
+        raise NotApplicable("NotConfigured", "no plugin's configuration that is known refuses requests for several shared units")
+
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        pods = [
+            pinned_pod(scope, place.node, f"share-04-{number}-{units}", "true", resources={place.resource: units})
+            for number, place in batch
+            for units in (1, 2)
+        ]
+        ran = run_pods(workspace, pods, scope.policy.probes.start_seconds)
+        for number, place in batch:
+            yield place, judge_several(place, ran[f"share-04-{number}-1"], ran[f"share-04-{number}-2"])
+
+    yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, able, free=3), 2, ask), unfit)
+
+
+def judge_several(place: Place, one: ProbeResult, two: ProbeResult) -> Finding:
+    """``one`` and ``two``: the pods that asked for so many units."""
+    place_, expected = Subject("Node", f"{place.node.name} {place.resource}"), f"two units refused: {_TOO_MANY} for shared resources is 1"
+    about = About(place_, "status of the pods", expected)
+    if not two.trouble:
+        message = "a pod got two shared units: it pays for two and has no more of a device than a pod with one"
+        return about.bad(message, cause="SeveralSharesGranted", observed=f"two units ran on {two.node}")
+    if one.trouble:
+        return about.undecided(f"a pod with one unit did not run: {one.trouble}", cause="PositiveControlFailed")
+    if _TOO_MANY not in two.trouble:
+        return about.undecided(f"two units were not given for another reason: {two.trouble[:300]}", cause="RefusedForAnotherReason")
+    return about.ok(two.trouble[:200])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_health_of_held, check_one_route
 from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
@@ -17,6 +17,7 @@ from fixtures.model.cluster import subject
 from fixtures.model.devices.counts import TIMES
 from fixtures.nodeprobe.document import Device, Driver, Host, Partitions, PciFunction, Way
 from fixtures.verdict.findings import Outcome, undecided
+from fixtures.verdict.subjects import NotApplicable
 from tests.adv.built import outcomes, verdict
 from tests.builders import NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.hw.documents import a_document, of_driver
@@ -322,3 +323,40 @@ def test_devices_of_amd_are_counted_on_the_whole_node(count: int, partition: str
     one = of_driver(Driver(vendor="amd", way=Way.SYSFS, devices=devices))
     places = tuple(msgspec.structs.replace(place, capacity=8, free=2) for place in one.places)
     assert seen(msgspec.structs.replace(one, places=places, whole=True))[0] == outcome
+
+
+class Held(msgspec.Struct, forbid_unknown_fields=True):
+    """What a kubelet reports of the device of a running pod, and what is found of the pod; no outcome where nothing is judged."""
+
+    outcome: str
+    resource: str = "nvidia.com/gpu"
+    health: str = "Unhealthy"
+    state: Json = msgspec.field(default_factory=lambda: {"running": {}})
+    leaves: bool = False
+
+
+@each_row
+def test_health_of_a_device_under_a_pod(held: Held) -> None:
+    report = {"name": held.resource, "resources": [{"resourceID": "GPU-1", "health": held.health, "message": "xid"}]}
+    statuses = [{"name": "main", "state": held.state, "allocatedResourcesStatus": [report]}]
+    entries = [{"name": "gpus", "resourceClaimName": "gpus"}, {"name": "nics", "resourceClaimName": "nics"}]
+    pod = a_pod(devices=1, node="gpu-0", status={"containerStatuses": statuses}, resourceClaims=entries)
+    pod.metadata.deletion_timestamp = "2026-01-01T00:00:00Z" if held.leaves else None
+    classes = [
+        {"metadata": {"name": driver}, "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}}
+        for driver in ("gpu.nvidia.com", "dra.net")
+    ]
+    claims = [
+        {
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "spec": {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": driver}}]}},
+        }
+        for name, driver in (("gpus", "gpu.nvidia.com"), ("nics", "dra.net"))
+    ]
+    scope = a_scope(nodes=[a_node()], pods=[pod], deviceclasses=classes, resourceclaims=claims)
+    if not held.outcome:
+        with pytest.raises(NotApplicable):
+            list(check_health_of_held(scope))
+        return
+    (finding,) = check_health_of_held(scope)
+    assert finding.outcome is Outcome(held.outcome)

@@ -65,6 +65,15 @@ def test_a_config_says_what_it_makes_of_devices() -> None:
     assert parse_config("").sharing == "none"
 
 
+@pytest.mark.parametrize(
+    ("kind", "said", "refuses"), [("timeSlicing", "", False), ("timeSlicing", "true", True), ("mps", "", True), ("mps", "false", False)]
+)
+def test_a_config_says_whether_two_shared_units_are_refused(kind: str, said: str, refuses: bool) -> None:
+    more = f"failRequestsGreaterThanOne: {said}, " if said else ""
+    config = parse_config(f"sharing: {{{kind}: {{{more}resources: [{{name: gpu, replicas: 3}}]}}}}")
+    assert config.one_each is refuses
+
+
 @each_row
 def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PluginConfigError, match=reason):

@@ -1,9 +1,9 @@
 import pytest
 
 from conformance.probes.running import PendingPod, ProbeResult
-from conformance.share.checks import check_isolated, check_replicas
-from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled
-from fixtures.kubernetes.models import Node
+from conformance.share.checks import check_isolated, check_mps, check_replicas
+from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled, judge_several
+from fixtures.kubernetes.models import Node, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.placement.free_devices import places_of
@@ -11,7 +11,8 @@ from fixtures.model.placement.shared_devices import shared_resources
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.adv.built import outcomes, scope_of, verdict
-from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
+from tests.findings import by_name
 from tests.tables import each_row
 
 
@@ -152,3 +153,40 @@ def test_one_unit_too_many_is_judged_only_where_no_pod_could_give_one_back() -> 
     assert judge_extra(alone, bound, "").outcome is Outcome.BAD
     assert judge_extra(beside, bound, "").outcome is Outcome.UNDECIDED
     assert judge_extra(beside, stays, "").outcome is Outcome.OK
+
+
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def mps_daemon(node: str = "gpu-0", **status: object) -> Pod:
+    return a_pod(f"mps-{node}", "gpu-operator", node=node, containers=[a_container("mps-control-daemon-ctr")], status={**READY, **status})
+
+
+def test_each_node_that_shares_by_mps_needs_a_ready_daemon_of_its_own() -> None:
+    nodes = [shared(strategy="mps", name=name) for name in ("gpu-0", "gpu-1", "gpu-2")]
+    waits = {"conditions": [], "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
+    scope = a_scope(nodes=nodes, pods=[mps_daemon("gpu-0"), mps_daemon("gpu-1", **waits)])
+    assert by_name(check_mps(scope)) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.BAD, "gpu-2": Outcome.BAD}
+
+
+def test_mps_of_gke_and_time_slicing_need_no_daemon_that_a_pod_shows() -> None:
+    gke = {"accelerator-count": "1", "gpu-sharing-strategy": "mps", "max-shared-clients-per-gpu": "4", "accelerator": "nvidia-l4"}
+    node = a_node("gke-0", gpus=4, labels={f"cloud.google.com/gke-{key}": value for key, value in gke.items()})
+    assert by_name(check_mps(a_scope(nodes=[node]))) == {"gke-0": Outcome.NOT_JUDGED}
+    with pytest.raises(NotApplicable):
+        list(check_mps(a_scope(nodes=[shared()])))
+
+
+def several(one: str = "", two: str = "") -> tuple[str, str]:
+    (place,) = places_of(a_scope(nodes=[shared()]), shared())
+    ran = [ProbeResult(subject=Subject("Pod", name, "probe"), node="gpu-0", trouble=trouble) for name, trouble in (("1", one), ("2", two))]
+    finding = judge_several(place, *ran)
+    return finding.outcome.value, finding.cause
+
+
+def test_two_shared_units_are_refused_in_the_words_of_the_plugin() -> None:
+    refusal = "it failed on gpu-0: UnexpectedAdmissionError ... maximum request size for shared resources is 1; found 2"
+    assert several(two=refusal) == ("ok", "")
+    assert several() == ("bad", "SeveralSharesGranted")
+    assert several(two="it failed on gpu-0: OutOfnvidia.com/gpu") == ("undecided", "RefusedForAnotherReason")
+    assert several(one="its image cannot be pulled", two=refusal) == ("undecided", "PositiveControlFailed")
