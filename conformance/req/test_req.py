@@ -8,6 +8,7 @@ from conformance.common_findings import unless_settling
 from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.ending import check_ending, check_restarted_jobs
+from conformance.req.owners import check_makers, check_services_and_jobs
 from conformance.req.pod_specs import check_cpu_and_memory, check_images, check_names_together, check_priorities
 from conformance.req.quotas import check_tenants_have_quotas
 from conformance.req.refusal_faults import Records
@@ -122,6 +123,18 @@ def test_images_of_device_pods_are_pinned(judge: Evidence, scope: Scope) -> None
 def test_device_pods_have_an_approved_priority_class(judge: Evidence, scope: Scope) -> None:
     """Every device pod of a tenant has an approved PriorityClass, and preempts only if the policy lets it."""
     judge(check_priorities(scope))
+
+
+@requirement("REQ-18")
+def test_services_are_ready_when_they_say_so_and_device_jobs_end(judge: Evidence, scope: Scope) -> None:
+    """Device pods behind a Service have a readiness probe and time to end, and device jobs have an end."""
+    judge(check_services_and_jobs(scope))
+
+
+@requirement("REQ-19")
+def test_every_pod_that_holds_devices_is_still_asked_for(judge: Evidence, scope: Scope, now: float) -> None:
+    """Every pod that holds devices is still asked for by what made it."""
+    judge(check_makers(scope, now))
 
 
 def _still(scope: Scope, request: pytest.FixtureRequest) -> Still | None:
