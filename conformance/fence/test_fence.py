@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.fence.admission_probes import probe_node_name, probe_tolerations
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from conformance.fence.holds import check_quarantined, check_temporary
 from conformance.fence.probes import probe_devices, probe_fence
@@ -52,6 +53,12 @@ def test_a_pod_with_toleration_affinity_and_one_device_runs(judge: Evidence, sco
     judge(probe_devices(scope, workspace))
 
 
+@requirement("FENCE-07")
+def test_admission_gives_device_pods_their_toleration_or_does_not(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A device pod without a toleration gets it from admission, or stays out, as the policy says."""
+    judge(probe_tolerations(scope, workspace))
+
+
 @requirement("FENCE-08")
 def test_device_pods_select_accelerator_nodes(judge: Evidence, scope: Scope) -> None:
     """Device pods select accelerator nodes and no others."""
@@ -68,6 +75,12 @@ def test_a_node_with_a_fault_is_out_of_service(judge: Evidence, scope: Scope, re
 def test_no_temporary_taint_or_cordon_outlives_its_purpose(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
     """No cordon and no temporary taint keeps an accelerator node from work for longer than the policy allows."""
     judge(check_temporary(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+
+
+@requirement("FENCE-11")
+def test_no_pod_bypasses_the_scheduler_by_naming_its_node(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """No pod gets past the scheduler to an accelerator node by naming the node itself."""
+    judge(probe_node_name(scope, workspace))
 
 
 @requirement("FENCE-12")

@@ -154,7 +154,7 @@ def pinned_pod(
     ``image`` and ``limits`` of CPU and memory are for programs that need more than a shell.
     """
     probes = scope.policy.probes
-    pod = probe_pod(
+    return probe_pod(
         PodShape(
             name=name,
             image=image or probes.image_for(resources or ()),
@@ -167,11 +167,9 @@ def pinned_pod(
             pull_secrets=probes.pull_secrets,
             sidecar_script=sibling,
             limits=limits or {},
+            runtime_class=runtime_class,
         )
     )
-    if runtime_class:
-        pod["spec"]["runtimeClassName"] = runtime_class
-    return pod
 
 
 def made_privileged(pod: Json, folder: str = "") -> Json:

@@ -7,6 +7,7 @@ import pytest
 from conformance.common_findings import unless_settling
 from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
+from conformance.req.device_policy import probe_policy
 from conformance.req.ending import check_ending, check_restarted_jobs
 from conformance.req.owners import check_makers, check_services_and_jobs
 from conformance.req.pod_specs import check_cpu_and_memory, check_images, check_names_together, check_priorities
@@ -71,6 +72,12 @@ def test_a_quota_on_devices_is_enforced(judge: Evidence, scope: Scope, workspace
 def test_every_device_pod_asks_for_cpu_and_memory(judge: Evidence, scope: Scope) -> None:
     """Every device pod of a tenant asks for CPU and memory too."""
     judge(check_cpu_and_memory(scope))
+
+
+@requirement("REQ-09")
+def test_the_admission_policy_refuses_device_pods_that_are_not_allowed(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """The cluster's admission policy refuses device pods that the policy does not allow, in its own words."""
+    judge(probe_policy(scope, workspace))
 
 
 @requirement("REQ-10")
