@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.psa.bypass import check_bypass
+from conformance.psa.controllers import check_controllers
 from conformance.psa.namespaces import check_enforcement
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.psa.standards import check_standards
@@ -40,3 +41,9 @@ def test_a_compliant_pod_runs_as_a_user_and_sees_its_device(judge: Evidence, sco
 def test_no_tenant_pod_goes_around_the_device_plugin(judge: Evidence, scope: Scope) -> None:
     """No tenant pod bypasses the device plugin to reach devices."""
     judge(check_bypass(scope))
+
+
+@requirement("PSA-07")
+def test_no_controller_of_the_stack_has_rights_on_its_node(judge: Evidence, scope: Scope) -> None:
+    """Controllers of the device stack have no rights on their node."""
+    judge(check_controllers(scope))
