@@ -1,4 +1,4 @@
-"""FENCE-12: a node that came back from a quarantine was validated before it took work again, or since."""
+"""FENCE-12 and 13: nodes take work after a validation, when they come back from quarantine and when they are new."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.chosen import is_returning
 from fixtures.model.nodes.holds import STATE_LABEL
 from fixtures.model.nodes.returns import Quarantine, last_quarantine, validations
-from fixtures.text.sentences import duration
+from fixtures.model.platform.node_pools import NodePool, node_pools
+from fixtures.text.globs import matches
+from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding
-from fixtures.verdict.subjects import NotApplicable
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 _SOURCE = "metadata of the node, its conditions, validator pods on it"
 
@@ -44,3 +46,27 @@ def _validated(scope: Scope, node: Node, quarantine: Quarantine) -> Finding:
         return about.undecided(f"{shown}; {observed}: nothing says whether that is older than the quarantine's begin")
     message = f"{shown}, and its last validation is older: {observed}"
     return about.bad(message, cause="ReturnedWithoutValidation", observed=observed)
+
+
+def check_birth_fences(scope: Scope) -> Iterator[Finding]:
+    """FENCE-13: one finding per NodePool that makes accelerator nodes, where the policy names the taints that new nodes must have."""
+    keys = scope.policy.fence.birth_taints
+    if not keys:
+        raise NotApplicable("NotDeclared", "policy fence.birthTaints names no taint that new nodes have until their devices are ready")
+    found = list(node_pools(scope))
+    if not found:
+        raise NotApplicable("NoNodePool", "no NodePool makes accelerator nodes")
+    yield from (_born(keys, pool) for pool in found)
+
+
+def _born(keys: tuple[str, ...], pool: NodePool) -> Finding:
+    about = About(Subject("NodePool", pool.name), "nodepool spec.template.spec.startupTaints", f"a hard startup taint {' or '.join(keys)}")
+    hard = [str(taint) for taint in pool.startup if taint.effect in ("NoSchedule", "NoExecute") and matches(taint.key, keys)]
+    if hard:
+        return about.ok(listed(hard))
+    observed = listed([str(taint) for taint in pool.startup]) or "no startup taints"
+    if kept := [str(taint) for taint in pool.taints if matches(taint.key, keys)]:
+        message = f"{listed(kept)} stands among its taints and not its startupTaints: to Karpenter it stays, so it buys another node"
+        return about.bad(message, cause="BirthFenceMissing", observed=observed)
+    message = f"its nodes take pods as soon as they are Ready ({pool.why}), minutes before their devices are there"
+    return about.bad(message, cause="BirthFenceMissing", observed=observed)

@@ -8,7 +8,7 @@ from conformance.fence.admission_probes import probe_node_name, probe_toleration
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from conformance.fence.holds import check_quarantined, check_temporary
 from conformance.fence.probes import probe_devices, probe_fence
-from conformance.fence.returns import check_validated
+from conformance.fence.returns import check_birth_fences, check_validated
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
@@ -87,3 +87,9 @@ def test_no_pod_bypasses_the_scheduler_by_naming_its_node(judge: Evidence, scope
 def test_a_node_that_came_back_from_a_quarantine_was_validated(judge: Evidence, scope: Scope) -> None:
     """Every accelerator node that came back from a quarantine has been validated since it began."""
     judge(check_validated(scope))
+
+
+@requirement("FENCE-13")
+def test_new_nodes_are_fenced_until_their_devices_are_ready(judge: Evidence, scope: Scope) -> None:
+    """New accelerator nodes are fenced until their devices are ready, where the policy asks for it."""
+    judge(check_birth_fences(scope))

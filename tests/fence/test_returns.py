@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.fence.returns import check_validated
+from conformance.fence.returns import check_birth_fences, check_validated
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
-from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.builders import a_node, a_pod, a_policy, a_scope, a_taint
 from tests.findings import by_name
 from tests.tables import each_row
 
@@ -90,3 +90,32 @@ def test_validators_of_a_large_cluster_are_looked_up_once() -> None:
     found = by_name(check_validated(scope))
     assert [name for name, outcome in found.items() if outcome is Outcome.OK] == ["gpu-0"]
     assert time.monotonic() - started < 2
+
+
+GPU_POOL = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Gt", "values": ["0"]}
+
+
+class Born(msgspec.Struct, forbid_unknown_fields=True):
+    """Taints of a NodePool, and what is found of it where the policy asks for ``readiness.k8s.io/*``; no outcome: it is not asked."""
+
+    outcome: str
+    startup: list[str] = []
+    taints: list[str] = []
+
+
+@each_row
+def test_a_pool_and_its_birth_fence(born: Born) -> None:
+    made = {
+        field: [msgspec.to_builtins(a_taint(text)) for text in taints]
+        for field, taints in (("startupTaints", born.startup), ("taints", born.taints))
+    }
+    pool = {"metadata": {"name": "gpu"}, "spec": {"template": {"spec": {**made, "requirements": [GPU_POOL]}}}}
+    scope = a_scope(a_policy(fence={"birthTaints": ["readiness.k8s.io/*"]}), nodes=[a_node()], nodepools=[pool])
+    (finding,) = check_birth_fences(scope)
+    assert (finding.outcome.value, finding.cause) == (born.outcome, "BirthFenceMissing" if born.outcome == "bad" else "")
+
+
+def test_without_a_taint_in_the_policy_or_a_pool_nothing_is_asked() -> None:
+    for policy in (a_policy(), a_policy(fence={"birthTaints": ["x/*"]})):
+        with pytest.raises(NotApplicable):
+            list(check_birth_fences(a_scope(policy, nodes=[a_node()], nodepools=[])))
