@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents frozen messages bench local local-node fidelity upgrade-local rights-local conformance-node chaos-node chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents return frozen messages bench local local-node fidelity upgrade-local rights-local conformance-node chaos-node chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ simulator: $(STAMP) ## the tests of the simulated cluster alone, those against r
 
 incidents: $(STAMP) ## judge public incidents, each written from its reports into a healthy cluster
 	@$(BIN)/python -m tests.incidents
+
+return: $(STAMP) ## judge sixty nodes that came back from a repair, thirty of them wrong, with --nodes
+	@$(BIN)/python -m tests.returned $(ARGS)
 
 frozen: $(STAMP) ## write what every world without a server is judged as; writes out/frozen.json (ARGS="--against out/before.json" compares)
 	@$(BIN)/python -m tests.frozen $(ARGS)

@@ -54,9 +54,9 @@ def test_kubelets_control_plane_runtimes_and_drivers_go_together(judge: Evidence
 
 
 @requirement("INV-06")
-def test_nodes_of_one_pool_agree_in_what_they_offer_and_run(judge: Evidence, scope: Scope) -> None:
+def test_nodes_of_one_pool_agree_in_what_they_offer_and_run(judge: Evidence, scope: Scope, documents_too: NodeDocuments) -> None:
     """Nodes of one pool agree in what they offer and run."""
-    judge(unless_settling(scope, check_peers(scope)))
+    judge(unless_settling(scope, check_peers(scope, documents_too)))
 
 
 @requirement("INV-07")

@@ -37,8 +37,8 @@ Differences = dict[str, dict[str, str]]
 """``{node: {what: in which words it differs}}`` of one pool."""
 
 
-def check_peers(scope: Scope) -> Iterator[Finding]:
-    """One finding per accelerator node: bad where counts differ from the pool's, advised where only versions do."""
+def check_peers(scope: Scope, documents: NodeDocuments) -> Iterator[Finding]:
+    """One finding per accelerator node: bad where counts or models differ from the pool's, advised where only versions do."""
     images = images_of_agents(scope)
     for pool in pools_of_peers(scope):
         firmware = [key for key in keys_of(pool) if matches(key, _FIRMWARE)]
@@ -48,8 +48,10 @@ def check_peers(scope: Scope) -> Iterator[Finding]:
             continue
         counts = _unlike_counts({node.name: counts_of(scope, node) for node in pool})
         versions = unlike_versions({node.name: {**versions_of_peer(node, firmware), **images.get(node.name, {})} for node in pool})
+        models = _unlike_models({node.name: _models(documents, node) for node in pool if node.name in documents.by_node})
         for node in pool:
-            yield _judge_peer(scope, node, len(pool), _refused(scope, counts[node.name]), _refused(scope, versions[node.name]))
+            unlike = {**counts[node.name], **models.get(node.name, {})}
+            yield _judge_peer(scope, node, len(pool), _refused(scope, unlike), _refused(scope, versions[node.name]))
 
 
 def _judge_peer(scope: Scope, node: Node, size: int, counts: Sequence[str], versions: Sequence[str]) -> Finding:
@@ -74,6 +76,23 @@ def _unlike_counts(table: Mapping[str, Mapping[str, int]]) -> Differences:
     """Counts that differ from the pool's. Of two that are as common, the larger is the pool's: devices get lost, none is found."""
     found = _unlike_rows(table, 0, lambda counted: max(counted, key=lambda count: (counted[count], count)))
     return {name: {what: f"offers {own or 'no'} {what}, {others}" for what, (own, others) in row.items()} for name, row in found.items()}
+
+
+def _models(documents: NodeDocuments, node: Node) -> set[str]:
+    """Models of the devices that the driver of a node lists, with their memory: a board that was replaced may be another's."""
+    devices = [device for driver in documents.by_node[node.name].drivers for device in driver.devices]
+    return {f"{one.name} of {one.memory_total / 2**30:.0f} GiB" for one in devices if one.name and one.memory_total}
+
+
+def _unlike_models(table: Mapping[str, set[str]]) -> Differences:
+    """Models that most nodes of the pool lack. A pod may have read some devices only, so a model that is not listed says nothing."""
+    counted = Counter(model for models in table.values() for model in models)
+    rare = {model for model, count in counted.items() if 2 * count < len(table)}
+    return {
+        name: {model: f"has a {model}, {len(table) - counted[model]} of the {len(table)} nodes of its pool that were asked have none"}
+        for name, models in table.items()
+        for model in sorted(models & rare)
+    }
 
 
 def unlike_versions(table: Mapping[str, Mapping[str, str]]) -> Differences:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from conformance.fence.checks import check_fenced, check_intruders
 from conformance.inv.judged_nodes import check_agreement, check_judged
 from conformance.inv.skew import check_skew
 from conformance.inv.versions import check_peers
+from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Json, Node, Taint
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.offers import foreign_taints
@@ -293,7 +295,7 @@ def test_a_virtual_node_is_set_aside_and_named(label: dict[str, str]) -> None:
     cluster: dict[str, Any] = {"nodes": [a_node("gpu-0"), a_node("gpu-1"), virtual], "pods": [a_pod("burst", node="liqo-0")]}
     scope = a_scope(**cluster)
     assert concluded(scope) == (Verdict.INCONCLUSIVE, 2, 3)
-    for check in (check_agreement, check_fenced, check_skew, check_peers):
+    for check in (check_agreement, check_fenced, check_skew, partial(check_peers, documents=NodeDocuments())):
         assert not [
             finding.message for finding in check(scope) if finding.subject.name == "liqo-0" and finding.outcome is not Outcome.NOT_JUDGED
         ]

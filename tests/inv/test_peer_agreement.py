@@ -5,9 +5,12 @@ import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.inv.versions import check_peers
+from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
+from tests.hw.documents import a_document
+from tests.nodeprobe.tables import Table
 from tests.tables import each_row
 
 EFA = "vpc.amazonaws.com/efa"
@@ -15,7 +18,7 @@ EFA = "vpc.amazonaws.com/efa"
 
 def findings(*nodes: Node, **more: Any) -> dict[str, Finding]:
     scope = a_scope(nodes=list(nodes), **more)
-    return {finding.subject.name: finding for finding in unless_settling(scope, check_peers(scope))}
+    return {finding.subject.name: finding for finding in unless_settling(scope, check_peers(scope, NodeDocuments()))}
 
 
 def outcomes(*nodes: Node, **more: Any) -> dict[str, str]:
@@ -120,3 +123,20 @@ def test_a_node_that_joined_a_minute_ago_or_is_being_changed_is_asked_again() ->
 def test_the_policy_allows_differences_by_name() -> None:
     policy = a_policy(accelerators={"allowedDifferences": ["nvidia.com/gpu"]})
     assert outcomes(*some(2), a_node("gpu-2", gpus=7), policy=policy)["gpu-2"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("models", "outcome"),
+    [
+        ([{}, {}, {"3.memory.total": 40 << 30}], "bad"),
+        ([{}, {}, {"3.name": "NVIDIA H100 PCIe"}], "bad"),
+        ([{}, {"3.memory.total": 40 << 30}, {"3.memory.total": 40 << 30}], "ok"),  # such boards are usual here
+        ([{}, {}, {"3.memory.total": (80 << 30) - (9 << 20)}], "ok"),  # what a driver keeps for itself
+        ([{}, {"3.memory.total": 40 << 30}], "ok"),  # of two, nobody tells which is unlike
+    ],
+)
+def test_a_board_of_another_model_or_size_differs_from_its_pool(models: list[Table], outcome: str) -> None:
+    read = {f"gpu-{n}": a_document(faults=faults, name=f"gpu-{n}") for n, faults in enumerate(models)}
+    scope = a_scope(nodes=some(len(models)))
+    found = {one.subject.name: one.outcome.value for one in check_peers(scope, NodeDocuments(by_node=read))}
+    assert found[f"gpu-{len(models) - 1}"] == outcome
