@@ -11,6 +11,7 @@ from typing import Any
 from conformance.delivery.node_labels import LABEL, UNTIL
 from deploy.rights import ACCOUNT, CONFIG_MAP, NAMESPACE, RELEASE, RESULTS, admission_policy
 from deploy.templates import Format, Json, resolved
+from fixtures.model.nodes.health import CONFORMANT
 from fixtures.ownership.owned import RUN_NAME
 
 NAME = "gpu-conformance"
@@ -23,11 +24,11 @@ def _kind(resource: str, group: str = "") -> str:
     return f"(request.resource.group == '{group}' && request.resource.resource == '{resource}')"
 
 
-def _same(*fields: str) -> str:
-    """Whether fields of the metadata are what they were."""
+def _same(*fields: str, of: str = "metadata") -> str:
+    """Whether fields of the metadata, or ``of`` another part, are what they were."""
     return " && ".join(
-        f"has(object.metadata.{field}) == has(oldObject.metadata.{field}) && "
-        f"(!has(object.metadata.{field}) || object.metadata.{field} == oldObject.metadata.{field})"
+        f"has(object.{of}.{field}) == has(oldObject.{of}.{field}) && "
+        f"(!has(object.{of}.{field}) || object.{of}.{field} == oldObject.{of}.{field})"
         for field in fields
     )
 
@@ -57,6 +58,15 @@ _LABELS_ALONE = (
     f" && variables.before.all(key, key in {_LABELS} || key in variables.after)"
 )
 """RBAC cannot limit a patch of nodes to some labels."""
+
+_STATUS = ("capacity", "allocatable", "phase", "addresses", "daemonEndpoints", "nodeInfo", "images", "volumesInUse", "volumesAttached")
+_OTHERS = f"status.conditions.filter(one, one.type != '{CONFORMANT}')"
+_CONDITION_ALONE = (
+    f"{_NODES} && request.operation == 'UPDATE' && has(request.subResource) && request.subResource == 'status'"
+    f" && has(object.status.conditions) && has(oldObject.status.conditions) && object.{_OTHERS} == oldObject.{_OTHERS}"
+    f" && {_same(*_STATUS, of='status')} && {_same('labels', 'annotations')}"
+)
+"""Nor one of their status to a condition."""
 
 _THE_RESULTS = (
     f"{_kind('configmaps')} && request.operation in ['CREATE', 'UPDATE']"
@@ -90,8 +100,12 @@ _YIELDS = (
 def tree() -> list[Any]:
     """The policy and its binding, for a namespace and a ConfigMap of results that are still to be filled in."""
     creating = f"!(variables.writes && {_PODS})"
+    allowed = (_LABELS_ALONE, _CONDITION_ALONE, _A_PAGE, _THE_RESULTS)
     validations = [
-        (Format(f"variables.own || ({_LABELS_ALONE}) || ({_A_PAGE}) || ({_THE_RESULTS})", (RELEASE, CONFIG_MAP)), _OWN_ALONE),
+        (
+            Format(f"variables.own || {' || '.join(f'({one})' for one in allowed)}", (RELEASE, CONFIG_MAP)),
+            _OWN_ALONE,
+        ),
         (
             f"{creating} || ({' && '.join(_HOST)})",
             "a probe has no host namespace, hostPath, host port, privilege, or capability but IPC_LOCK",

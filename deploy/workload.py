@@ -120,7 +120,9 @@ def grants(catalogue: Catalogue) -> list[Any]:
     bound = _bound(rights.binding(results))
     bound |= {"kind": "RoleBinding", "metadata": _named(results), "roleRef": {**bound["roleRef"], "kind": "Role"}}
     publish = f"{NAME}-publish"
-    labels = rights.cluster_role(publish, [("", "nodes", "list"), ("", "nodes", "patch"), ("", "namespaces", "list")])
+    labels = rights.cluster_role(
+        publish, [("", "nodes", "list"), ("", "nodes", "patch"), ("", "nodes/status", "patch"), ("", "namespaces", "list")]
+    )
     found += [When(config_map, role), When(config_map, bound)]
     found += [When(".Values.publishHours", labels), When(".Values.publishHours", _bound(rights.binding(publish)))]
     return [*found, *account_policy.tree()]

@@ -20,11 +20,12 @@ from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.delivery import node_labels, webhook
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
-from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished
+from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished, Statement
 from conformance.delivery.outcome import DeliveryError, Outcome, line, outcome_of
 from conformance.delivery.webhook import Hook
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.model.nodes.health import CONFORMANT
 from fixtures.model.nodes.work import is_fence_key
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
@@ -172,10 +173,12 @@ def publish(argv: Sequence[str]) -> int:
         return complain(PUBLISH, "give a REPORT, --sweep or --remove, and one of them only")
     try:
         cluster = target.open_cluster(arguments)
-        wanted = _wanted(cluster, arguments)
+        wanted, stated = _wanted(cluster, arguments)
         for change in wanted:
             tell(f"node {change.node}: " + ", ".join(_shown(key, value) for key, value in change.labels.items()))
-        problems = [] if arguments.dry_run else node_labels.apply(cluster, wanted)
+        for one in stated:
+            tell(f"node {one.node}: condition {_shown(CONFORMANT, one.verdict)}")
+        problems = [] if arguments.dry_run else [*node_labels.state(cluster, stated), *node_labels.apply(cluster, wanted)]
     except (ClusterUnreachable, PolicyError, ReportError, NotPublished) as error:
         return complain(PUBLISH, error)
     except ApiTrouble as error:
@@ -183,17 +186,22 @@ def publish(argv: Sequence[str]) -> int:
         return 10
     for problem in problems:
         complain(PUBLISH, problem)
-    tell(f"{len(wanted) - len(problems)} nodes {'would change' if arguments.dry_run else 'changed'}")
+    changed = {change.node for change in wanted} | {one.node for one in stated}
+    tell(f"{max(len(changed) - len(problems), 0)} nodes {'would change' if arguments.dry_run else 'changed'}")
     return 11 if problems else 0
 
 
-def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> list[Change]:
+def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> tuple[list[Change], list[Statement]]:
     now = time.time()
     if arguments.report is None:
-        return node_labels.expired(node_labels.read_nodes(cluster), now, everything=arguments.remove)
+        nodes = node_labels.read_nodes(cluster)
+        gone = node_labels.withdrawn(nodes, now, everything=arguments.remove)
+        return node_labels.expired(nodes, now, everything=arguments.remove), gone
     report, policy = load(arguments.report), build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
     node_labels.check(report, cluster_uid(cluster), cluster.probe())
     until, nodes = node_labels.until(report, arguments.hours, policy.publish.max_age_hours, now), node_labels.read_nodes(cluster)
+    about = report.scope.nodes if report.scope else []
+    nodes = [node for node in nodes if not about or node["metadata"]["name"] in about]  # a run about some says nothing of the others
     others = node_labels.of_other_machines(report, nodes)
     for name, why in sorted(others.items()):
         tell(f"node {name}: {why}")
@@ -203,11 +211,12 @@ def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> list[Change]:
     def is_fence(key: str) -> bool:
         return is_fence_key(key, policy.fence.taint_keys, lambda name: matches(name, resources))
 
-    for name, why in sorted(node_labels.out_of_work(nodes, is_fence).items()):
+    for name, why in sorted(node_labels.out_of_work(nodes, is_fence, policy.returns.tolerate, about).items()):
         if verdicts.get(name) is NodeVerdict.PASSED:
             tell(f"node {name}: it passed and is not to be used now, so its label says unknown: {why}")
             verdicts[name] = NodeVerdict.UNKNOWN
-    return node_labels.changes(nodes, {name: one for name, one in verdicts.items() if name not in others}, until)
+    kept = {name: one for name, one in verdicts.items() if name not in others}
+    return node_labels.changes(nodes, kept, until), node_labels.statements(report, nodes, kept, until)
 
 
 def _shown(key: str, value: str | None) -> str:

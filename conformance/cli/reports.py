@@ -20,11 +20,13 @@ from fixtures.verdict.record import Report
 from reports.cncf import product
 from reports.cncf.programme import CncfError
 from reports.diff import gate
+from reports.diff.of_nodes import about_nodes
 from reports.diff.runs import Difference, accept, compare, regressions, render
 from reports.folder import ReportError, load, load_run, write_all, write_atomically
 from reports.formats import policy_report, rows
 from reports.merge import fleet as fleets
 from reports.merge import history, history_views, views
+from reports.safe_text import one_line
 
 MAX_COUNT = 99_999
 """More requirements than any catalogue has."""
@@ -50,6 +52,9 @@ def options(parser: Parser, command: str) -> None:
         help="accept that a requirement, area, experiment or subject is no longer judged ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
     )
     if command == "gate":
+        parser.add_argument(
+            "--node", metavar="NAME", action="append", default=[], help="compare what the runs say of this node; repeatable"
+        )
         parser.add_argument("--another-cluster", action="store_true", help="compare reports of two clusters; default: refuse them")
         for option, words in (
             ("--min-judged", "requirements that the later run must have judged"),
@@ -83,6 +88,9 @@ def main(argv: Sequence[str]) -> int:
             tell(arguments.folder / "report.html")
             return 0
         (before, chaos_before), (after, chaos_after) = load_run(arguments.before), load_run(arguments.after)
+        if argv[0] == "gate" and arguments.node:
+            before, after = (_of_nodes(report, arguments.node) for report in (before, after))
+            chaos_before = chaos_after = None
         difference = compare(before, after, chaos_before, chaos_after)
     except ReportError as error:
         return complain("gpu-conformance", error)
@@ -91,6 +99,13 @@ def main(argv: Sequence[str]) -> int:
     difference = accept(difference, arguments.accept_not_judged)
     show(narrow(render(difference)))
     return 1 if regressions(difference) else 0
+
+
+def _of_nodes(report: Report, nodes: Sequence[str]) -> Report:
+    """The report as one about these nodes. Raises :class:`ReportError` for one that has no such node."""
+    if missing := [name for name in nodes if name not in {row.node for row in report.inventory}]:
+        raise ReportError(f"run {one_line(report.run.id, 80)} judged no node {missing[0]}")
+    return about_nodes(report, nodes)
 
 
 def _gate(arguments: argparse.Namespace, before: Report, after: Report, difference: Difference) -> int:

@@ -1,13 +1,16 @@
-"""The verdict on each node as labels of the project's own, so that schedulers can use it. A label says until when it holds.
+"""The verdict on each node as labels and a condition of the project's own, so that schedulers can use it. Both say until when they hold.
 
 ``gpu-conformance.io/verdict`` is ``passed``, ``failed`` or ``unknown``. ``gpu-conformance.io/verdict-until`` is a time in Unix seconds, so
-that node affinity can ask for more than a number (``Gt``). What has expired is removed by the next publishing or by a sweep.
+that node affinity can ask for more than a number (``Gt``). What has expired is removed by the next publishing or by a sweep. The condition
+``GPUConformant`` has the same verdict for programs that wait for one. Its heartbeat is the begin of the run, and a sweep lets it say
+``Unknown`` once it has ended.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
@@ -15,7 +18,9 @@ import msgspec
 from fixtures.cluster.client import SIMULATED_MARK, Cluster
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.kubernetes.models import Json, Node
+from fixtures.kubernetes.models import Condition, Json, Node
+from fixtures.model.nodes.chosen import released
+from fixtures.model.nodes.health import CONFORMANT
 from fixtures.model.nodes.work import Why, as_node, work_by_node
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
@@ -47,6 +52,15 @@ class NodeVerdict(StrEnum):
 
 class NotPublished(Exception):
     """Verdicts that must not be published or could not be. The message is one line."""
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """The condition of one node as a sweep or a report wants it; None removes it."""
+
+    node: str
+    uid: str
+    verdict: str | None  # its status
+    condition: Json = {}
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -170,10 +184,16 @@ def held_back(report: Report, wanted: Mapping[str, NodeVerdict], nodes: list[Jso
     return {name: NodeVerdict.UNKNOWN if name in real and verdict is NodeVerdict.PASSED else verdict for name, verdict in wanted.items()}
 
 
-def out_of_work(nodes: list[Json], is_fence: Callable[[str], bool]) -> dict[str, str]:
-    """Nodes that may not work now, by name, with the reason: a run of yesterday says nothing of a fault or a quarantine of today."""
+def out_of_work(
+    nodes: list[Json], is_fence: Callable[[str], bool], tolerate: Collection[str] = (), returning: Collection[str] = ()
+) -> dict[str, str]:
+    """Nodes that may not work now, by name, with the reason: a run of yesterday says nothing of a fault or a quarantine of today.
+
+    ``returning`` are nodes that the run was about: what the policy tolerates on them until they return speaks against none.
+    """
     try:
-        works = work_by_node(map(as_node, nodes), is_fence=is_fence)
+        now = [released(node, tolerate) if node.name in returning else node for node in map(as_node, nodes)]
+        works = work_by_node(now, is_fence=is_fence)
     except msgspec.ValidationError as error:
         raise NotPublished(f"the nodes cannot be read: {error}") from error
     found = {name: work.first(Why.DELETED, Why.CORDONED, Why.TAINTED, Why.FAULT, Why.REPAIR) for name, work in works.items()}
@@ -212,6 +232,76 @@ def expired(nodes: list[Json], now: float, *, everything: bool = False) -> list[
         if held and (everything or not holds):
             found.append(Change(metadata["name"], metadata["uid"], dict.fromkeys(held)))
     return found
+
+
+_STATUS = {NodeVerdict.PASSED: ("True", "Conformant"), NodeVerdict.FAILED: ("False", "NotConformant")}
+
+
+def statements(report: Report, nodes: list[Json], wanted: Mapping[str, NodeVerdict], until: int) -> list[Statement]:
+    """The condition of each wanted node. Its transition is as old as its status."""
+    begun, about = phrases.started(report), phrases.scope_words(report).partition(";")[0]
+    assert begun is not None  # :func:`until` has refused the report otherwise
+    found = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        if (verdict := wanted.get(name)) is None:
+            continue
+        status, reason = _STATUS.get(verdict, ("Unknown", "NotKnown"))
+        message = f"{about}; run {report.run.id}; holds until {_written(until)}"
+        found.append(_stated(node, status, reason, one_line(message, 1_000), begun.timestamp()))
+    return found
+
+
+def withdrawn(nodes: list[Json], now: float, *, everything: bool = False) -> list[Statement]:
+    """What becomes of conditions whose verdict has ended: unknown. With ``everything``, all are removed."""
+    ended = {change.node for change in expired(nodes, now)}
+    found = []
+    for node in nodes:
+        held, labels = _held(node), node["metadata"].get("labels") or {}
+        if held is None:
+            continue
+        name, over = node["metadata"]["name"], held.status != "Unknown" and LABEL not in labels
+        if everything:
+            found.append(Statement(name, node["metadata"]["uid"], None))
+        elif name in ended or over:
+            found.append(_stated(node, "Unknown", "Expired", "the verdict has ended, and none has followed it", now))
+    return found
+
+
+def _held(node: Json) -> Condition | None:
+    """The condition of a node. Raises :class:`NotPublished` for one that cannot be read."""
+    try:
+        return as_node(node).condition(CONFORMANT)
+    except msgspec.ValidationError as error:
+        raise NotPublished(f"the nodes cannot be read: {error}") from error
+
+
+def _stated(node: Json, verdict: str, reason: str, message: str, heartbeat: float) -> Statement:
+    held, metadata = _held(node), node["metadata"]
+    written = _written(heartbeat)
+    since = (held.last_transition_time if held is not None and held.status == verdict else "") or written
+    condition = {"type": CONFORMANT, "status": verdict, "reason": reason, "message": message}
+    return Statement(metadata["name"], metadata["uid"], verdict, {**condition, "lastHeartbeatTime": written, "lastTransitionTime": since})
+
+
+def _written(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def state(cluster: Cluster, wanted: list[Statement]) -> list[str]:
+    """Write the conditions, each to the very node that was read, and leave all others to their owners. Returns a sentence per failure."""
+    failed = []
+    for one in wanted:
+        item = one.condition if one.verdict is not None else {"type": CONFORMANT, "$patch": "delete"}
+        patch = {"metadata": {"uid": one.uid}, "status": {"conditions": [item]}}
+        try:
+            answer = cluster.patch("nodes", one.node, patch, subresource="status", kind="strategic-merge")
+        except ApiTrouble as error:
+            failed.append(f"node {one.node}: condition {CONFORMANT}: {error.message}")
+            continue
+        if not answer.ok and answer.status not in (404, 409):  # it is gone, or another of its name has followed
+            failed.append(f"node {one.node}: condition {CONFORMANT}: {answer.status} {answer.reason}: {answer.message[:200]}")
+    return failed
 
 
 def apply(cluster: Cluster, wanted: list[Change]) -> list[str]:

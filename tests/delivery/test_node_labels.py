@@ -15,15 +15,23 @@ from conformance.delivery.node_labels import (
     Change,
     NodeVerdict,
     NotPublished,
+    Statement,
     apply,
     changes,
     check,
     expired,
     of_other_machines,
+    out_of_work,
     read_nodes,
+    state,
+    statements,
     until,
     verdicts,
+    withdrawn,
 )
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.health import CONFORMANT
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.verdict.record import (
     AreaCoverage,
@@ -52,6 +60,7 @@ from tests.served import served
 from tests.tables import each_row
 
 NOW = 1_800_000_000
+STARTED = "2026-11-20T10:00:00Z"
 
 
 def a_report(*results: Result, exit_code: int = 0, nodes: tuple[str, ...] = ("gpu-0", "gpu-1"), **fields: Any) -> Report:
@@ -277,3 +286,45 @@ def test_a_label_is_gone_when_the_cluster_shows_it(tmp_path: Path, lie: Effect, 
         assert "node gpu-1: " in capsys.readouterr().err
         assert job.main(["publish", "--kubeconfig", str(tmp_path / "kubeconfig"), "--remove"]) == 0
         assert [item["metadata"].get("labels") or {} for item in cluster.each("nodes")] == [{}]
+
+
+def condition(cluster: Cluster, node: str) -> Json:
+    """The condition as the cluster shows it; empty where the node has none."""
+    found = cluster.get("nodes", node).json().get("status", {}).get("conditions", [])
+    return next((one for one in found if one["type"] == CONFORMANT), {})
+
+
+def test_the_condition_says_the_verdict_and_ends_with_it(tmp_path: Path) -> None:
+    kubelets = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    nodes = [{**a_node(f"gpu-{at}"), "status": {"conditions": [kubelets]}} for at in range(2)]
+    made = msgspec.structs.replace(a_report(GOOD), run=msgspec.structs.replace(a_report(GOOD).run, started_at=STARTED))
+    begun = int(datetime.fromisoformat(STARTED).timestamp())
+    with served(tmp_path, nodes) as (cluster, _):
+        wanted = {"gpu-0": NodeVerdict.PASSED, "gpu-1": NodeVerdict.FAILED}
+        assert state(cluster, statements(made, read_nodes(cluster), wanted, begun + 3600)) == []
+        first, second = condition(cluster, "gpu-0"), condition(cluster, "gpu-1")
+        assert (first["status"], first["reason"], first["lastHeartbeatTime"]) == ("True", "Conformant", STARTED)
+        assert "holds until" in first["message"]
+        assert (second["status"], second["reason"]) == ("False", "NotConformant")
+        assert kubelets in cluster.get("nodes", "gpu-0").json()["status"]["conditions"], "that of the kubelet is its own"
+        later = msgspec.structs.replace(made, run=msgspec.structs.replace(made.run, started_at="2026-11-20T12:00:00Z"))
+        assert state(cluster, statements(later, read_nodes(cluster), {"gpu-0": NodeVerdict.PASSED}, begun + 9999)) == []
+        again = condition(cluster, "gpu-0")
+        assert (again["lastHeartbeatTime"], again["lastTransitionTime"]) == ("2026-11-20T12:00:00Z", STARTED)
+        assert state(cluster, withdrawn(read_nodes(cluster), NOW)) == []
+        ended = condition(cluster, "gpu-0")
+        assert (ended["status"], ended["reason"]) == ("Unknown", "Expired")
+        assert withdrawn(read_nodes(cluster), NOW) == []
+        assert state(cluster, withdrawn(read_nodes(cluster), NOW, everything=True)) == []
+        assert condition(cluster, "gpu-0") == {}
+        assert state(cluster, [Statement("gpu-0", "uid-of-the-old-one", "True", first)]) == []
+        assert condition(cluster, "gpu-0") == {}
+
+
+def test_what_the_policy_tolerates_on_a_node_that_the_run_was_about_speaks_against_it_no_longer() -> None:
+    held = {**a_node("gpu-0"), "spec": {"unschedulable": True, "taints": [{"key": "repair", "effect": "NoSchedule"}]}}
+    keys = ("node.kubernetes.io/unschedulable", "repair")
+    assert "gpu-0" in out_of_work([held], lambda _: False)
+    assert "gpu-0" in out_of_work([held], lambda _: False, keys[:1], ["gpu-0"])
+    assert "gpu-0" in out_of_work([held], lambda _: False, keys, ["gpu-1"])
+    assert not out_of_work([held], lambda _: False, keys, ["gpu-0"])

@@ -117,7 +117,7 @@ def test_a_right_is_given_only_where_it_is_used() -> None:
     plain, labels = expected(OVERLAYS["read-only"]), expected(OVERLAYS["read-only-labels"])
     assert ("ClusterRole", "gpu-conformance-publish") not in plain
     patching = [rule for rule in labels["ClusterRole", "gpu-conformance-publish"]["rules"] if "patch" in rule["verbs"]]
-    assert [rule["resources"] for rule in patching] == [["nodes"]]
+    assert [rule["resources"] for rule in patching] == [["nodes"], ["nodes/status"]]
     assert ("Role", "gpu-conformance-results") not in expected(FULL)  # it hands on to a volume and a store
     assert ("ClusterRole", "gpu-conformance-read-only") not in expected(FULL)
 

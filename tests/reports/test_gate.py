@@ -215,6 +215,15 @@ def test_the_command_ends_with_the_gates_code(tmp_path: Path, capsys: pytest.Cap
     assert "GATE CLOSED" in capsys.readouterr().out
 
 
+def test_one_node_is_compared_and_what_changed_on_others_counts_for_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = saved(tmp_path / "before", a_run({"a": BAD, "b": OK, "c": OK})), saved(tmp_path / "after", a_run({"a": OK, "b": BAD}))
+    assert cli.main(["gate", before, after]) == 1
+    assert cli.main(["gate", before, after, "--node", "a"]) == 0
+    assert cli.main(["gate", before, after, "--node", "b"]) == 1
+    assert cli.main(["gate", before, after, "--node", "c"]) == 4
+    assert "judged no node c" in capsys.readouterr().err
+
+
 def test_reports_of_two_clusters_are_a_mistake_unless_it_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = a_run({"a": OK})
     other.target.cluster_uid = "uid-2"
