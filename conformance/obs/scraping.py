@@ -105,11 +105,11 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
 
 
 class Scraper:
-    """Every exporter of a cluster, asked once and remembered, and again where something has to change."""
+    """Every exporter of the nodes that the run is about, asked once and remembered, and again where something has to change."""
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
         self._cluster = cluster
-        self.exporters = exporters(scope)
+        self.exporters = {name: one for name, one in exporters(scope).items() if not scope.chosen or name in scope.chosen}
         self._first: dict[str, Scrape] | None = None
 
     def first(self) -> Mapping[str, Scrape]:

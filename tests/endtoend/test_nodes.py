@@ -24,6 +24,7 @@ def test_a_run_about_a_node_judges_nothing_else(tmp_path: Path) -> None:
     assert done.code == 0, done.output
     assert {one.name.partition(" ")[0] for result in done.record.results for one in result.subjects if one.kind == "Node"} == {"h100-0"}
     assert [row.node for row in done.record.inventory] == done.scope.nodes == ["h100-0"]
+    assert done.record.requests.by_verb_and_resource["get pods/proxy"] <= 2, "no page of another node's exporter is read"
     causes = {one.id: one.cause for one in done.scope.not_judged}
     assert causes["FENCE-03"] is Cause.NODES
     about = done.scope.requirements - list(causes.values()).count(Cause.NODES)
