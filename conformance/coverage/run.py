@@ -15,6 +15,7 @@ from conformance.catalogue import Catalogue
 from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
 from conformance.requirement import Requirement
 from fixtures.model.cluster import Scope
+from fixtures.model.nodes.chosen import is_returning
 from fixtures.policy.model import Gate
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import MAX_NAMED, Asked, Floor, Most, measure, missed
@@ -66,6 +67,7 @@ def coverage_of_run(
             *_as_read(unmatched_patterns.notes(scope)),
             *unjudged_devices.unknown_resources(scope),
             *platform_by_name_alone(scope, judged),
+            *_as_read(still_held(scope)),
         ]
     return found
 
@@ -136,6 +138,12 @@ def floor_of(
         required=required,
         not_in_snapshot=gate.max_not_in_snapshot,
     )
+
+
+def still_held(scope: Scope) -> Iterator[str]:
+    """A sentence about the nodes that the run is about and that are not back in service yet."""
+    if held := [node.name for node in scope.snapshot.nodes if is_returning(scope, node)]:
+        yield f"{listed(held)} cannot be used yet, and was judged as it will be without what return.tolerate of the policy names"
 
 
 def platform_by_name_alone(scope: Scope, judged: Iterable[Requirement]) -> Iterator[str]:

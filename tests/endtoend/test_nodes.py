@@ -58,6 +58,7 @@ def test_probes_go_through_a_cordon_only_by_consent(tmp_path: Path) -> None:
     assert refused.result("INV-02").verdict is Verdict.FAILED
     done = run_for_record(tmp_path, *CORDONED, "--nodes", HELD, *policy(tmp_path, CONSENT))
     assert done.code == 0, done.output
+    assert any(f"{HELD} cannot be used yet" in note for note in done.scope.notes)
     for id_ in ("INV-02", "ISO-01", "FENCE-06", "FENCE-10"):
         assert [one.name for one in done.result(id_).subjects] == [HELD], id_
         assert done.result(id_).verdict is Verdict.PASSED
