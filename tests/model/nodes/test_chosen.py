@@ -115,11 +115,14 @@ def test_the_catalogue_says_which_requirements_judge_nodes() -> None:
         kinds = {subject.kind for subject in result.subjects}
         if kinds:
             told = bool(kinds & {"Node", "Agent"}) or id_ in OF_PODS
-            assert CATALOGUE.by_id[id_].of_nodes is told or id_ in OF_AGENTS, f"{id_}: {kinds}"
+            assert CATALOGUE.by_id[id_].of_nodes is told or id_ in (*OF_AGENTS, *AHEAD), f"{id_}: {kinds}"
 
 
 OF_PODS = ("FENCE-02", "REQ-13", "REQ-14")
 """Requirements about pods, of which one on a node says something of the node."""
 
-OF_AGENTS = ("OPS-02", "OPS-03", "OPS-13")
-"""Requirements about agents as a whole: the first two judge those of single nodes where a run is about these."""
+OF_AGENTS = ("OPS-02", "OPS-03", "OPS-11", "OPS-13")
+"""Requirements about the stack as a whole: the first two judge agents of single nodes where a run is about these."""
+
+AHEAD = ("UPG-04",)
+"""Requirements that look ahead to an upgrade of the cluster: what they find keeps no node from work today."""
