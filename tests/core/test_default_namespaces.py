@@ -121,8 +121,26 @@ def test_of_names_for_one_product_the_oldest_that_is_in_use_counts() -> None:
     assert not cluster(miner(new.name), namespaces=[new, old], resourceslices=slices).is_tenant(new.name)
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "group", "agent", "free"),
+    [
+        ("karpenter", "nodepools.karpenter.sh", "nfd-worker", False),
+        ("kube-amd-gpu", "deviceconfigs.amd.com", "amd-gpu-operator-node-feature-discovery-worker", True),
+    ],
+)
+def test_agents_under_the_usual_name_of_a_product_that_bundles_none_free_no_other_name(
+    elsewhere: str, group: str, agent: str, free: bool
+) -> None:
+    shown = {"served": [group, "nodefeatures.nfd.k8s-sigs.io"]}
+    copy = a_daemonset(agent, elsewhere, desired=0, owner="")
+    scope = cluster(miner("node-feature-discovery"), daemonsets=[copy], clusterpolicies=[], **shown)
+    assert scope.platform.of(elsewhere).proven
+    assert scope.is_tenant("node-feature-discovery") is free
+
+
 def test_every_product_has_a_mark_except_this_suite() -> None:
     without = [product.namespaces for product in PRODUCTS if product.marks == type(product.marks)()]
+    assert not [product for product in PRODUCTS if product.bundles and product.agents]  # else two could each wait for the other's answer
     assert without == [("gpu-conformance", "gpu-conformance-chaos")]
     assert len(Tenants().infrastructure) == len(PRODUCT_OF) + len(OF_KUBERNETES) == len(set(Tenants().infrastructure))
 
