@@ -18,3 +18,14 @@ def causes(findings: Iterable[Finding]) -> dict[str, str]:
 def messages(findings: Iterable[Finding]) -> str:
     """All messages, a line each."""
     return "\n".join(finding.message for finding in findings)
+
+
+def only(findings: Iterable[Finding]) -> Finding:
+    """The one finding that there is."""
+    (finding,) = findings
+    return finding
+
+
+def about(findings: Iterable[Finding], name: str) -> Finding:
+    """The one finding about the subject of that name."""
+    return only(finding for finding in findings if finding.subject.name == name)

@@ -9,9 +9,10 @@ from conformance.net.advertising import check_jobs
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.jobs.gang_jobs import gang_jobs
-from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_node, a_pod, a_scope, a_workload
 from tests.core.test_gang_jobs import NOW, member, partial
+from tests.findings import only
 from tests.tables import each_row
 
 GPU: Json = {"spec": {"containers": [a_container(devices=8)]}}
@@ -21,11 +22,6 @@ IN_GROUP: Json = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
 
 def a_group(least: int, phase: str = "Running") -> Json:
     return {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": least}, "status": {"phase": phase}}
-
-
-def only(findings: list[Finding]) -> Finding:
-    [finding] = findings
-    return finding
 
 
 # -- LeaderWorkerSets --

@@ -11,6 +11,7 @@ from fixtures.model.jobs.gang_jobs import gang_jobs
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_scope
 from tests.core.test_gang_jobs import NOW, a_job, member, partial
+from tests.findings import only
 from tests.gang.test_adapters import scope_of
 from tests.tables import each_row
 
@@ -30,11 +31,6 @@ def owned(bound: int, kind: str, api: str, total: int = 3, **more: Any) -> list[
         for owner in pod.metadata.owners:
             owner.api_version = api
     return pods
-
-
-def only(findings: list[Finding]) -> Finding:
-    [finding] = findings
-    return finding
 
 
 def with_group(system: str, spec: Json, pods: list[Pod], **more: Any) -> list[Finding]:

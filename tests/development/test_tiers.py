@@ -5,6 +5,7 @@ import pytest
 from tests.development.check import ROOT
 from tests.development.reach import reached
 from tests.development.tiers import Done, Step, cost, run, steps
+from tests.tables import each_row
 
 EVERY = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 
@@ -68,13 +69,6 @@ def test_a_step_costs_what_all_its_processes_used(capfd: pytest.CaptureFixture[s
 LINT, JUDGED, TESTS = Done("lint", 0, 10), Done("conformance", 0, 4), Done("tests", 1, 86)
 
 
-@pytest.mark.parametrize(
-    ("tier", "done", "words"),
-    [
-        ("test", [LINT, JUDGED, TESTS], "100 CPU seconds, 25 times make conformance (bar: 50): lint 10, conformance 4, tests 86"),
-        ("quick", [LINT, JUDGED], "14 CPU seconds, 4 times make conformance: lint 10, conformance 4"),
-        ("test", [Done("conformance", 1, 1)], "1 CPU seconds: conformance 1"),
-    ],
-)
+@each_row
 def test_the_cost_is_in_runs_of_the_suite_where_one_has_passed(tier: str, done: list[Done], words: str) -> None:
     assert cost(tier, done) == f"make {tier}: {words}"

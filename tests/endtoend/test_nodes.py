@@ -7,6 +7,7 @@ import pytest
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Cause, Verdict
 from tests.endtoend.runs import Finished, run_for_record
+from tests.tables import each_row
 
 CONSENT = "return: {tolerate: [node.kubernetes.io/unschedulable]}\n"
 CORDONED = ("--simulate", "healthy,inv-cordoned-gpu-node")
@@ -36,10 +37,7 @@ def test_what_is_wrong_with_the_node_keeps_it_out(tmp_path: Path) -> None:
     assert (done.code, done.result("INV-01").verdict) == (1, Verdict.FAILED)
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [("h100-9", "there is no node h100-9; the nearest name is h100-"), ("pool=none", "no node has pool=none"), ("", "an empty value")],
-)
+@each_row
 def test_a_name_or_selector_that_matches_nothing_is_a_usage_error(tmp_path: Path, asked: str, words: str) -> None:
     done = run_for_record(tmp_path, "--simulate", "healthy", "--nodes", asked)
     assert done.code == 4

@@ -93,7 +93,6 @@ def test_what_looks_like_an_agent_in_nobodys_namespace_is_undecided_and_the_poli
     (finding,) = check_intruders(a_scope(**known))
     assert finding.outcome is Outcome.UNDECIDED
     assert words in finding.message
-    assert "tenants.moreInfrastructure" in finding.message
     (finding,) = check_intruders(a_scope(a_policy(tenants={"moreInfrastructure": ["metrics"]}), **known))
     assert finding.outcome is Outcome.OK
 
@@ -144,7 +143,6 @@ def test_a_tolerated_node_without_pod_fails_too_and_a_cordon_is_tolerated_by_the
     node = a_node(taints=[FENCE, "node.kubernetes.io/unschedulable:NoSchedule"], cordoned=True)
     (finding,) = check_agents_reach(a_scope(nodes=[node], daemonsets=[a_daemonset()]))
     assert finding.outcome is Outcome.BAD
-    assert "tolerates every taint" in finding.message
 
 
 def test_agents_that_the_policy_names_must_be_there_and_everywhere() -> None:

@@ -9,6 +9,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_scope, a_spec
+from tests.findings import only
 from tests.gang.test_kueue_reservations import NOW, ago
 from tests.tables import each_row
 
@@ -41,11 +42,6 @@ FLAVOR: Json = {"metadata": {"name": "h100"}}
 def judged(*workloads: Json, **items: Any) -> list[Finding]:
     lists: dict[str, Any] = {"localqueues": [local()], "clusterqueues": [queue()], "resourceflavors": [FLAVOR], **items}
     return list(check_queues_admit(a_scope(None, **lists, **{"kueue_x-k8s_io__workloads": workloads}), NOW))
-
-
-def only(findings: list[Finding]) -> Finding:
-    [finding] = findings
-    return finding
 
 
 # -- Kueue --

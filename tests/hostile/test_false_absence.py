@@ -36,6 +36,7 @@ from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, reported, status
 from tests.hostile.test_answers import announced
 from tests.served import served
+from tests.tables import each_row
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -51,15 +52,7 @@ EMPTY, FULL = reported(a_list("Pod")), reported(a_list("Pod", POD))
 NOT_FOUND = status(404, "NotFound")
 
 
-@pytest.mark.parametrize(
-    ("answers", "found"),
-    [
-        ([NOT_FOUND, EMPTY], None),
-        ([NOT_FOUND, FULL, reported(POD)], POD),
-        ([NOT_FOUND, FULL, NOT_FOUND, EMPTY], None),
-    ],
-    ids=["not there", "created meanwhile", "created and deleted meanwhile"],
-)
+@each_row
 def test_what_a_list_does_not_show_either_is_absent(tmp_path: Path, answers: list[Said], found: object) -> None:
     rest = iter(answers)
     with lying(tmp_path, lambda asked: next(rest)) as (cluster, asked):

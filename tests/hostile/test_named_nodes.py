@@ -24,6 +24,7 @@ from tests.findings import by_name, messages
 from tests.judging import judge
 from tests.req.suffering import DAY, NOW, a_refused_pod, ago, created, written
 from tests.requirements_offline import policy_over
+from tests.tables import each_row
 
 FULL = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 8, capacity: 8"
 REASON = "OutOfnvidia.com/gpu"
@@ -174,11 +175,7 @@ def a_saved_snapshot(folder: Path, fields: object) -> Snapshot:
     return load_files(folder)
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [(SCHEDULED, Verdict.FAILED), (NAMED, Verdict.INCONCLUSIVE), ([], Verdict.INCONCLUSIVE), (None, Verdict.FAILED)],
-    ids=["sent", "named", "emptied", "left out"],
-)
+@each_row
 def test_a_saved_snapshot_is_judged_by_its_records(tmp_path: Path, fields: object, expected: Verdict) -> None:
     snapshot = a_saved_snapshot(tmp_path, fields)
     snapshot.save(tmp_path / "handed-on")

@@ -12,6 +12,7 @@ from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_scope
 from tests.findings import by_name, causes
+from tests.tables import each_row
 
 LABEL = "nfd.node.kubernetes.io/node-name"
 NODES = [a_node(f"gpu-{index}") for index in range(3)]
@@ -41,17 +42,7 @@ def test_one_slice_of_a_node_that_is_gone_is_left() -> None:
     assert found(resourceslices=slices) == {"s": "LeftOfDeletedNode"}
 
 
-@pytest.mark.parametrize(
-    ("claim", "cause"),
-    [
-        (a_claim("True", "gpu-0"), ""),
-        (a_claim("True", "old"), "LeftOfDeletedNode"),
-        (a_claim("True", "old", deletionTimestamp="2026-09-21T14:00:00Z"), ""),
-        (a_claim("False"), "NodeNotJoined"),
-        (a_claim("Unknown", since="2026-09-21T14:10:00Z"), "ChangeUnderWay"),
-    ],
-    ids=["joined", "its node is gone", "it goes too", "never joined", "joins"],
-)
+@each_row
 def test_claims_of_karpenter(claim: Json, cause: str) -> None:
     assert found(nodeclaims=[claim]) == ({"claim": cause} if cause else {})
 

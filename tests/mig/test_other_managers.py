@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from conformance.mig.managers import check_managers, unsettled
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from tests.adv.built import NOW, verdict
@@ -29,31 +27,7 @@ def written(key: str, minutes: int) -> dict[str, object]:
     return {"gpu-0": [entry]}
 
 
-@pytest.mark.parametrize(
-    ("subject", "fields", "wanted"),
-    [
-        (amd("success"), {}, "passed"),
-        (amd("failure"), {}, "failed"),
-        (amd("failure"), written(f"{AMD}-state", 200), "failed"),
-        (amd("failure"), written(f"{AMD}-state", 1), "inconclusive"),  # it tries again while a device is busy
-        (amd("failure"), written(f"{AMD}-state", 29), "inconclusive"),
-        (amd("in-progress"), written(f"{AMD}-state", 29), "inconclusive"),
-        (amd("in-progress"), written(f"{AMD}-state", 200), "failed"),
-        (amd("in-progress"), {}, "inconclusive"),
-        (amd("somehow"), {}, "inconclusive"),
-        (amd(""), {}, "inconclusive"),
-        (vgpu("success"), {}, "passed"),
-        (vgpu("failed"), {}, "failed"),
-        (vgpu("failed", ""), {}, "failed"),
-        (vgpu("failed"), written(f"{VGPU}.state", 1), "failed"),
-        (vgpu("pending"), {}, "inconclusive"),
-        (vgpu("pending"), written(f"{VGPU}.state", 1), "inconclusive"),
-        (vgpu("pending"), written(f"{VGPU}.state", 200), "failed"),
-        (vgpu("success", sandbox_device_plugin="paused-for-vgpu-change"), {}, "failed"),
-        (vgpu("pending", sandbox_device_plugin="paused-for-vgpu-change"), written(f"{VGPU}.state", 1), "inconclusive"),
-        (a_node(), {}, "not_applicable"),
-    ],
-)
+@each_row
 def test_state(subject: Node, fields: dict[str, object], wanted: str) -> None:
     assert verdict(check_managers(a_scope(nodes=[subject]), NOW, fields)) == wanted
 

@@ -12,6 +12,7 @@ from fixtures.nodeprobe.document import DirectAccess, Driver, Host, PciBridge, P
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_scope
 from tests.hw.documents import of_driver
+from tests.tables import each_row
 
 OFF: list[str] = ["source validation"]
 ON = ["request redirect", "completion redirect", "upstream forwarding"]
@@ -45,27 +46,7 @@ def a_host(
     return Host(pci=functions, bridges=above if bridges else [], distances=distances, rdma=ports, direct_access=access, **fields)
 
 
-@pytest.mark.parametrize(
-    ("host", "outcome", "cause", "words"),
-    [
-        (a_host(), Outcome.OK, "", ""),
-        # https://github.com/NVIDIA/nccl-tests/issues/112, https://github.com/NVIDIA/nccl/issues/949: bandwidth halves with ACS on
-        (a_host(acs=ON), Outcome.BAD, "AcsOn", "0000:10:00.0"),
-        (a_host(acs=[*ON, "direct translated"]), Outcome.OK, "", ""),  # a machine that translates addresses for its devices (ATS)
-        (a_host(acs=None), Outcome.NOT_JUDGED, "", "privileged pods only"),
-        # https://github.com/NVIDIA/nccl/issues/1412, https://github.com/NVIDIA/nccl/issues/465: nobody had loaded the module
-        (a_host(access=NOTHING), Outcome.BAD, "PeerMemoryMissing", "nvidia_peermem is not loaded"),
-        (a_host(access=DirectAccess(peermem=False, dma_buf=True)), Outcome.OK, "", ""),
-        (a_host(access=DirectAccess(peermem=False)), Outcome.UNDECIDED, "NotUnderstood", "not known"),
-        (a_host(access=NOTHING, modules={"efa": ""}), Outcome.OK, "", ""),
-        (a_host(access=None), Outcome.OK, "", ""),  # AMD's driver brings its own way
-        (a_host(far=1), Outcome.BAD, "FarFromAdapter", "0000:12:00.0 (PHB)"),
-        (a_host(more=2), Outcome.ADVISED, "FarFromAdapter", "(PHB)"),
-        (a_host(far=2), Outcome.OK, "", ""),  # every adapter hangs at the host: built that way
-        (a_host(bridges=False), Outcome.OK, "", ""),  # a virtual machine shows no bridge
-        (a_host(0, more=2), Outcome.NOT_JUDGED, "", "no RDMA adapter"),
-    ],
-)
+@each_row
 def test_what_stands_between_device_and_adapter_is_found(host: Host, outcome: Outcome, cause: str, words: str) -> None:
     [found] = check_near_devices(of_driver(Driver(vendor="nvidia", way=Way.NVML), host=host))
     assert (found.outcome, found.cause) == (outcome, cause), found

@@ -36,7 +36,6 @@ def outcomes(**world: Any) -> list[str]:
 def test_an_operator_or_agents_without_the_object_fail() -> None:
     (finding,) = findings(apps__deployments=[an_operator()])
     assert finding.outcome.value == "bad"
-    assert "no ClusterPolicy or GPUCluster" in finding.message
     ignored = {**POLICY, "status": {"state": "ignored"}}
     assert outcomes(
         apps__deployments=[an_operator("mirror.local:5000/nvidia/gpu-operator:v25.3")], nvidia_com__clusterpolicies=[ignored]
@@ -102,7 +101,6 @@ def test_two_plugins_of_one_vendor_fail_by_both_names(second: dict[str, Any]) ->
     made = a_plugin(**second)
     (finding,) = check_one_plugin(a_scope(nodes=[a_node()], pods=[OPERATORS, made]))
     assert finding.outcome.value == "bad"
-    assert "nvidia-device-plugin-daemonset" in finding.message
     assert made.metadata.owners[0].name in finding.message
 
 

@@ -66,7 +66,6 @@ def test_restarts_that_are_over_pass() -> None:
 def test_a_loop_that_a_reboot_ended_is_undecided_and_not_forgotten() -> None:
     finding = judged(a_member(270, ended("Unknown", 255, age=HOUR), age=4 * DAY))
     assert finding.outcome is Outcome.UNDECIDED
-    assert "its last run did not crash" in finding.message
 
 
 def test_restarts_over_a_long_life_pass_if_the_last_run_was_long() -> None:
@@ -76,7 +75,6 @@ def test_restarts_over_a_long_life_pass_if_the_last_run_was_long() -> None:
 def test_a_late_series_of_crashes_cannot_be_reported_from_an_early_one() -> None:
     finding = judged(a_member(12, ended(ran=MINUTE), age=200 * DAY))
     assert finding.outcome is Outcome.UNDECIDED
-    assert "how many of them in the last 24 h is not known" in finding.message
 
 
 def killed(number: int, **more: Any) -> Pod:

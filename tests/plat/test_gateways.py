@@ -12,6 +12,7 @@ from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_scope
 from tests.findings import by_name, causes
+from tests.tables import each_row
 
 OLD, NEW = "2026-09-01T00:00:00Z", "2026-09-21T14:13:00Z"
 
@@ -33,18 +34,7 @@ def world(
     }
 
 
-@pytest.mark.parametrize(
-    ("changed", "name", "outcome"),
-    [
-        ({}, "models", Outcome.OK),
-        ({"pool": conditions(Accepted="True", ResolvedRefs="False")}, "models", Outcome.BAD),
-        ({"pool": []}, "models", Outcome.UNDECIDED),
-        ({"named": "other"}, "models", Outcome.BAD),
-        ({"gateway": conditions(Accepted="True", Programmed="False")}, "g", Outcome.BAD),
-        ({"gateway": conditions(NEW, Accepted="True", Programmed="False")}, "g", Outcome.UNDECIDED),
-    ],
-    ids=["programmed", "no picker", "no condition yet", "no Gateway", "not programmed", "not programmed for a minute"],
-)
+@each_row
 def test_what_is_on_the_way(changed: dict[str, Any], name: str, outcome: Outcome) -> None:
     found = list(check_gateways(a_scope(**world(**changed))))
     assert by_name(found)[name] is outcome

@@ -1,6 +1,6 @@
 """Parts of one device, which pods share with a pod of the platform that reserves it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,18 +8,14 @@ import pytest
 from conformance.fence.checks import check_intruders
 from conformance.psa.bypass import check_bypass
 from fixtures.kubernetes.models import ConfigMap, Pod
-from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_node, a_pod, a_scope
+from tests.findings import about
 from tests.tables import each_row
 
 GROUP = {"runai-gpu-group": "g1"}
 GIVEN = {"run.ai/reserve_for_gpu_index": "GPU-1"}
 FENCE = ("nvidia.com/gpu:NoSchedule",)
-
-
-def outcome(findings: Iterable[Finding], name: str) -> Outcome:
-    (found,) = [finding.outcome for finding in findings if finding.subject.name == name]
-    return found
 
 
 OF_KAI: Mapping[str, Any] = {"annotations": {"gpu-fraction": "0.5"}, "schedulerName": "kai-scheduler"}
@@ -49,9 +45,9 @@ def test_who_shares_a_reserved_device(
     lists = {"configmaps": [config], **snapshot, "config": None}
     lists = {name: value for name, value in lists.items() if value is not None}
     scope = a_scope(nodes=[a_node(), a_node("gpu-1")], pods=[mine, *(reservation(**other) for other in others)], **lists)
-    assert outcome(check_bypass(scope), "half") is bypass
+    assert about(check_bypass(scope), "half").outcome is bypass
     if intruder is not None:
-        assert outcome(check_intruders(scope), "half") is intruder
+        assert about(check_intruders(scope), "half").outcome is intruder
 
 
 MEMORY = {"nvidia.com/gpu.memory": "81559"}
@@ -62,7 +58,7 @@ def beside(*asked: Mapping[str, str], labels: Mapping[str, str] = MEMORY) -> tup
     pod, config = half()
     others = [half(name=f"other-{n}", annotations=annotations)[0] for n, annotations in enumerate(asked)]
     scope = a_scope(nodes=[a_node(labels=labels)], pods=[pod, *others, reservation()], configmaps=[config])
-    return outcome(check_intruders(scope), "half"), outcome(check_bypass(scope), "half")
+    return about(check_intruders(scope), "half").outcome, about(check_bypass(scope), "half").outcome
 
 
 @each_row
@@ -79,7 +75,7 @@ def test_parts_in_memory_alone_are_healthy_up_to_the_whole_device() -> None:
     for amounts, expected in ((["40000", "41500"], Outcome.OK), (["40000", "41501"], Outcome.UNDECIDED)):
         pods = [half(name=f"pod-{n}", annotations={"gpu-memory": amount})[0] for n, amount in enumerate(amounts)]
         scope = a_scope(nodes=[a_node(labels=MEMORY)], pods=[*pods, reservation()], configmaps=[half()[1]])
-        assert {outcome(check(scope), pod.name) for check in (check_intruders, check_bypass) for pod in pods} == {expected}
+        assert {about(check(scope), pod.name).outcome for check in (check_intruders, check_bypass) for pod in pods} == {expected}
 
 
 def test_parts_in_memory_of_a_device_whose_memory_nobody_tells_are_undecided() -> None:
@@ -91,7 +87,7 @@ def test_parts_are_added_up_where_nobody_could_read_nodes(asked: str, expected: 
     pod, config = half()
     other = half(name="other", annotations={"gpu-fraction": asked})[0]
     scope = a_scope(pods=[pod, other, reservation()], configmaps=[config], trouble={"nodes": "Forbidden"})
-    assert outcome(check_bypass(scope), "half") is expected
+    assert about(check_bypass(scope), "half").outcome is expected
 
 
 @pytest.mark.parametrize("part", ["x", "0", "-0.1", "1.5", "nan", "inf", "1e400", "0.5 ", "50%", "½", "0x1p-2", "1e-999999999"])

@@ -13,13 +13,8 @@ from fixtures.policy.model import Requests
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim
+from tests.findings import about
 from tests.tables import each_row
-
-
-def outcome(findings: Iterable[Finding], name: str) -> Outcome:
-    (found,) = [finding.outcome for finding in findings if finding.subject.name == name]
-    return found
-
 
 SHARE = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
 
@@ -88,7 +83,7 @@ def test_an_amount_alone_is_no_device(amount: str, marks: tuple[str, ...]) -> No
 def test_a_pod_that_asks_for_what_its_node_never_had_was_bound_by_hand(made: str | None, expected: Outcome) -> None:
     node, pod = a_node(), a_pod(node="gpu-0", devices={"amd.com/gpu": "1"})
     node.metadata.creation_timestamp, pod.metadata.creation_timestamp = "2026-01-01T00:00:00Z", made
-    assert outcome(check_intruders(a_scope(nodes=[node], pods=[pod])), "train-0") is expected
+    assert about(check_intruders(a_scope(nodes=[node], pods=[pod])), "train-0").outcome is expected
 
 
 def test_a_share_that_its_node_has_lost_is_undecided() -> None:
@@ -108,6 +103,6 @@ def test_records_that_give_more_than_a_node_has_leave_open_who_has_a_share() -> 
     record = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":60}}]}'}
     one = a_pod("one", node="gpu-0", devices={name: "60"}, annotations=record)
     other = a_pod("other", node="gpu-0", devices={name: "60"}, annotations=record)
-    assert outcome(check_intruders(a_scope(nodes=[node], pods=[one])), "one") is Outcome.OK
+    assert about(check_intruders(a_scope(nodes=[node], pods=[one])), "one").outcome is Outcome.OK
     found = {item.subject.name: item.outcome for item in check_intruders(a_scope(nodes=[node], pods=[one, other]))}
     assert found == {"one": Outcome.UNDECIDED, "other": Outcome.UNDECIDED}

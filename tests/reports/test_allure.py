@@ -11,7 +11,7 @@ from fixtures.verdict.record import Report, Verdict
 from reports.formats import allure
 from tests.reports.chaos_samples import bare, hostile_chaos
 from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report
-from tests.tables import table
+from tests.tables import each_row, table
 
 TABLE = table(__file__)
 GITHUB, GITLAB, JENKINS = (TABLE["ENVIRONMENTS"][name] for name in ("github", "gitlab", "jenkins"))
@@ -78,14 +78,7 @@ def test_links_have_the_names_of_their_pages(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        (GITHUB, ("github", "https://github.example/org/cluster/actions/runs/77", "upgrade #12", 12)),
-        (GITLAB, ("gitlab", "https://gitlab.example/org/cluster/-/jobs/9", "gate #34", 34)),
-        (JENKINS, ("jenkins", "https://ci.example/job/gate/5/", "gate #5", 5)),
-    ],
-)
+@each_row
 def test_the_executor_is_what_the_ci_system_says(environ: dict[str, str], expected: tuple[str, str, str, int], tmp_path: Path) -> None:
     allure.write(sample_report(), tmp_path, environ=environ)
     found = json.loads((tmp_path / "executor.json").read_text())

@@ -21,6 +21,7 @@ from reports.phrases import subject_detail
 from reports.terminal.summary import summary
 from tests.reports.page_reports import fleet_report
 from tests.reports.sample_report import report, result, subject
+from tests.tables import each_row
 
 CAUSE = FindingCause(code="Odd", title="A node is odd", remedy=Remedy.LOOK, advice="Look.")
 
@@ -124,16 +125,7 @@ def test_a_page_of_a_thousand_nodes_is_below_two_megabytes() -> None:
     assert "more nodes need attention" in page
 
 
-@pytest.mark.parametrize(
-    ("observed", "message", "said"),
-    [
-        ("no taints", "the node has no taint: any pod lands on it", "the node has no taint: any pod lands on it"),
-        ("7", "it offers 7 devices, the others of its pool 8", "it offers 7 devices, the others of its pool 8"),
-        ("7", "it offers 17 devices", "7: it offers 17 devices"),
-        ("driver 550.90", "an old driver", "driver 550.90: an old driver"),
-        ("", "cordoned", "cordoned"),
-    ],
-)
+@each_row
 def test_what_was_observed_is_not_said_twice(observed: str, message: str, said: str) -> None:
     assert subject_detail(subject("n", Verdict.FAILED, observed=observed, message=message)) == said
 

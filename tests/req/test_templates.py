@@ -12,9 +12,10 @@ from fixtures.model.cluster import Scope
 from fixtures.model.demand.pod_templates import templates, templates_in
 from fixtures.model.demand.template import MAX_DEPTH, MAX_PATH, Template
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_toleration, a_workload
+from tests.findings import only
 from tests.tables import each_row, table
 
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": a_spec(devices=1)}
@@ -88,11 +89,6 @@ def of(*listings: Listing[Any], **snapshot: Any) -> Scope:
     return Scope(Snapshot([*every, *listings], taken_at=known.taken_at, version=known.version, offline=known.offline), a_policy())
 
 
-def only(findings: Any) -> Finding:
-    [finding] = findings
-    return finding  # type: ignore[no-any-return]
-
-
 WORKFLOW = {"entrypoint": "t", "templates": [{"name": "t", "container": {"image": "train", "command": ["x"], "resources": MORE}}]}
 NIM = {"image": {"repository": "nim", "tag": "1"}, "replicas": 1, "resources": MORE}
 
@@ -101,7 +97,6 @@ NIM = {"image": {"repository": "nim", "tag": "1"}, "replicas": 1, "resources": M
 def test_request_and_limit_that_differ_are_found_in_any_kind(spec: Json, path: str) -> None:
     finding = only(check_whole_devices(having(spec)))
     assert finding.outcome is Outcome.BAD
-    assert "request 1 is not the limit 2" in finding.message
     assert finding.subject.name == f"x {path}".strip()
 
 

@@ -59,7 +59,6 @@ def judged(workload: Json | DaemonSet, *pods: Pod, full: bool = False, policy: A
 def test_a_workload_whose_pods_the_api_refuses_is_bad_however_full_the_cluster_is(kind: str, full: bool) -> None:
     finding = judged(wants(kind), full=full, events=[refusals(kind)])
     assert (finding.outcome, finding.cause) == (Outcome.BAD, "PodsRefused")
-    assert "violates PodSecurity" in finding.message
     young = judged(wants(kind, age=MINUTE, conditions=[failing(age=MINUTE)]), full=full)
     assert young.outcome is Outcome.UNDECIDED
 
@@ -176,4 +175,3 @@ def test_a_roll_out_that_waits_for_its_own_old_pods_never_ends(workload: Json, p
     assert finding.outcome is expected, finding.message
     if expected is Outcome.BAD:
         assert finding.cause == "RollOutWaitsForItself"
-        assert "chat-new-0 waits for 8 nvidia.com/gpu, and 2 pods of the old version hold theirs (maxSurge 25%" in finding.message

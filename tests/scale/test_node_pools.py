@@ -34,15 +34,7 @@ def test_a_pool_is_known_by_its_nodes() -> None:
     assert finding.cause == "NodePoolWithoutLimit"
 
 
-@pytest.mark.parametrize(
-    "pool",
-    [
-        a_pool(requirements=[]),
-        a_pool(requirements=[{**GPU, "operator": "DoesNotExist"}]),
-        a_pool(requirements=[], limits={"nvidia.com/gpu": "0"}),
-    ],
-    ids=["of other machines", "of machines without a GPU", "of no device"],
-)
+@each_row
 def test_a_pool_of_other_nodes_is_not_judged(pool: Json) -> None:
     with pytest.raises(NotApplicable):
         list(check_node_pools(a_scope(nodes=[a_node()], nodepools=[pool])))

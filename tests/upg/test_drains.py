@@ -42,17 +42,7 @@ def test_a_pod_with_two_budgets_is_never_evicted() -> None:
     assert causes(found) == {"a": "TwoBudgets", "b": "TwoBudgets"}
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        a_web(owner="DaemonSet/agent"),
-        a_web(node="cpu-0"),
-        a_web(phase="Succeeded"),
-        a_pod(node="gpu-0"),
-        a_pod(node="gpu-0", namespace="b"),
-    ],
-    ids=["of a DaemonSet", "on another node", "finished", "with other labels", "of another namespace"],
-)
+@each_row
 def test_what_no_drain_of_an_accelerator_node_evicts_is_not_judged(pod: Pod) -> None:
     scope = a_scope(nodes=[a_node(), a_cpu_node()], pods=[pod], poddisruptionbudgets=[a_budget(maxUnavailable=0)])
     with pytest.raises(NotApplicable):

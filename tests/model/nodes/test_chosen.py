@@ -11,34 +11,17 @@ from fixtures.verdict.subjects import REST, Subject
 from tests.builders import FENCE, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge
 from tests.requirements_offline import scope_of
+from tests.tables import each_row
 
 NODES = [a_node("gpu-0", labels={"pool": "a"}), a_node("gpu-1", labels={"pool": "a", "zone": "x"}), a_node("cpu-0", labels={"pool": "b"})]
 
 
-@pytest.mark.parametrize(
-    ("asked", "names"),
-    [
-        (["gpu-1"], {"gpu-1"}),
-        (["gpu-1", "cpu-0"], {"gpu-1", "cpu-0"}),
-        (["pool=a"], {"gpu-0", "gpu-1"}),
-        (["pool==a", "zone!=x"], {"gpu-0"}),
-        (["pool=b", "gpu-0"], {"gpu-0", "cpu-0"}),
-    ],
-)
+@each_row
 def test_names_add_nodes_and_all_terms_of_a_selector_must_match(asked: list[str], names: set[str]) -> None:
     assert named_nodes(asked, NODES) == names
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (["gpu-11"], "there is no node gpu-11; the nearest name is gpu-1"),
-        (["zzz"], "there is no node zzz among 3 nodes"),
-        (["pol=a"], "no node has pol=a; the nearest label is pool"),
-        (["pool=c"], "no node has pool=c"),
-        (["pool=a", "zone=y"], "no node has pool=a, zone=y"),
-    ],
-)
+@each_row
 def test_what_matches_nothing_is_named_with_what_is_nearest(asked: list[str], words: str) -> None:
     with pytest.raises(NoSuchNode) as caught:
         named_nodes(asked, NODES)
@@ -51,20 +34,7 @@ def about(*names: str, tolerate: tuple[str, ...] = ()) -> Scope:
     return Scope(a_snapshot(nodes=nodes, pods=pods), a_policy(**{"return": {"tolerate": tolerate}}), frozenset(names))
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "theirs"),
-    [
-        ("Node", "gpu-0", True),
-        ("Node", "gpu-0 device 3 GPU-1", True),
-        ("Node", "gpu-1 nvidia.com/gpu", False),
-        ("Agent", "nvidia-dcgm-exporter on gpu-0", True),
-        ("Agent", "nvidia-dcgm-exporter on gpu-1", False),
-        ("Pod", "here", True),
-        ("Pod", "there", False),
-        ("Pod", "probe-of-the-run", True),
-        ("NCCL run", "gpu-0 + gpu-1", True),
-    ],
-)
+@each_row
 def test_a_subject_of_another_node_is_not_theirs(kind: str, name: str, theirs: bool) -> None:
     subject = Subject(kind, name, "team-a" if kind == "Pod" else "")
     assert about("gpu-0").concerns(subject) is theirs
@@ -83,15 +53,7 @@ def test_what_is_found_of_other_nodes_counts_for_nothing() -> None:
     assert (found.verdict, found.reason_code) == (Verdict.NOT_APPLICABLE, OF_OTHER_NODES)
 
 
-@pytest.mark.parametrize(
-    ("tolerate", "taints", "why_not", "returning"),
-    [
-        ((), ["nvidia.com/gpu", "repair"], "cordoned", False),
-        (("repair",), ["nvidia.com/gpu"], "cordoned", True),
-        (("node.kubernetes.io/unschedulable",), ["nvidia.com/gpu", "repair"], "", True),
-        (("node.kubernetes.io/unschedulable", "repair"), ["nvidia.com/gpu"], "", True),
-    ],
-)
+@each_row
 def test_only_what_the_policy_tolerates_is_read_as_taken_away(
     tolerate: tuple[str, ...], taints: list[str], why_not: str, returning: bool
 ) -> None:
