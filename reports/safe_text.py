@@ -57,6 +57,8 @@ _GIVEN = re.compile(
 """``--token X``, ``--password=X`` and ``TOKEN=X``."""
 _NAMED = [re.compile(rf"{word}[=\s]") for word in (*_WORDS, "pass")]
 """What each text with a credential that is given has in it, in small letters. Each begins with fixed letters, which are found fast."""
+_BEGINNINGS = ("pass", "secret", "token", "credential", "authorization", "api", "access", "private")
+"""What those begin with: most texts have none of it."""
 
 
 def clip(text: str, limit: int, left_out: int = 0) -> str:
@@ -188,7 +190,9 @@ def redact(text: str) -> str:
     text = _ISSUED.sub("[redacted token]", text)
     if "sig=" in small or "signature=" in small:
         text = _SIGNED.sub(r"\1[redacted]", text)
-    return _without_given(text)
+    if any(word in small for word in _BEGINNINGS):
+        text = _without_given(text)
+    return text
 
 
 def _without_given(text: str) -> str:
