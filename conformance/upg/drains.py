@@ -30,7 +30,7 @@ def _judge(scope: Scope, one: Guard, twice: list[str]) -> Finding:
     nodes = listed(one.nodes, 3)
     about = About(Subject("PodDisruptionBudget", one.name, one.namespace), _SOURCE, _EXPECTED, observed=f"{one.rule}, pods on {nodes}")
     if one.mover:
-        return about.not_judged(f"its {one.mover} is moved to another node before the eviction")
+        return about.not_judged(f"the controller of {one.mover} moves the pod or removes the budget when the node is drained")
     if twice:
         message = f"{listed(twice, 2)} has a second budget: the API server evicts no pod with two, and {nodes} cannot be drained"
         return about.bad(message, cause="TwoBudgets")

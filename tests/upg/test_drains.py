@@ -15,14 +15,16 @@ from tests.findings import by_name, causes
 from tests.tables import each_row
 
 
-def a_budget(name: str = "web", *, allowed: int = 1, healthy: int = 2, owner: str = "", refused: str = "", **spec: Any) -> Json:
+def a_budget(
+    name: str = "web", *, allowed: int = 1, healthy: int = 2, desired: int = 1, owner: str = "", refused: str = "", **spec: Any
+) -> Json:
     conditions = [{"type": "DisruptionAllowed", "status": "False", "lastTransitionTime": refused}] if refused else []
-    counts = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 2, "observedGeneration": 1}
+    counts = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": 2}
     owners = [{"kind": owner, "name": "vm"}] if owner else []
     return {
         "metadata": {"name": name, "namespace": "team-a", "generation": 1, "ownerReferences": owners},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
-        "status": {**counts, "conditions": conditions},
+        "status": {**counts, "observedGeneration": 1, "conditions": conditions},
     }
 
 
@@ -34,6 +36,13 @@ def a_web(name: str = "web-0", node: str = "gpu-0", **more: Any) -> Pod:
 def test_one_budget(budget: dict[str, Any], outcome: Outcome, cause: str) -> None:
     (finding,) = check_drains(a_scope(nodes=[a_node()], pods=[a_web()], poddisruptionbudgets=[a_budget(**budget)]))
     assert (finding.outcome, finding.cause) == (outcome, cause)
+
+
+def test_a_controller_that_acts_on_drains_by_itself_is_known_by_its_pods() -> None:
+    budget = a_budget(minAvailable=1, allowed=0, desired=2)
+    of_longhorn = a_scope(nodes=[a_node()], pods=[a_web(owner="InstanceManager/im-0")], poddisruptionbudgets=[budget])
+    mixed = a_scope(nodes=[a_node()], pods=[a_web(owner="InstanceManager/im-0"), a_web("web-1")], poddisruptionbudgets=[budget])
+    assert [one.outcome for scope in (of_longhorn, mixed) for one in check_drains(scope)] == [Outcome.NOT_JUDGED, Outcome.BAD]
 
 
 def test_a_pod_with_two_budgets_is_never_evicted() -> None:
