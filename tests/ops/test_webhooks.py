@@ -58,8 +58,17 @@ def test_one_that_starts_is_not_yet_missing() -> None:
 
 def test_a_webhook_of_others_is_none_of_the_stack() -> None:
     hook = a_hook(resource="widgets")
+    hook["webhooks"][0]["rules"][0]["apiGroups"] = ["*"]
     hook["webhooks"][0]["clientConfig"]["service"]["namespace"] = "team-a"
     assert causes(check_webhooks(a_scope(nodes=[a_node()], validatingwebhookconfigurations=[hook]))) == {}
+
+
+@pytest.mark.parametrize(("group", "kind"), [("*", "*"), ("", "*"), ("*", "pods"), ("apps", "*/*")])
+def test_a_webhook_of_others_that_guards_every_kind_guards_pods_too(group: str, kind: str) -> None:
+    hook = a_hook(resource=kind)
+    hook["webhooks"][0]["clientConfig"]["service"] = {"namespace": "gatekeeper-system", "name": "gatekeeper-webhook-service"}
+    hook["webhooks"][0]["rules"][0]["apiGroups"] = [group]
+    assert judged(hook) == (Outcome.BAD, "WebhookWithoutEndpoint")
 
 
 def test_dates_are_those_that_openssl_prints() -> None:
