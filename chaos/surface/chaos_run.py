@@ -49,7 +49,7 @@ def campaign_setup(
         access = learn_cluster(cluster, opened.target)
         settings = settings_of(
             opened.policy,
-            clusters=chaos_options.clusters,
+            clusters=(*chaos_options.clusters, *([opened.target.cluster_uid] if ours else [])),
             max_level=chaos_options.max_level,
             confirm=chaos_options.confirm or (cluster.context if ours else ""),
             nodes=(chaos_options.node,) if chaos_options.node else (),
@@ -90,7 +90,7 @@ def campaign_setup(
 
 def _as_chaos_account(opened: OpenTarget, cluster: Cluster) -> Cluster:
     """On the suite's own local control plane: a session of the account that the project ships for chaos, with its rights and no other."""
-    if opened.target.kind is not TargetKind.LOCAL or opened.embedded is None:
+    if opened.embedded is None:
         return cluster
     try:
         path = opened.embedded.chaos_kubeconfig()

@@ -201,7 +201,8 @@ def _open_started(options: Options, run_id: str, document: Json) -> OpenTarget:
             scenario = options.simulate or DEFAULT_SCENARIO
             local = localcluster.start(options.local, scenario, Path(folder.name), bin_dir, real_nodes=options.real_nodes)
             pace = REAL_PACE if options.real_nodes else LOCAL_PACE
-            started, kind, notes, components = local, TargetKind.LOCAL, local.warnings, local.components
+            kind = TargetKind.SIMULATED_NODES if options.real_nodes else TargetKind.LOCAL
+            started, notes, components = local, local.warnings, local.components
         else:
             started = simulator.start(options.simulate, Path(folder.name))
             kind, pace, notes, components = TargetKind.SIMULATED, SIMULATED_PACE, [], []
