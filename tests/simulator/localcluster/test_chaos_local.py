@@ -5,7 +5,7 @@ of them run there with `pytest chaos --chaos --local --simulate resilience`; wha
 before and after is left out here: tests/chaos/engine holds the engine to it, and test_attached.py the suite to its verdicts there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from chaos.cluster import namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.model.records import State
 from chaos.safety.gates import settings_of
-from chaos.verdict.artefacts import Artefacts, Conformance
+from chaos.verdict.artefacts import Artefacts
 from conformance.plugin.opening import SIMULATED_PACE
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane import account
@@ -26,21 +26,12 @@ from fixtures.policy.policy_file import build_policy
 from fixtures.verdict.record import Target, TargetKind, Verdict
 from tests.chaos import leak_scan
 from tests.chaos.shipped import EXPERIMENTS
+from tests.simulator.localcluster.no_conformance import NoConformance
 
 pytestmark = pytest.mark.test_all
 
 SCENARIO = "resilience"
 IDS = ("A1", "A9", "N7", "S3", "D1")
-
-
-class NoConformance:
-    """Stands for the suite, which is not run here."""
-
-    def judge(self, areas: Iterable[str], own: Iterable[str] = ()) -> Conformance:
-        return Conformance(at="2026-01-01T00:00:00+00:00")
-
-    def forget(self) -> None:
-        """Nothing is remembered."""
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chaos.cluster import namespaces
+from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
+from chaos.safety.gates import settings_of
+from conformance.plugin.opening import REAL_PACE
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.localcluster.control_plane import account
 from fixtures.localcluster.control_plane.processes import alive
 from fixtures.localcluster.guest import image, machine
 from fixtures.localcluster.guest.guests import device_table
@@ -19,9 +24,15 @@ from fixtures.localcluster.guest.machine import GuestError
 from fixtures.localcluster.guest.node import DEVICES
 from fixtures.localcluster.install.release import Binaries, release
 from fixtures.localcluster.local_cluster import LocalCluster
+from fixtures.ownership import owned
+from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.builder import hardware_of
 from fixtures.simulator.config.scenario import parse_simulate
+from fixtures.verdict.record import Target, TargetKind, Verdict
+from tests.chaos import leak_scan
+from tests.chaos.shipped import EXPERIMENTS
 from tests.kubectl import KUBECTL, needs_kubectl
+from tests.simulator.localcluster.no_conformance import NoConformance
 
 pytestmark = [pytest.mark.test_all, needs_kubectl, pytest.mark.xdist_group("real-node")]
 
@@ -167,3 +178,31 @@ def test_a_kubelet_that_restarts_keeps_the_devices_of_a_pod(real: RealNode) -> N
     assert all(uuid in held for uuid in before.strip().split(","))
     assert real.kubectl("exec", "two", "--", "printenv", "NVIDIA_VISIBLE_DEVICES") == before
     assert real.kubectl("get", "pod", "two", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}") == "Running 0"
+
+
+def test_the_experiment_of_a_killed_plugin_passes_and_leaves_nothing(real: RealNode, tmp_path: Path) -> None:
+    """With the patience and the gates of a live cluster: what is broken here is no simulation of a kubelet."""
+    real.kubectl("delete", "pod", "two", "--ignore-not-found")  # the experiment needs three free devices
+    before = leak_scan.scan(real.cluster)
+    kubeconfig = account.suite_kubeconfig(real.local.plane, "chaos")
+    cluster, target = Cluster.from_kubeconfig(kubeconfig), Target(kind=TargetKind.SIMULATED_NODES, server=real.local.server)
+    access = msgspec.structs.replace(learn_cluster(cluster, target), kubeconfig=str(kubeconfig))
+    policy = build_policy(REAL_PACE, real.local.policy, {"chaos": {"namespaceUid": namespaces.uid_of_shared(cluster)}})
+    setup = CampaignSetup(
+        cluster=cluster,
+        access=access,
+        target=target,
+        policy=policy,
+        settings=settings_of(policy, clusters=(target.cluster_uid,), max_level=1, confirm=target.cluster_uid, nodes=(NODE,)),
+        run_id=owned.new_run_id(),
+        folder=tmp_path,
+        ours=True,
+        node=NODE,
+    )
+    with Campaign(setup) as campaign:
+        campaign._conforming = NoConformance()  # type: ignore[assignment]
+        result = campaign.carry_out(EXPERIMENTS["A1"])
+    wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict is not Verdict.PASSED]
+    assert result.verdict is Verdict.PASSED, "\n".join([result.message, *wrong])
+    assert campaign.residue == []
+    assert before.differences(leak_scan.scan(real.cluster)) == []
