@@ -64,7 +64,7 @@ def test_no_file_has_a_cause_twice() -> None:
 def test_every_cause_is_used_and_every_requirement_names_known_ones() -> None:
     sources = "\n".join(
         path.read_text(encoding="utf-8")
-        for folder in ("conformance", "fixtures/verdict")
+        for folder in ("conformance", "fixtures/verdict", "fixtures/probes")
         for path in (CONFORMANCE.parent / folder).rglob("*.py")
     )
     named = {code for _, code in _literals()}
