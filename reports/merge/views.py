@@ -183,7 +183,7 @@ def read(arguments: Iterable[str], unreadable: list[str]) -> Iterator[Named]:
             path = Path(rest)
         try:
             entries: list[Entry] = []
-            if (path / NAME).is_file() and not (path / JSON_NAME).exists():
+            if os.path.isfile(path / NAME) and not os.path.exists(path / JSON_NAME):  # where neither may be looked at, load says so
                 path, entries = newest(path)
             report = load(path)
         except ReportError as error:
