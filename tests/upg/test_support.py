@@ -14,10 +14,12 @@ _STATE = "nvidia.com/gpu-driver-upgrade-state"
 
 
 @each_row
-def test_runtimes(runtime: str, target: str, outcome: Outcome) -> None:
+def test_runtimes(runtime: str, running: str, target: str, outcome: Outcome) -> None:
     node = a_node()
     node.status.node_info.container_runtime_version = runtime
-    (finding,) = check_support(a_scope(a_policy(upgrade={"target": target}), nodes=[node]))
+    scope = a_scope(a_policy(upgrade={"target": target}), nodes=[node])
+    scope.snapshot.version = running
+    (finding,) = check_support(scope)
     assert finding.outcome is outcome
 
 
