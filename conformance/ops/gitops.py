@@ -17,13 +17,15 @@ def check_deliveries(scope: Scope) -> Iterator[Finding]:
     if not found:
         raise NotApplicable("NoDelivery", "no object of Argo CD or Flux delivers a part of the stack")
     for one in found:
-        about = About(one.place, "status", "Synced and Healthy (Argo CD), Ready True (Flux)", observed=one.told)
+        about = About(one.place, "status", "Synced and Healthy (Argo CD), Ready True (Flux)", observed=one.observed)
         if one.suspended:
             yield about.advised("it is suspended: what somebody changes in the cluster stays changed", cause="DeliverySuspended")
+        elif one.unknown:
+            yield about.undecided(f"{one.observed}: its controller cannot compare it or does not know its health")
         elif one.good:
             yield about.ok()
         else:
             limit, now = scope.policy.operators.rollout_minutes * 60, scope.snapshot.taken_at
-            late = overdue(about, one.since, now, limit, one.told, cause="NotAsDelivered") if one.good is None else None
-            message = f"{one.told}: what runs is not what its source says, and the next delivery may change nodes at work"
+            late = overdue(about, one.since, now, limit, one.observed, cause="NotAsDelivered") if one.good is None else None
+            message = f"{one.observed}: {one.fault}"
             yield late if isinstance(late, Finding) else about.bad(message, cause="NotAsDelivered")
