@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.arguments import Parser, complain, tell
@@ -18,7 +20,7 @@ from conformance.plugin.again import CannotJudge, Judging
 from conformance.plugin.verdict import decide, summarise, unjudged
 from conformance.version import VERSION
 from fixtures.policy.policy_file import PolicyError, build_policy, policy_text
-from fixtures.text import json_text, users_files
+from fixtures.text import json_text, typed, users_files
 from fixtures.text.json_text import NotJson
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Access, Report, Result, Verdict
@@ -36,6 +38,32 @@ _SHOWS = {
 }
 """What one subject at least must be, by the reason code of a requirement."""
 _BELOW_PASSED = frozenset({Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.WAIVED})
+
+
+class _File(msgspec.Struct):
+    path: str
+    sha256: str
+
+
+class _Index(msgspec.Struct, rename="camel"):
+    """What is read of ``index.json``."""
+
+    complete: bool = False
+    run: dict[str, Any] = {}
+    verdict: str = ""
+    report: dict[str, Any] | None = None
+    judged_again: list[str] = []
+    files: list[_File] = []
+
+
+class _Requirement(msgspec.Struct):
+    """What is read of a requirement's file."""
+
+    id: str
+    verdict: str
+    judged: int
+    total: int
+    subjects: list[dict[str, Any]]
 
 
 class _Unlike(Exception):
@@ -124,23 +152,22 @@ class _Checked:
         if not folder.is_dir():
             self.open.append("verdicts: the run kept no evidence (--evidence)")
             return
-        index = _json(folder / bundle.INDEX)
-        if index.get("complete") is not True:
+        index = _json(folder / bundle.INDEX, _Index)
+        if not index.complete:
             raise _Unlike(f"{bundle.INDEX}: the run was killed before its evidence was whole")
         yield from _unlike_index(folder, index)
-        told = {"run": {"id": self._report.run.id, "startedAt": self._report.run.started_at}, "verdict": self._report.verdict.value}
-        for name, value in told.items():
-            if index.get(name) != value:
+        run = {"id": self._report.run.id, "startedAt": self._report.run.started_at}
+        for name, same in {"run": index.run == run, "verdict": index.verdict == self._report.verdict}.items():
+            if not same:
                 yield f"{bundle.INDEX}: {name} is not that of {JSON_NAME}"
         for result in self._report.results:
             yield from _unlike_requirement(folder, result)
-        yield from self._again(folder, index.get("judgedAgain"))
+        yield from self._again(folder, set(index.judged_again))
 
-    def _again(self, folder: Path, listed: object) -> Iterator[str]:
+    def _again(self, folder: Path, names: set[str]) -> Iterator[str]:
         if not (folder / bundle.JUDGING).exists():
             self.open.append("verdicts: the lists of this cluster were too large to be kept, so nothing can be judged again")
             return
-        names = {str(name) for name in listed} if isinstance(listed, list) else set()
         try:
             judging = again.read_judging(folder)
             yield from self._unlike_run(judging)
@@ -224,9 +251,9 @@ class _Checked:
                 yield f"{name}: is not what {JSON_NAME} makes"
 
 
-def _unlike_index(folder: Path, index: Mapping[str, Any]) -> Iterator[str]:
+def _unlike_index(folder: Path, index: _Index) -> Iterator[str]:
     """Files against the digests of the index and of ``SHA256SUMS``, and the record against both."""
-    listed = {str(one.get("path")): str(one.get("sha256")) for one in index.get("files", []) if isinstance(one, dict)}
+    listed = {one.path: one.sha256 for one in index.files}
     listed[bundle.INDEX] = _digest(folder / bundle.INDEX)
     lines = users_files.read(folder / bundle.SUMS, MAX_BYTES).decode(errors="replace").splitlines()
     sums = {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
@@ -238,18 +265,17 @@ def _unlike_index(folder: Path, index: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(listed.keys() & there.keys()):
         if _digest(there[name]) != listed[name]:
             yield f"{name}: is not the file whose digest is listed"
-    record = index.get("report")
-    if not isinstance(record, dict) or record.get("sha256") != _digest(folder.parent / JSON_NAME):
+    if not index.report or index.report.get("sha256") != _digest(folder.parent / JSON_NAME):
         yield f"{JSON_NAME}: is not the record that the evidence is of"
 
 
 def _unlike_requirement(folder: Path, result: Result) -> Iterator[str]:
     """The file of a requirement against its result."""
     path = bundle.requirement_path(result.id)
-    document = _json(folder / path)
-    head = {name: document.get(name) for name in ("id", "verdict", "judged", "total")}
-    subjects = [{key: value for key, value in one.items() if key != "object"} for one in document.get("subjects", [])]
-    if head != {"id": result.id, "verdict": result.verdict.value, "judged": result.judged, "total": result.total}:
+    document = _json(folder / path, _Requirement)
+    subjects = [{key: value for key, value in one.items() if key != "object"} for one in document.subjects]
+    same = (document.id, document.verdict, document.judged, document.total) == (result.id, result.verdict, result.judged, result.total)
+    if not same:
         yield f"{path}: is not the result in {JSON_NAME}"
     elif subjects != bundle.subjects_of(result):
         yield f"{path}: has other subjects than {JSON_NAME}"
@@ -259,9 +285,9 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(users_files.read(path)).hexdigest()
 
 
-def _json(path: Path) -> Any:
-    """The value of a JSON file in which no key stands twice. Raises :class:`_Unlike`."""
+def _json(path: Path, kind: Any = Any) -> Any:
+    """The value of a JSON file in which no key stands twice. Raises :class:`_Unlike`, also for what is not of this kind."""
     try:
-        return json_text.decode_unique(users_files.read(path, MAX_BYTES))
-    except NotJson as error:
+        return typed.convert(json_text.decode_unique(users_files.read(path, MAX_BYTES)), kind)
+    except (NotJson, msgspec.ValidationError) as error:
         raise _Unlike(f"{path.name}: {error}") from None

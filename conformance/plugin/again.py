@@ -66,7 +66,8 @@ def kept(state: State) -> dict[str, bytes]:
     """The files to keep of a run, by name; nothing where the snapshot is too large."""
     given, options, known = state.opened.handover, state.options, state.catalogue
     required = [name for name in options.require if known.get(name).access is Access.READ]
-    handover = WorkerHandover(target=given.target, run_id=given.run_id, policy=without_values(given.policy), waivers=given.waivers)
+    handover = _offline(given)
+    handover.policy = without_values(given.policy)
     judging = Judging(handover=handover, access=options.access, strict=options.strict, require=tuple(required), tables=tables_digest())
     snapshot = msgspec.json.encode(safe_object(msgspec.json.decode(state.snapshot.to_json())))
     if len(snapshot) > MAX_BYTES:
@@ -74,12 +75,22 @@ def kept(state: State) -> dict[str, bytes]:
     return {JUDGING: msgspec.json.format(msgspec.json.encode(judging), indent=1) + b"\n", SNAPSHOT: snapshot}
 
 
+def _offline(given: WorkerHandover) -> WorkerHandover:
+    """What of a handover is kept: nothing that reaches a cluster or names a file."""
+    return WorkerHandover(target=given.target, run_id=given.run_id, policy=given.policy, waivers=given.waivers)
+
+
 def read_judging(folder: Path) -> Judging:
-    """How the run of an evidence folder judged. Raises :class:`CannotJudge`."""
+    """How the run of an evidence folder judged. Raises :class:`CannotJudge`, also for one that would have a cluster reached.
+
+    Whoever made the folder may name a kubeconfig, and a kubeconfig may name a program to run.
+    """
     try:
         judging: Judging = json_text.decode(users_files.read(folder / JUDGING, MAX_BYTES), Judging)
     except (OSError, NotJson) as error:
         raise CannotJudge(f"{JUDGING}: {error}") from None
+    if judging.handover != _offline(judging.handover):
+        raise CannotJudge(f"{JUDGING}: names a cluster to reach or a file to read, which no run keeps")
     return judging
 
 

@@ -191,6 +191,25 @@ def edited_policy(folder: Path) -> None:
     reseal(folder)
 
 
+def a_cluster_to_reach(folder: Path) -> None:
+    """A kubeconfig may name a program, which whoever verifies the folder would run."""
+    edit(folder / "evidence/judging.json", lambda one: one["handover"].update(kubeconfig=str(folder / "kubeconfig")))
+    reseal(folder)
+
+
+def the_clusters_own_account(folder: Path) -> None:
+    edit(folder / "evidence/judging.json", lambda one: one["handover"].update(inCluster=True, in_cluster=True))
+    reseal(folder)
+
+
+def index_of_another_shape(folder: Path) -> None:
+    (folder / "evidence/index.json").write_text("[]")
+
+
+def subjects_of_another_shape(folder: Path) -> None:
+    edit(folder / "evidence/requirements/FENCE-01.json", lambda one: one.update(subjects=["gpu-1"]))
+
+
 # -- and what is found -----------------------------------------------------------------------------
 
 
