@@ -8,17 +8,24 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from fixtures.localcluster.guest import image, machine
-from fixtures.localcluster.guest.guests import device_table, plan
+from fixtures.cluster.client import Cluster
+from fixtures.localcluster.control_plane.control_plane import LocalClusterError
+from fixtures.localcluster.control_plane.processes import ProcessFailed
+from fixtures.localcluster.guest import guests, image, machine
+from fixtures.localcluster.guest.guests import Guests, device_table, plan
 from fixtures.localcluster.guest.machine import GuestError, Image
 from fixtures.localcluster.guest.node import Guest, seed
+from fixtures.localcluster.install.build import find_go
 from fixtures.localcluster.install.release import cache_root, release
 from fixtures.simulator.config.scenario import ScenarioError, parse_simulate
+from fixtures.simulator.running_cluster import NotStartable
 
 IMAGE = Image.in_folder(Path("/cache/guest-1"))
 
@@ -87,6 +94,54 @@ def test_a_real_node_is_one_more_of_the_pool_with_devices() -> None:
 def test_real_nodes_that_cannot_be_had_are_refused_in_one_line(name: str, count: int, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         plan(parse_simulate(name)[0], count)
+
+
+class Plane:
+    """A control plane whose guest has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kubeconfig = folder
+
+    def all_run(self) -> None:
+        raise ProcessFailed("l40s-2 ended; its last words:\nsetpriv: setresuid failed")
+
+
+class Unchanged:
+    """A watch that shows nothing until its deadline."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> Unchanged:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def until(self, deadline: float) -> list[dict[str, object]]:
+        assert deadline < time.monotonic() + 60, "nobody would look whether the guest runs"
+        return [{}]
+
+
+@pytest.mark.parametrize(("busybox", "words"), [(True, r"real nodes: l40s-2 ended; its last words:"), (False, r"real nodes: .*busybox")])
+def test_a_guest_that_ends_or_cannot_be_laid_out_is_said_at_once(
+    busybox: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = image.Manifest(packages=[], programs={}, accelerator="kvm", reason="")
+    for name in ("program", *([image.BUSYBOX] if busybox else [])):
+        (tmp_path / name).write_bytes(b"")
+    monkeypatch.setattr(image, "find", lambda _: (tmp_path, made))
+    monkeypatch.setattr(guests, "program", lambda _: tmp_path / "program")
+    monkeypatch.setattr(guests, "Observation", Unchanged)
+    monkeypatch.setattr(Cluster, "from_kubeconfig", lambda _: None)
+    monkeypatch.setattr(Guests, "_boot", lambda *_: None)
+    plane: Any = Plane(tmp_path)
+    with pytest.raises(LocalClusterError, match=words):
+        Guests(plane, None, plan(parse_simulate("standalone-plugin")[0], 1)).start([], {})
+
+
+def test_a_program_that_cannot_be_built_keeps_the_cluster_from_starting() -> None:
+    with pytest.raises(NotStartable, match="Go is missing"):
+        find_go(release(), {"PATH": ""})
 
 
 def test_modules_are_inserted_after_what_they_need(tmp_path: Path) -> None:
