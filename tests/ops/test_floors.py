@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from conformance.ops.floors import check_floors
@@ -41,3 +42,8 @@ def test_the_policy_may_ask_for_more_than_the_table(driver: str, expected: dict[
 def test_a_part_of_which_no_fault_is_known_is_not_judged(runtime: str) -> None:
     with pytest.raises(NotApplicable):
         list(check_floors(scope_with("docker.io/rocm/gpu-operator:v1.5.0", runtime)))
+
+
+def test_a_floor_that_is_no_version_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="versionFloors"):
+        a_policy(operators={"versionFloors": {"driver": "580"}})
