@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.runtime_classes import Use, uses
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import About, Finding
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
 _SOURCE = "runtimeClassName, RuntimeClasses, node.status.runtimeHandlers"
@@ -32,4 +32,7 @@ def _judge(one: Use) -> Finding:
         nodes = listed(one.without, 4)
         message = f"the container runtime of {nodes} has no handler {one.handler}: pods of {users} stay in ContainerCreating there"
         return about.bad(message, cause="RuntimeHandlerMissing", observed=f"no handler {one.handler} on {nodes}")
+    if one.changing:
+        message = f"{listed(one.changing, 4)} lacks handler {one.handler} and is being changed: agents add it to a node that joins"
+        return about.undecided(message, cause=CHANGE_UNDER_WAY)
     return about.ok(f"handler {one.handler}{f' on {len(one.having)} nodes' if one.having else ''}; named by {users}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.ops.runtime_classes import check_runtime_classes
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_container, a_node, a_pod, a_scope, a_workload
@@ -15,7 +15,7 @@ NVIDIA: Json = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
 DEPLOYMENT = a_workload("Deployment", "web", {"template": {"spec": {"containers": [a_container(devices=1)], "runtimeClassName": "nvidia"}}})
 
 
-def node(name: str, *handlers: str) -> object:
+def node(name: str, *handlers: str) -> Node:
     made = a_node(name)
     made.status.runtime_handlers = [{"name": one} for one in handlers]
     return made
@@ -39,6 +39,14 @@ def test_a_node_with_a_pod_needs_the_handler_and_one_that_does_not_say_is_not_ac
     assert (finding.outcome, finding.cause, "gpu-2" in finding.message) == (Outcome.BAD, "RuntimeHandlerMissing", True)
     (finding,) = check_runtime_classes(a_scope(nodes=nodes[:2], pods=pods[:2], runtimeclasses=[NVIDIA]))
     assert finding.outcome is Outcome.OK
+
+
+def test_a_node_that_joins_gets_its_handler_from_an_agent() -> None:
+    young = node("gpu-0", "", "runc")
+    young.metadata.creation_timestamp = "2026-09-21T14:12:00Z"
+    pod = a_pod(devices=1, node="gpu-0", runtimeClassName="nvidia")
+    (finding,) = check_runtime_classes(a_scope(nodes=[young], pods=[pod], runtimeclasses=[NVIDIA]))
+    assert (finding.outcome, finding.cause) == (Outcome.UNDECIDED, "ChangeUnderWay")
 
 
 def test_an_operator_that_goes_through_nri_makes_no_class() -> None:
