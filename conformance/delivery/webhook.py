@@ -66,7 +66,7 @@ def change(volume: Path, run_id: str) -> Change | None:
     now = next((entry for entry in entries if entry.run_id == run_id), None)
     if now is None:
         return None
-    earlier = [one for one in entries[: entries.index(now)] if (one.cluster_uid, one.simulated) == (now.cluster_uid, now.simulated)]
+    earlier = [one for one in entries[: entries.index(now)] if one.whose == now.whose]
     before = earlier[-1] if earlier else None
     came, gone = _causes_but(now, before), _causes_but(before, now)
     gone = [cause for cause in gone if set(cause.requirements) & set(now.judged)]  # of what was not judged nothing is known

@@ -71,6 +71,11 @@ class Entry(Record, kw_only=True):
     causes: list[CauseMet] = msgspec.field(default_factory=list)
 
     @property
+    def whose(self) -> tuple[bool, str]:
+        """What runs of one cluster share: its UID, else its name. Simulated ones are no clusters, and come last."""
+        return self.simulated, self.cluster if self.simulated else self.cluster_uid or self.cluster
+
+    @property
     def nodes(self) -> set[str]:
         """Nodes that need attention."""
         return {node for cause in self.causes for node in cause.nodes}
@@ -117,9 +122,17 @@ def judged_whole(report: Report) -> bool:
 
 
 def append(report: Report, folder: Path) -> None:
-    """Add the run's line to the history in the folder. Raises ``OSError``."""
+    """Add the run's line to the history in the folder, below what a process that was killed left there. Raises ``OSError``."""
     with private_files.open_new(folder / NAME, append=True) as file:
-        file.write(msgspec.json.encode(entry_of(report)) + b"\n")
+        size = file.tell()
+        cut = size > 0 and _last_byte(folder / NAME, size) != b"\n"
+        file.write(b"\n" * cut + msgspec.json.encode(entry_of(report)) + b"\n")
+
+
+def _last_byte(path: Path, size: int) -> bytes:
+    with users_files.opened(path) as file:
+        file.seek(size - 1)
+        return file.read(1)
 
 
 class Histories(msgspec.Struct):
@@ -158,8 +171,8 @@ def newest(folder: Path) -> tuple[Path, list[Entry]]:
     problems: list[str] = []
     entries = sorted(_lines(folder / NAME, problems), key=lambda entry: entry.started_at)
     for entry in reversed(entries):
-        path = folder / Path(entry.run_id).name
-        if (path / JSON_NAME).is_file():
+        path = folder / entry.run_id
+        if path.resolve().parent == folder.resolve() and (path / JSON_NAME).is_file():
             return path, entries
     raise ReportError(f"{folder}: no run of its history has a report any more")
 
@@ -217,7 +230,7 @@ def clusters(entries: Iterable[Entry]) -> list[Cluster]:
     """The clusters of a history by UID, else by name. Simulated ones come last."""
     found: dict[tuple[bool, str], list[Entry]] = {}
     for entry in entries:
-        found.setdefault((entry.simulated, entry.cluster if entry.simulated else entry.cluster_uid or entry.cluster), []).append(entry)
+        found.setdefault(entry.whose, []).append(entry)
     return [
         Cluster(name=runs[-1].cluster, entries=runs, causes=_causes(runs), nodes=_nodes(runs))
         for _, runs in sorted(found.items(), key=lambda one: one[0])

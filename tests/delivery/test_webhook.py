@@ -41,6 +41,16 @@ def test_the_run_before_of_another_cluster_is_not_the_one_before(tmp_path: Path)
     assert changed(tmp_path, None, []) is None
 
 
+def test_clusters_without_a_uid_are_told_apart_by_name(tmp_path: Path) -> None:
+    for day, name in ((1, "west"), (2, "east")):
+        made = on_day(day, ["gpu-1"], name=name)
+        made.target.cluster_uid = ""
+        history.append(msgspec.structs.replace(made, verdict=Verdict.FAILED), tmp_path)
+    found = webhook.change(tmp_path, RUN.format(2))
+    assert found is not None
+    assert (found.cluster, found.before) == ("east", None)
+
+
 def test_a_simulated_cluster_is_named_as_such_and_slack_calls_nobody(tmp_path: Path) -> None:
     made = on_day(1, [f"<!channel> {' '.join(HOSTILE.values())}"])
     made.target.kind = TargetKind.SIMULATED

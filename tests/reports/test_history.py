@@ -83,11 +83,12 @@ def test_folders_of_runs_are_read_where_no_job_kept_a_history(tmp_path: Path) ->
     assert [len(one.nodes) for one in history.read(tmp_path).entries] == [0, 1]
 
 
-def test_a_line_names_no_file_outside_the_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "place"), [("../outside", "outside"), ("..", ".")])
+def test_a_line_names_no_file_outside_the_folder(name: str, place: str, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
-    write_all(on_day(1, []), tmp_path / "outside", views=False)
     volume.mkdir()
-    (volume / history.NAME).write_bytes(msgspec.json.encode(msgspec.structs.replace(entry_of(on_day(1, [])), run_id="../outside")) + b"\n")
+    write_all(on_day(1, []), tmp_path / place, views=False)
+    (volume / history.NAME).write_bytes(msgspec.json.encode(msgspec.structs.replace(entry_of(on_day(1, [])), run_id=name)) + b"\n")
     assert list(read([str(volume)], [])) == []
 
 
@@ -130,6 +131,14 @@ def test_a_history_file_is_private_and_a_run_is_a_line(tmp_path: Path) -> None:
         history.append(on_day(day, []), tmp_path)
     file = tmp_path / history.NAME
     assert (file.stat().st_mode & 0o777, [json.loads(line)["exitCode"] for line in file.read_text().splitlines()]) == (0o600, [0, 0])
+
+
+def test_a_line_that_was_cut_short_costs_no_other(tmp_path: Path) -> None:
+    history.append(on_day(1, []), tmp_path)
+    with (tmp_path / history.NAME).open("ab") as file:
+        file.write(b'{"runId": "cut sho')
+    history.append(on_day(2, []), tmp_path)
+    assert [entry.run_id for entry in history.read(tmp_path).entries] == ["20261101-060000-abcd", "20261102-060000-abcd"]
 
 
 def test_a_cause_costs_all_devices_of_its_nodes_at_most() -> None:
