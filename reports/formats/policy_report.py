@@ -22,7 +22,7 @@ Json = dict[str, object]
 
 
 def render(report: Report) -> str:
-    """A List for ``kubectl apply``, as JSON in ASCII."""
+    """A List for ``kubectl apply --server-side``, as JSON in ASCII: without it kubectl keeps a copy in an annotation of 256 KiB at most."""
     spaces: dict[str, list[tuple[Result, SubjectResult | None]]] = {"": []}
     for result in report.results:
         for subject in phrases.by_urgency(result.subjects):

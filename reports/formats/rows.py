@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 from fixtures.verdict.record import Report
 from reports.phrases import by_urgency
@@ -13,8 +14,11 @@ HEAD = (
     *("run", "started", "cluster", "simulated", "requirement", "level", "area", "verdict", "reason", "judged", "total"),
     *("kind", "namespace", "name", "subject_verdict", "cause", "observed", "expected", "message"),
 )
-_FORMULA = ("=", "+", "-", "@")
-"""A spreadsheet computes a cell that begins so, and may send what is beside it away."""
+_FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+@\uff1d\uff0b\uff20\uff0d-])")
+"""A spreadsheet computes a cell that begins so, in signs of either width, and may send what is beside it away.
+
+``;`` ends a cell where a comma is the sign of decimals.
+"""
 
 
 def render(report: Report) -> str:
@@ -42,5 +46,4 @@ def render(report: Report) -> str:
 
 
 def _cell(value: str) -> str:
-    text = one_line(value, 1_000)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return _FORMULA.sub("'", one_line(value, 1_000))

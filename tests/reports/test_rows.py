@@ -16,7 +16,10 @@ from tests.reports.sample_report import HOSTILE, hostile_report, report, result,
 
 
 def a_report() -> Report:
-    bad = [subject("gpu-1", Verdict.FAILED, kind="Node"), subject("train", Verdict.FAILED, kind="Pod", namespace="team-a", message="=1+1")]
+    bad = [
+        subject("gpu-1", Verdict.FAILED, kind="Node"),
+        subject("train", Verdict.FAILED, kind="Pod", namespace="team-a", message="=1;a; @b;-2"),
+    ]
     should = result("OPS-04", Verdict.WARNED, [subject("x on gpu-1", Verdict.FAILED, kind="Pod", namespace="team-a")], level=Level.SHOULD)
     return report([result("FENCE-01", Verdict.FAILED, bad), should, result("NET-01", Verdict.NOT_APPLICABLE, message="nothing")])
 
@@ -33,7 +36,7 @@ def test_a_row_for_each_subject_and_none_is_computed() -> None:
         ("OPS-04", "x on gpu-1", "warned"),
         ("NET-01", "", "not_applicable"),
     ]
-    assert (found[1]["message"], found[3]["message"]) == ("'=1+1", "nothing")
+    assert (found[1]["message"], found[3]["message"]) == ("'=1;a;' @b;'-2", "nothing")
 
 
 @pytest.mark.parametrize("made", [hostile_report(), sample_report(TargetKind.SIMULATED)], ids=["hostile", "simulated"])
