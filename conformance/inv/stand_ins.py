@@ -8,13 +8,16 @@ from conformance.common_findings import overdue
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.peers import pools_of_peers
 from fixtures.model.nodes.stand_ins import ADAPTERS, CLAIMS, FEATURES, KINDS_OF_NODES, StandIn, stand_ins
-from fixtures.verdict.findings import About, Finding, not_judged
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding, not_judged
 from fixtures.verdict.subjects import NotApplicable
 
 _SOURCE = "NodeFeatures, SriovNetworkNodeStates, NodeClaims, ResourceSlices"
 _EXPECTED = "a node of its name"
 _JOINING = 15 * 60
 """Seconds after which Karpenter gives a machine up that has not joined."""
+
+_READING = 5 * 60
+"""Seconds within which a large cluster is read, kind after kind."""
 
 _FEW = 0.1
 """The share of a kind's objects that may be of nodes that went since its collector last came, and one object in any case."""
@@ -42,6 +45,8 @@ def _judge(scope: Scope, one: StandIn, *, left: bool, few: bool) -> Finding:
         return about.bad("its machine has not joined as a node: it costs money and serves nothing", cause="NodeNotJoined")
     if not left:
         return about.ok()
+    if one.since is not None and scope.snapshot.taken_at - one.since < _READING:
+        return about.undecided("it is new: its node may have joined after the nodes were read", cause=CHANGE_UNDER_WAY)
     if one.going or (few and one.collected_late):
         return about.not_judged(f"its node {one.node} is gone, and its collector comes once an hour")
     message = f"its node {one.node} is gone: whoever reads such objects works through it, and may take the node for one that is there"

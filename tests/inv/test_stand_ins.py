@@ -37,6 +37,12 @@ def test_many_objects_of_nodes_that_are_gone_are_left_and_one_may_wait_for_its_c
     assert by_name(check_stand_ins(a_scope(nodes=NODES, nodefeatures=[*alive, *features("old-0")])))["old-0"] is Outcome.NOT_JUDGED
 
 
+def test_a_new_slice_may_be_of_a_node_that_joined_after_the_nodes_were_read() -> None:
+    meta = {"name": "new-0-gpu", "creationTimestamp": "2026-09-21T14:13:00Z"}
+    (finding,) = check_stand_ins(a_scope(nodes=NODES, resourceslices=[{"metadata": meta, "spec": {"nodeName": "new-0"}}]))
+    assert (finding.outcome, finding.cause) == (Outcome.UNDECIDED, "ChangeUnderWay")
+
+
 def test_one_slice_of_a_node_that_is_gone_is_left() -> None:
     slices = [{"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "old", "pool": {"name": "old"}}}]
     assert found(resourceslices=slices) == {"s": "LeftOfDeletedNode"}
