@@ -137,7 +137,10 @@ class _Checked:
             if key is not None:
                 yield f"{STATEMENT}: is not there, and a signature was asked for"
             return
-        yield from signing.unlike_statement(self._folder)
+        yield from (unlike := signing.unlike_statement(self._folder))
+        judged_here = self._report.suite.version == VERSION
+        if judged_here and not unlike and not signing.is_statement_of(self._report, self._folder):
+            yield f"{STATEMENT}: says something else of the run than {JSON_NAME}"
         signers = signing.signed_by(self._folder)
         if key is None:
             self.open.append("the signature: --key FILE names the public key")

@@ -135,6 +135,11 @@ def unlike_statement(folder: Path) -> list[str]:
     ]
 
 
+def is_statement_of(report: Report, folder: Path) -> bool:
+    """Whether the statement in the folder is the one that this version makes of the run. Raises :class:`SigningError` and ``OSError``."""
+    return users_files.read(folder / STATEMENT, MAX_BYTES) == statement(report, folder)
+
+
 class _Subject(msgspec.Struct):
     name: str
     digest: dict[str, str]

@@ -274,6 +274,18 @@ def test_what_ssh_keygen_signed_holds_and_nothing_else_does(base: Path, folder: 
     assert "a signature was asked for" in verified(folder, capsys, "--key", str(public))[1]
 
 
+def test_a_signature_makes_no_failure_a_success(base: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who has the key may write any statement: other programs read its result, and not the report."""
+    assert main(["sign", str(folder), "--with", "ssh-keygen", "--key", str(base / "key")]) == 0
+    edit(folder / "statement.json", lambda one: one["predicate"].update(result="PASSED"))
+    (folder / SIGNATURE).unlink()
+    key, statement = base / "key", folder / "statement.json"
+    subprocess.run(["ssh-keygen", "-Y", "sign", "-f", key, "-n", "gpu-conformance", statement], check=True, capture_output=True)
+    capsys.readouterr()
+    code, text = verified(folder, capsys, "--key", str(base / "key.pub"))
+    assert (code, "statement.json: says something else of the run than report.json" in text) == (1, True), text
+
+
 def test_minisign_signs_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if shutil.which("minisign") is None:
         pytest.skip("minisign is not on this machine")
