@@ -70,7 +70,6 @@ class StandingRecord(msgspec.Struct, frozen=True, kw_only=True):
     objects: int = 0
     unread: dict[str, str] = {}
     differences: tuple[Difference, ...] = ()
-    trouble: str = ""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,8 +122,6 @@ def standing_findings(artefacts: Artefacts) -> Iterator[ChaosFinding]:
     except ArtefactError as error:
         yield finding(Verdict.ERROR, "standing", error.code, str(error))
         return
-    if kept.trouble:
-        yield undecided("standing", "NoData", kept.trouble)
     for kind, why in kept.unread.items():
         yield undecided(f"standing {kind}", "NoData", f"read before the fault and not after it: {why}")
     by_subject: dict[tuple[str, str], list[str]] = {}
@@ -135,7 +133,7 @@ def standing_findings(artefacts: Artefacts) -> Iterator[ChaosFinding]:
             yield finding(Verdict.NOT_APPLICABLE, f"standing {subject}", "", f"changed by {by}: {text}")
         else:
             yield finding(Verdict.FAILED, f"standing {subject}", "NotAsBefore", text)
-    if not by_subject and not kept.trouble:
+    if not by_subject:
         yield finding(Verdict.PASSED, "standing", "", f"{kept.objects} objects of the GPU stack are as before")
 
 
