@@ -168,9 +168,10 @@ def test_who_cordons(level: int, kind: TargetKind, cordons: bool, needed: bool) 
 def test_a_plan_says_in_words_what_it_does() -> None:
     for experiment in EXPERIMENTS.values():
         assert not [line for line in _activities(experiment.document) if "{'" in line or "['" in line], experiment.id
-    assert _activities(EXPERIMENTS["R1"].document)[-1] == (
-        "the node is back (until node.unschedulable is false and remediation.state equals empty, within loop)"
-    )
+    assert _activities(EXPERIMENTS["R1"].document)[-2:] == [
+        "the node is back (until node.unschedulable is false and remediation.state equals empty, within loop)",
+        "it stays so (duration watch)",
+    ]
 
 
 def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() -> None:
