@@ -123,7 +123,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         report = _record(state, config, pytest_exit)
     elif baseline is not None:
         if state.chosen:
-            baseline = of_nodes(baseline, state.chosen)
+            baseline = of_nodes(baseline, state.chosen, {one.id for one in state.catalogue.by_id.values() if not one.of_nodes})
         difference = difference_from(
             baseline, report, chaos_record(state, report), options.accept_not_judged, another_cluster=options.another_cluster
         )

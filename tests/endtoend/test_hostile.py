@@ -103,7 +103,7 @@ def test_no_file_and_no_output_holds_a_credential(judged: tuple[Finished, dict[s
 
 def test_megabytes_stay_out_of_what_people_read(judged: tuple[Finished, dict[str, str]]) -> None:
     assert "A" * 5_000 not in judged[1]["report/report.html"]
-    assert max(map(len, judged[1]["output"].splitlines())) < 2_000
+    assert max(map(len, judged[1]["output"].splitlines())) < 3_000  # the longest names each kind that was not saved
     assert len(judged[1]["report/report.html"]) < 8 << 20
 
 

@@ -269,7 +269,7 @@ def test_an_object_that_only_claims_to_be_an_operand_is_not_deleted() -> None:
 def test_the_state_is_that_of_the_cluster_policy_that_counts() -> None:
     def state(*policies: Json) -> Any:
         lists: dict[str, Any] = {"nvidia.com/clusterpolicies": list(policies)}
-        return policy_state(Read(World(**lists), plan()))  # type: ignore[arg-type]
+        return policy_state(Read(World(nodes=[node("a")], **lists), plan()))  # type: ignore[arg-type]
 
     ignored = {"metadata": {"name": "a-second"}, "status": {"state": "ignored"}}
     assert state(ignored, CLUSTER_POLICY) == "ready"

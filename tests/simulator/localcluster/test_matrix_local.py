@@ -47,7 +47,7 @@ def test_real_kubernetes_decides_as_the_embedded_cluster(binaries: Binaries, pac
 def test_what_cannot_exist_is_what_the_node_side_refuses() -> None:
     refused = {name: reason for name in defect_names() if (reason := refusal(single(name).spec))}
     assert set(refused) == set(CANNOT_EXIST)
-    reasons = ("is a fault of", "takes rights", "its controller is real here, and makes them alike", "once named")
+    reasons = ("is a fault of", "takes rights", "its controller is real here", "once named")
     assert {name: text for name, text in refused.items() if not any(reason in text for reason in reasons)} == {}
     assert all(set(load_defect(name).trips) & set(one.shown_by.replace(",", " ").split()) for name, one in CANNOT_EXIST.items())
 
