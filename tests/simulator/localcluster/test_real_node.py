@@ -213,7 +213,8 @@ def test_the_experiment_of_a_killed_plugin_passes_and_leaves_nothing(real: RealN
     with Campaign(setup) as campaign:
         campaign._conforming = NoConformance()  # type: ignore[assignment]
         result = campaign.carry_out(EXPERIMENTS["A1"])
-    wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict is not Verdict.PASSED]
+    fine = (Verdict.PASSED, Verdict.NOT_APPLICABLE)
+    wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict not in fine]
     assert [line for line in wrong if "they never stall" not in line] == [], result.message  # translated, a worker may pause for seconds
     assert campaign.residue == []
     assert before.differences(leak_scan.scan(real.cluster)) == []
