@@ -116,7 +116,7 @@ def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.Capt
 
 @each_row
 def test_what_is_wrong_on_the_command_line_is_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*arguments) == 4
+    assert run(*(EXPERIMENTS if word == "EXPERIMENTS" else word for word in arguments)) == 4
     error = capsys.readouterr().err.strip()
     assert says in error
     assert "\n" not in error

@@ -88,7 +88,8 @@ def left(on: Stage, folder: Path) -> str:
 @each_row
 def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[str], says: str) -> None:
     """T7: no distribution mode ever runs two experiments at once, because none runs any."""
-    done = run(tmp_path, *arguments, "--report-dir", tmp_path / "report")
+    given = [FOLDER if word == "EXPERIMENTS" else word for word in arguments]
+    done = run(tmp_path, *given, "--report-dir", tmp_path / "report")
     assert done.code == 4
     assert says in done.output
     assert not (tmp_path / "report").exists()
