@@ -111,7 +111,9 @@ _OF_REASONS = {
     "NoUsableNode": "NoNodeForProbes",
     **dict.fromkeys(("Unschedulable", "NotStarted", "NoLog", "LogTooLarge", "NoEvidence", "CommandNotFound"), "ProbeDidNotRun"),
     **dict.fromkeys(("PodsStay", "GangStays", "GroupLinkDropped"), "ProbeDidNotRun"),
-    **dict.fromkeys(("ClaimsNotCounted", "ClaimsNotServed", "PodsNotManaged", "QueueNotActive", "QueueNotOpen"), "QueueNotUsable"),
+    **dict.fromkeys(
+        ("ClaimsNotCounted", "ClaimsNotServed", "PodsNotManaged", "QueueNotActive", "QueueNotOpen", "QueueTooSmall"), "QueueNotUsable"
+    ),
     **dict.fromkeys(("ConfigurationUnreadable", "RulesUnread", "BadPrometheus", "Unreadable"), NOT_UNDERSTOOD),
     "AnotherCluster": "AddressOfAnotherCluster",
 }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
 import pytest
 
 from conformance.causes import load_causes
+from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
+from fixtures.model.cluster import Scope
 from fixtures.verdict.record import Access, Level
 
 ID = re.compile(r"[A-Z]{2,6}-\d{2}")
@@ -101,9 +104,23 @@ def needs_of(requirements: Iterable[Requirement], ceiling: Access) -> Needs:
     return Needs(reads=reads, writes=writes)
 
 
-def requirement(id_: str, *, devices: int | None = None) -> pytest.MarkDecorator:
+Made = TypeVar("Made")
+
+
+class Once(Protocol):
+    """Makes something that serves the whole run, when it is first asked for."""
+
+    def __call__(self, make: Callable[[Cluster, Scope], Made]) -> Made:
+        """What ``make`` gives for the cluster, and for what is known of it."""
+
+
+def requirement(
+    id_: str, *, devices: int | None = None, holders: int = 0, once: Mapping[str, Callable[[Cluster, Scope], object]] | None = None
+) -> pytest.MarkDecorator:
     """Mark a test as the one that judges a requirement: ``@requirement("FENCE-01")``.
 
     ``devices``: the probe may run beside those of other requirements, and holds at most so many units of a resource on one node.
+    ``holders``: so many pods with one unit it needs at least, which may be those of other probes (:meth:`Workspace.hold`).
+    ``once`` makes further arguments of the test, by name; what it makes serves the whole run.
     """
-    return pytest.mark.requirement(id_, devices=devices)
+    return pytest.mark.requirement(id_, devices=devices, holders=holders, once=once or {})

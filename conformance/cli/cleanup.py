@@ -18,6 +18,7 @@ from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from conformance.cli.target import Consent, NotConfirmed, confirm, consent_of
+from conformance.delivery.releases import left_on_nodes
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
@@ -31,15 +32,20 @@ from fixtures.text.sentences import few
 
 PROGRAM = "gpu-conformance cleanup"
 OK, USAGE, INCONCLUSIVE, RESIDUE = 0, 4, 10, 11
+NOTHING = "nothing of the suite is left"
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to clean up: ``run_id`` empty means every run; without ``folder`` only the cluster's proofs count."""
+    """What to clean up: ``run_id`` empty means every run; without ``folder`` only the cluster's proofs count.
+
+    ``published``: verdicts on nodes that still hold go too.
+    """
 
     run_id: str
     folder: Path | None
     dry_run: bool
     consent: Consent
+    published: bool = False
 
 
 def options(parser: Parser, _command: str) -> None:
@@ -49,6 +55,7 @@ def options(parser: Parser, _command: str) -> None:
     parser.add_argument(
         "--folder", metavar="DIR", default="", help="a run's report folder, or a folder with several: what they list is removed too"
     )
+    parser.add_argument("--published", action="store_true", help="remove verdicts on nodes that still hold too, as publish --remove does")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     target.add_consent_options(parser)
 
@@ -63,7 +70,13 @@ def main(argv: Sequence[str]) -> int:
     if folder is not None and (why := folder_problem(folder)):
         return complain(parser.prog, f"--folder {folder}: {why}")
     try:
-        wanted = _Wanted(run_id=arguments.run, folder=folder, dry_run=arguments.dry_run, consent=consent_of(arguments))
+        wanted = _Wanted(
+            run_id=arguments.run,
+            folder=folder,
+            dry_run=arguments.dry_run,
+            consent=consent_of(arguments),
+            published=arguments.published,
+        )
         cluster = target.open_cluster(arguments)
     except (ClusterUnreachable, PolicyError) as error:
         return complain(parser.prog, error)
@@ -88,17 +101,22 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     strange = [f"{item} carries the suite's labels, and nothing proves that a run created it" for item in found.unproven]
     for line in few(strange, "that carry the suite's labels, and nothing proves that a run created them"):
         tell(f"NOT touched: {line}: possibly an attack")
-    plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)]
+    nodes = left_on_nodes(cluster, wanted.run_id, everything=wanted.published)
+    tell(*nodes.spared)
+    plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)] + nodes.plan
     if wanted.dry_run and plan:
         for line in plan:
             tell(f"would {line}")
     elif plan:
         confirm(cluster, plan, wanted.consent)
-        if _remove(cluster, ended, views, wanted.run_id):
+        stays = _remove(cluster, ended, views, wanted.run_id)
+        problems = nodes.undo(cluster)
+        tell(*(f"stays: {line}" for line in problems), *(f"done: {line}" for line in nodes.plan if not problems))
+        if stays or problems:
             return RESIDUE
     else:
-        tell("nothing of an ended run is left in the cluster" if found.runs or found.unproven else "nothing of the suite is left")
-    return INCONCLUSIVE if found.unproven else OK
+        tell("nothing of an ended run is left in the cluster" if found.runs or found.unproven or nodes.spared else NOTHING)
+    return INCONCLUSIVE if found.unproven or nodes.unread else OK
 
 
 def _proofs(cluster: Cluster, wanted: _Wanted) -> Mapping[str, ProofView]:

@@ -18,8 +18,8 @@ from reports.verdicts import DISPLAY
 FORMATS = ("text", "md", "json", "junit")
 SCHEMA_VERSION = "1.0"
 MAX_REASONS, MAX_CHANGES = 30, 60
-MAX_BYTES = 60_000
-"""Of a comment, of which GitHub takes 65,536 characters."""
+MAX_BYTES = 30_000
+"""Of the reasons and of the changes each, in a comment, of which GitHub takes 65,536 characters."""
 
 
 def written(decision: Decision, kind: str) -> str:
@@ -39,18 +39,21 @@ def to_markdown(decision: Decision) -> str:
         lines += ["", "### Why it is closed", ""]
         lines += [f"- {escape(reason, 600)}" for reason in decision.reasons[:MAX_REASONS]]
         lines += _more(len(decision.reasons) - MAX_REASONS, "reasons")
+    text = _cut(lines)
     changes = sorted(difference.every, key=lambda change: not change.gating)
     if changes:
         counts = Counter(change.bucket.value for change in changes)
         counted = ", ".join(f"{count} {escape(bucket)}" for bucket, count in counts.items())
-        lines += ["", f"<details><summary>What changed: {counted}</summary>", "", "| | change |", "|---|---|"]
-        lines += [f"| {'❌' if one.gating else ''} | {escape(runs.sentence(one), 500)} |" for one in changes[:MAX_CHANGES]]
-        lines += ["", *_more(len(changes) - MAX_CHANGES, "changes"), "</details>"]
-    text = "\n".join(lines) + "\n"
-    if len(text.encode()) > MAX_BYTES:
-        text = cut_lines(text, MAX_BYTES)
+        rows = [f"| {'❌' if one.gating else ''} | {escape(runs.sentence(one), 500)} |" for one in changes[:MAX_CHANGES]]
+        table = _cut(["| | change |", "|---|---|", *rows, "", *_more(len(changes) - MAX_CHANGES, "changes")])
+        text += f"\n<details><summary>What changed: {counted}</summary>\n\n{table}\n</details>\n"
     words = ", ".join(f"{shown.emoji} {shown.word}" for shown in DISPLAY.values())
     return f"{text}\n<sub>❌ closes the gate. {words}. Exit codes: 0 open, 1 worse, 10 not known, 11 residue.</sub>\n"
+
+
+def _cut(lines: list[str]) -> str:
+    text = "\n".join(lines) + "\n"
+    return text if len(text.encode()) <= MAX_BYTES else cut_lines(text, MAX_BYTES)
 
 
 def _more(count: int, what: str) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from types import FrameType
 from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
-from conformance.delivery import node_labels, webhook
+from conformance.delivery import node_labels, releases, webhook
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
 from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished, Statement
 from conformance.delivery.outcome import DeliveryError, Outcome, line, outcome_of
@@ -26,11 +25,16 @@ from conformance.delivery.webhook import Hook
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.model.nodes.health import CONFORMANT
+from fixtures.model.nodes.sweeping import sweeps
 from fixtures.model.nodes.work import is_fence_key
 from fixtures.policy.allowlist import cluster_uid
+from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.system.own_modules import running
 from fixtures.text.globs import matches
+from fixtures.text.sentences import listed
 from fixtures.verdict.record import Report
+from reports import phrases
 from reports.folder import ReportError, load
 
 PROGRAM = "gpu-conformance job"
@@ -80,7 +84,8 @@ def main(argv: Sequence[str]) -> int:
         report = _report(folder)
         outcome = outcome_of(report, code)
         _hand_on(arguments, folder, outcome)
-        if report is not None and arguments.publish and publish(["publish", str(folder), "--hours", str(arguments.publish), *named]):
+        publishing = ["publish", str(folder), "--hours", str(arguments.publish), *named, *_policy_option(given)]
+        if report is not None and arguments.publish and publish(publishing):
             outcome.undelivered.append("node labels")
     if outcome.undelivered and outcome.exit_code == 0:
         outcome.exit_code = INTERNAL_ERROR
@@ -88,9 +93,19 @@ def main(argv: Sequence[str]) -> int:
     return outcome.exit_code
 
 
+def _policy_option(options: Sequence[str]) -> list[str]:
+    """The option of a run that names its policy, as one word: what the run tolerated, its verdicts tolerate too."""
+    for at, option in enumerate(options):
+        if option.startswith("--policy="):
+            return [option]
+        if option == "--policy":
+            return [f"--policy={value}" for value in options[at + 1 : at + 2]]
+    return []
+
+
 def _run(options: list[str]) -> int:
     """The suite in a process of its own, which gets the signals that end this one: it removes what it made before it ends."""
-    command = [sys.executable, "-m", "conformance.cli.main", "run", *options]
+    command = running("conformance.cli.main", "run", *options)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
 
         def forward(number: int, _frame: FrameType | None) -> None:
@@ -179,6 +194,7 @@ def publish(argv: Sequence[str]) -> int:
         for one in stated:
             tell(f"node {one.node}: condition {_shown(CONFORMANT, one.verdict)}")
         problems = [] if arguments.dry_run else [*node_labels.state(cluster, stated), *node_labels.apply(cluster, wanted)]
+        problems += _release(cluster, arguments, stated, wrong=bool(problems))
     except (ClusterUnreachable, PolicyError, ReportError, NotPublished) as error:
         return complain(PUBLISH, error)
     except ApiTrouble as error:
@@ -186,9 +202,51 @@ def publish(argv: Sequence[str]) -> int:
         return 10
     for problem in problems:
         complain(PUBLISH, problem)
+    if arguments.report is not None:
+        _say_what_ends_it(cluster)
     changed = {change.node for change in wanted} | {one.node for one in stated}
     tell(f"{max(len(changed) - len(problems), 0)} nodes {'would change' if arguments.dry_run else 'changed'}")
     return 11 if problems else 0
+
+
+def _say_what_ends_it(cluster: Cluster) -> None:
+    """Say so where nothing lets the verdicts end: a scheduler and a controller compare no label and no condition with the clock."""
+    try:
+        found = [one for one in cluster.each("batch/cronjobs") if sweeps(one, time.time())]
+    except ApiTrouble as error:
+        tell(f"whether anything lets these verdicts end in time is not known: {error.message}")
+        return
+    if not found:
+        tell("no CronJob lets these verdicts end in time: run `gpu-conformance publish --sweep` hourly (deploy/kustomize/overlays/sweep)")
+
+
+def _release(cluster: Cluster, arguments: argparse.Namespace, stated: list[Statement], *, wrong: bool) -> list[str]:
+    """Take the policy's own taints off nodes that a run about them has passed. Returns what went wrong.
+
+    Where a verdict could not be written, no taint is touched.
+    """
+    if arguments.report is None or wrong:
+        return []
+    report, policy = load(arguments.report), _policy(arguments)
+    about, begun = report.scope.nodes if report.scope else [], phrases.started(report)
+    passed = [one for one in stated if one.verdict == "True" and one.node in about]
+    if not policy.returns.release or not passed or begun is None:
+        return []
+    if arguments.dry_run:
+        tell(*(f"node {one.node}: would take off {listed(policy.returns.release)}" for one in passed))
+        return []
+    problems = []
+    for one in passed:
+        words, problem = releases.release(cluster, one.node, one.uid, policy.returns.release, report.run.id, begun.timestamp())
+        if problem:
+            problems.append(f"node {one.node}: its taint stays: {problem}")
+        elif words:
+            tell(f"node {one.node}: taint {words} is taken off")
+    return problems
+
+
+def _policy(arguments: argparse.Namespace) -> Policy:
+    return build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
 
 
 def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> tuple[list[Change], list[Statement]]:
@@ -197,7 +255,7 @@ def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> tuple[list[Chang
         nodes = node_labels.read_nodes(cluster)
         gone = node_labels.withdrawn(nodes, now, everything=arguments.remove)
         return node_labels.expired(nodes, now, everything=arguments.remove), gone
-    report, policy = load(arguments.report), build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
+    report, policy = load(arguments.report), _policy(arguments)
     node_labels.check(report, cluster_uid(cluster), cluster.probe())
     until, nodes = node_labels.until(report, arguments.hours, policy.publish.max_age_hours, now), node_labels.read_nodes(cluster)
     about = report.scope.nodes if report.scope else []

@@ -25,6 +25,7 @@ from fixtures.kubernetes.podsecurity import Level, policy_of
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import tenant_device_pods
 from fixtures.model.devices.counts import model_of
+from fixtures.model.devices.offers import unlisted_names
 from fixtures.model.nodes.holds import is_never_permanent
 from fixtures.model.nodes.pools import pools
 from fixtures.model.platform.namespaces import READS
@@ -83,11 +84,14 @@ def draft(snapshot: Snapshot, presets: Iterable[Chosen]) -> str:
     Raises :class:`Inconclusive` or :class:`NotApplicable` where nodes, pods or namespaces were not read.
     """
     chosen = list(presets)
-    scope = Scope(snapshot, build_policy(*(one.policy for one in chosen)))
+    usual = [one.policy for one in chosen]
+    scope = Scope(snapshot, build_policy(*usual))
+    if unlisted := unlisted_names(scope):
+        scope = Scope(snapshot, build_policy(*usual, {"accelerators": {"resources": [f"+{name}" for name in sorted(unlisted)]}}))
     parts = [
         _head(scope),
         _platform(chosen),
-        _accelerators(scope),
+        _accelerators(scope, unlisted),
         _fence(scope),
         _advertisement(scope),
         _tenants(scope),
@@ -122,11 +126,14 @@ def _platform(chosen: list[Chosen]) -> Iterator[str]:
     yield f"platform: [{', '.join(one.name for one in chosen) or NONE}]"
 
 
-def _accelerators(scope: Scope) -> Iterator[str]:
+def _accelerators(scope: Scope, unlisted: Iterable[str]) -> Iterator[str]:
     nodes = scope.accelerator_nodes
     found = [f"{quoted(product)}: {len(members)}" for product, members in pools(scope, nodes).items()]
     scaled = any(key.startswith(("karpenter.", "eks.amazonaws.com/compute-type")) for node in nodes for key in node.metadata.label)
     yield "accelerators:"
+    if unlisted:
+        yield "  # Found: nodes offer these by names of accelerators that no default has. Assumed: each is a device. Check: their guide."
+        yield f"  resources: {_list(unlisted)}"
     yield f"  # Found: {len(nodes)} accelerator nodes ({'; '.join(found[:MAX_NAMED]) or 'none'})."
     if scaled:
         yield "  # Not assumed: an autoscaler adds and removes nodes, so their number is left open."

@@ -17,7 +17,7 @@ from fixtures.simulator.interface import ScenarioError, bug_names, defect_names,
 def options(parser: Parser, _command: str) -> None:
     """Give the parser its arguments."""
     parser.add_argument("scenario", nargs="?", help="SCENARIO[:key=value][,DEFECT...]")
-    parser.add_argument("--folder", metavar="DIR", help="write the kubeconfig to this file; default: in a temporary folder")
+    parser.add_argument("--folder", metavar="DIR", help="write the kubeconfig into this folder; default: a temporary one")
     parser.add_argument("--list", action="store_true", help="list scenarios, defects and seeded bugs")
 
 

@@ -105,19 +105,25 @@ def _tell(checked: _Checked, key: Path | None) -> int:
     if problems:
         tell(f"NOT AS A RUN WROTE IT: {len(problems)} things do not fit")
         return FORGED
+    if checked.not_again:
+        tell(f"as the record says, for they rest on more than the kept lists: {', '.join(checked.not_again)}")
     by = f"signed with {checked.program}" if checked.program else "not signed: whoever can write the folder may have made all of it"
     tell(f"FITS: {checked.judged} of {checked.reading} read requirements judged again, byte for byte; {by}")
     return UNDECIDED if checked.open else 0
 
 
 class _Checked:
-    """A report folder under examination. ``open`` is what could not be checked, a clause each."""
+    """A report folder under examination.
+
+    ``open`` is what could not be checked, a clause each; ``not_again`` the requirements that rest on more than the kept lists.
+    """
 
     def __init__(self, folder: Path, report: Report, chaos: ChaosReport | None) -> None:
         self._folder, self._report, self._chaos = folder, report, chaos
         self.open: list[str] = []
         self.program = ""
         self.judged = 0
+        self.not_again: list[str] = []
         self._known = load_catalogue().by_id
         self.reading = sum(result.access is Access.READ for result in report.results)
 
@@ -174,6 +180,9 @@ class _Checked:
         try:
             judging = again.read_judging(folder)
             yield from self._unlike_run(judging)
+            if own := [table.name for table in self._report.run.tables if table.own]:
+                self.open.append(f"verdicts: the run was given tables of its owner's ({', '.join(own)}), which the folder does not hold")
+                return
             if judging.tables != again.tables_digest():
                 if self._report.suite.version == VERSION:
                     yield f"{bundle.JUDGING}: judged by other tables than those of version {VERSION}"
@@ -187,12 +196,23 @@ class _Checked:
         met = {result.id: result for result in self._report.results if result.access is Access.READ}
         yield from (f"{JSON_NAME}: {name} is judged again and is not there" for name in sorted(names - met.keys()))
         for name, result in met.items():
-            same = name in results and again.comparable(results[name]) == again.comparable(result)
-            self.judged += same
-            if name in names and not same:
+            if name in results and again.comparable(results[name]) == again.comparable(result):
+                self.judged += 1
+            elif name in names or (name in results and self._hides(result, results[name])):
                 yield f"{JSON_NAME}: {name} is {result.verdict}, and the kept lists do not give this result"
+            else:
+                self.not_again.append(name)
         if 2 * self.judged < len(met):
             self.open.append("most verdicts: what was left out of the kept lists decides them")
+
+    def _hides(self, met: Result, judged_again: Result) -> bool:
+        """Whether the lists show a failure that the record lacks. Whoever can write the folder also says what was judged again.
+
+        Of ConfigMaps no value is kept, so that a requirement may fail for want of one.
+        """
+        known = self._known.get(met.id)
+        fails, failed = (one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in (judged_again, met))
+        return fails and not failed and met.verdict is not Verdict.WAIVED and known is not None and "configmaps" not in known.lists
 
     def _unlike_run(self, judging: Judging) -> Iterator[str]:
         """The run that the evidence was kept of, against the record."""

@@ -31,8 +31,15 @@ TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
 """A test result: PASSED, WARNED or FAILED, and the tests that ended so."""
 
-SUFFIXES = {"ssh-keygen": ".sig", "minisign": ".minisig", "cosign": ".cosign"}
+SUFFIXES = {"ssh-keygen": ".sig", "minisign": ".minisig", "cosign": ".sigstore.json"}
 """Programs that sign, and how their signatures beside the statement are called."""
+
+NO_SERVICES = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json", "rekorTlogConfig": {}, "tsaConfig": {}}
+"""What `cosign signing-config create` writes: no log and no clock is asked. Without it cosign 3 sends what it signs to a public log."""
+
+
+NO_ROOTS = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}
+"""What `cosign trusted-root create` writes: a key alone is trusted. Without it cosign fetches the roots of the public services."""
 
 
 class SigningError(Exception):
@@ -87,12 +94,18 @@ def sign(report: Report, folder: Path, program: str, key: Path) -> Path:
     file = folder / STATEMENT
     write_atomically(file, statement(report, folder))
     signature = folder / (STATEMENT + SUFFIXES[program])
-    words = {
-        "ssh-keygen": ["-Y", "sign", "-f", key, "-n", NAMESPACE, file],
-        "minisign": ["-S", "-s", key, "-x", signature, "-m", file],
-        "cosign": ["sign-blob", "--yes", "--tlog-upload=false", "--key", key, "--output-signature", signature, file],
-    }
-    _call(program, [str(word) for word in words[program]])
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-") as work:
+        services = Path(work) / "signing-config.json"
+        services.write_bytes(msgspec.json.encode(NO_SERVICES))
+        words = {
+            "ssh-keygen": ["-Y", "sign", "-f", key, "-n", NAMESPACE, file],
+            "minisign": ["-S", "-s", key, "-x", signature, "-m", file],
+            "cosign": [
+                *("sign-blob", "--yes", "--signing-config", services, "--trusted-root", _no_roots(work)),
+                *("--key", key, "--bundle", signature, file),
+            ],
+        }
+        _call(program, [str(word) for word in words[program]])
     if not signature.is_file():
         raise SigningError(f"{program} wrote no {signature.name}")
     return signature
@@ -114,9 +127,18 @@ def check_signature(folder: Path, program: str, key: Path) -> None:
         words = {
             "ssh-keygen": ["-Y", "verify", "-f", signers, "-I", NAMESPACE, "-n", NAMESPACE, "-s", signature],
             "minisign": ["-V", "-q", "-p", key, "-x", signature, "-m", file],
-            "cosign": ["verify-blob", "--insecure-ignore-tlog=true", "--key", key, "--signature", signature, file],
+            "cosign": [
+                *("verify-blob", "--insecure-ignore-tlog=true", "--new-bundle-format", "--trusted-root", _no_roots(work)),
+                *("--key", key, "--bundle", signature, file),
+            ],
         }
         _call(program, [str(word) for word in words[program]], users_files.read(file))
+
+
+def _no_roots(folder: str) -> Path:
+    file = Path(folder) / "trusted-root.json"
+    file.write_bytes(msgspec.json.encode(NO_ROOTS))
+    return file
 
 
 def unlike_statement(folder: Path) -> list[str]:

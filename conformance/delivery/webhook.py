@@ -15,7 +15,7 @@ from conformance.delivery.outcome import DeliveryError
 from fixtures.text.sentences import listed
 from fixtures.verdict.record import Record, Verdict
 from reports.merge import history
-from reports.merge.history import CauseMet, Entry
+from reports.merge.history import CauseMet
 from reports.safe_text import one_line, redact
 from reports.verdicts import WORD
 
@@ -68,7 +68,8 @@ def change(volume: Path, run_id: str) -> Change | None:
         return None
     earlier = [one for one in entries[: entries.index(now)] if one.whose == now.whose]
     before = earlier[-1] if earlier else None
-    came, gone = _causes_but(now, before), _causes_but(before, now)
+    known = before.causes if before else []
+    came, gone = _only_in(now.causes, known), _only_in(known, now.causes)
     gone = [cause for cause in gone if set(cause.requirements) & set(now.judged)]  # of what was not judged nothing is known
     if not came and not gone and (now.verdict is before.verdict if before else now.exit_code == 0):
         return None
@@ -85,11 +86,9 @@ def change(volume: Path, run_id: str) -> Change | None:
     )
 
 
-def _causes_but(one: Entry | None, other: Entry | None) -> list[CauseMet]:
-    """The causes of one run that another one does not have."""
-    known = {cause.key for cause in other.causes} if other else set()
-    found = [cause for cause in one.causes if cause.key not in known] if one else []
-    return [msgspec.structs.replace(cause, nodes=cause.nodes[:MAX_NODES]) for cause in found]
+def _only_in(causes: list[CauseMet], others: list[CauseMet]) -> list[CauseMet]:
+    keys = {cause.key for cause in others}
+    return [msgspec.structs.replace(cause, nodes=cause.nodes[:MAX_NODES]) for cause in causes if cause.key not in keys]
 
 
 def body(found: Change, form: Form) -> bytes:

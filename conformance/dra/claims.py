@@ -15,7 +15,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.dra.claims import Holder
 from fixtures.model.dra.held_claims import Consumer, HeldClaim, claims_of, native_groups, of_accelerators
 from fixtures.model.dra.inventory import DeviceId, DriverInventory, InventoryDevice
-from fixtures.model.dra.slices import CLAIMS, SLICES, DriverKind, lack_of
+from fixtures.model.dra.slices import CLAIMS, SLICES, DriverKind, Slice, lack_of
 from fixtures.model.placement.fitting import ended_at
 from fixtures.text.sentences import ask_again, duration, in_order, listed
 from fixtures.verdict.findings import About, Finding, not_judged, undecided
@@ -26,7 +26,7 @@ _GIVEN_IN = "ResourceClaims, ResourceSlices"
 
 def check_allocations(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per node and DRA driver, and one per device that a claim holds although no slice has it."""
-    holders = scope.claims.holders
+    holders, pools = scope.claims.holders, scope.slices.newest()
     for node, drivers in sorted(scope.dra_inventory.items()):
         for item in drivers:
             place = Subject("Node", f"{node} {item.driver}")
@@ -34,15 +34,20 @@ def check_allocations(scope: Scope, now: float) -> Iterator[Finding]:
                 unsaved = scope.snapshot.offline and not scope.snapshot.listing(CLAIMS).collected
                 yield (not_judged if unsaved else undecided)(place, message=f"who holds its devices is not known: {why}", source=CLAIMS)
             else:
-                yield _given_once(place, item, holders)
+                yield _given_once(
+                    place,
+                    item,
+                    holders,
+                    [text for pool in dict.fromkeys(device.id[:2] for device in item.devices) for text in _overdrawn(pools[pool], holders)],
+                )
     yield from _gone_devices(scope, now)
 
 
-def _given_once(place: Subject, item: DriverInventory, holders: dict[DeviceId, list[Holder]]) -> Finding:
+def _given_once(place: Subject, item: DriverInventory, holders: dict[DeviceId, list[Holder]], overdrawn: Iterable[str]) -> Finding:
     held = sum(device.id in holders for device in item.devices)
     observed, expected = f"{held} of {len(item.devices)} held", "each device by one claim, or shared as its driver allows"
     problems = [text for device in item.devices if (text := _overgiven(device, holders.get(device.id, [])))]
-    problems += _overlapping(item, holders)
+    problems += _overlapping(item, holders) or overdrawn
     about = About(place, _GIVEN_IN, expected)
     if problems:
         message = f"{listed(problems, 4)}: each pod believes that it owns the device, so they fail or starve each other"
@@ -72,6 +77,19 @@ def _overlapping(item: DriverInventory, holders: dict[DeviceId, list[Holder]]) -
             who = [f"{device.id[2]} to {holders[device.id][0]}" for device in devices]
             found.append(f"one device is allocated as {listed(who, 4)}")
     return found
+
+
+def _overdrawn(slices: Sequence[Slice], holders: Mapping[DeviceId, list[Holder]]) -> Iterator[str]:
+    """Counters of a pool of which the devices that claims hold draw more than there is. A shared device draws once."""
+    held = [device for entry in slices for device in entry.devices if (entry.driver, entry.pool, device.name) in holders]
+    for name, amounts in (found for entry in slices for found in entry.sets):
+        for counter, amount in amounts.items():
+            drawn = {device.name: found for device in held if (found := device.draws.get(name, {}).get(counter))}
+            parts, has = [part for one in drawn.values() if (part := quantity.known(one)) is not None], quantity.known(amount)
+            if has is not None and len(parts) == len(drawn) and sum(parts) > has:
+                who = listed([f"{device} ({found})" for device, found in drawn.items()], 4)
+                yield f"{name} has {amount} {counter}, and allocated are {who}"
+                break  # one counter tells that the device is cut twice
 
 
 def _gone_devices(scope: Scope, now: float) -> Iterator[Finding]:

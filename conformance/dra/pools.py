@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fixtures.model.cluster import Scope
-from fixtures.model.dra.slices import SLICES, DriverKind, Slice, lack_of
+from fixtures.model.dra.slices import SLICES, DriverKind, Slice, lack_of, wrong_counters
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.platform.agents import is_ready
 from fixtures.model.platform.kubelet_plugins import DriverPods
@@ -48,6 +48,9 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     names = Counter(device.name for entry in slices for device in entry.devices)
     if twice := sorted(name for name, times in names.items() if times > 1):
         problems.append(f"pool {pool} has {listed(twice)} more than once: one device is given to several pods")
+    wrong = "" if lack else wrong_counters(slices)
+    if wrong:
+        problems.append(f"pool {pool} has {wrong}: the scheduler takes the whole pool for invalid and allocates nothing of it")
     known = scope.snapshot.node_by_name
     if lost := [node for node in nodes if node not in known]:
         problems.append(f"its node {listed(lost)} does not exist")
@@ -65,10 +68,11 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
         observed += f"; {state.observed}" if state.observed else ""
     now = scope.snapshot.taken_at
     changing = {node: doing for node in nodes if node in known and (doing := change_under_way(known[node], scope.policy, now))}
-    if problems and not twice and not lost and changing and troubled <= changing.keys():
+    if problems and not twice and not wrong and not lost and changing and troubled <= changing.keys():
         return about.undecided(f"{listed(problems, 4)}; {listed(changing.values(), 1)}", cause="ChangeUnderWay")
     if problems:
-        return about.bad(listed(problems, 4), cause="PoolNotServed", observed=observed)
+        cause = "PoolInvalid" if wrong and len(problems) == 1 else "PoolNotServed"
+        return about.bad(listed(problems, 4), cause=cause, observed=observed)
     if unsure and scope.kind_of(driver) is DriverKind.OTHER:
         return about.not_judged(unsure, source="pods")
     if unsure:

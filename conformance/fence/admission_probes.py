@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from conformance.probes.admission import Refusal, ask_refusals, denied_by_policy, device_pod
+from conformance.probes.admission import Refusal, ask_refusals, device_pod
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Taint
 from fixtures.model.cluster import Scope
@@ -39,7 +39,7 @@ def judge_tolerations(scope: Scope, resource: str, fence: Sequence[Taint], answe
     words = " and ".join(map(str, fence))
     about = About(Subject("Request", f"{resource} at {words}"), "tolerations of the pod that a server-side dry-run returns")
     about = msgspec.structs.replace(about, expected="a toleration from admission" if injected else "no toleration: it stays Pending")
-    if not injected and denied_by_policy(answer):
+    if not injected and answer.denied_by_policy:
         return about.ok(f"refused by a policy: {answer.message[:200]}")
     if not answer.ok:
         return about.undecided(f"the pod was refused: {answer.status} {answer.message[:300]}", cause="RefusedForAnotherReason")

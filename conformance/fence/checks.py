@@ -280,7 +280,9 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
             if node.name in agent.pods:
                 yield about.ok(agent.pods[node.name].name)
                 continue
-            taints = [str(taint) for taint in agent.untolerated(node)]
+            taints = [
+                str(taint) for taint in agent.untolerated(scope.as_read.node_by_name[node.name])
+            ]  # what holds it until it returns too
             if taints:
                 message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there"
                 cause = "TaintNotTolerated"

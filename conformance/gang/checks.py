@@ -30,7 +30,8 @@ def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Findin
 
     ``may_probe``: whether GANG-02 to GANG-04 of this run ask with gangs of their own.
     """
-    known: list[Adapter | Watched] = [*adapters_known(), *watched()]
+    known: list[Adapter | Watched] = [*adapters_known()]
+    known += [scheduler for scheduler in watched() if scheduler.name not in {one.name for one in known}]
     named, found = scope.policy.gang.adapters, 0
     for name in sorted(set(named) - {scheduler.name for scheduler in known}):
         message = f"the policy names it and the suite has no adapter of that name; it has {', '.join(one.name for one in known)}"
@@ -206,7 +207,7 @@ def check_used(scope: Scope) -> Iterator[Finding]:
         unknown = [name for name in schedulers if name not in (_DEFAULT_SCHEDULER, *GANG_SCHEDULERS)]
         about = About(job.subject, source, "a gang scheduler", observed)
         if job.system and not ignored:
-            yield about.ok()
+            yield _judge_group(job, about)
         elif job.enough and job.enough <= 1 + sum(not scope.device_demand_of(pod).devices for pod in job.pods):
             message = f"its owner says that {job.enough} of {job.needed} pods are enough ({job.enough_source}): there is no gang to place"
             yield about.not_judged(message)
@@ -221,6 +222,18 @@ def check_used(scope: Scope) -> Iterator[Finding]:
             message = f"its {job.needed} pods are placed one by one ({', '.join(schedulers)}), so it can hold devices and never start"
             message += f"; {ignored.why}" if ignored else ""
             yield about.bad(message, cause="JobWithoutGangScheduler")
+
+
+def _judge_group(job: GangJob, about: About) -> Finding:
+    """Whether a job's group asks for as many pods as the job needs, or as its owner says are enough."""
+    least = job.enough or job.needed
+    if job.unsure or not 0 < job.together < least:
+        return about.ok()
+    fewer = f"its group asks for {job.together} of the {least} pods that it needs"
+    about = About(about.subject, "minMember or minCount of its group", f"a group of {least}", fewer)
+    if job.held:
+        return about.not_judged(f"{fewer}; {job.held}")
+    return about.bad(f"{fewer}: {about.subject.name} may be placed in part", cause="GroupAsksForFewer")
 
 
 def check_quota_exists(scope: Scope) -> Iterator[Finding]:

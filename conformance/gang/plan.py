@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -19,6 +19,7 @@ from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 HOSTNAME = "kubernetes.io/hostname"
 SCRIPT = "sleep 3600"
+_MORE = {"cpu": "50m", "memory": "128Mi"}
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +73,14 @@ def _candidates(places: list[Place]) -> Iterator[Plan]:
             yield Plan(nodes=(free[0].node,), resource=resource, unit=unit, slots=slots, way=free[0].way, by_dra=by_dra)
 
 
-def gang_of(scope: Scope, plan: Plan, name: str, size: int) -> Gang:
-    """A gang of plain pods, confined to the plan's nodes. Adapters add their marks."""
-    return Gang(name=name, pods=tuple(_pod(scope, plan, name, index) for index in range(size)), by_dra=plan.by_dra)
+def gang_of(scope: Scope, plan: Plan, name: str, size: int, *, gates: Sequence[str] = (), unlike: bool = False) -> Gang:
+    """A gang of plain pods, confined to the plan's nodes. Adapters add their marks. ``unlike``: the last asks for more memory."""
+    limits = [_MORE if unlike and index == size - 1 else {} for index in range(size)]
+    pods = tuple(_pod(scope, plan, name, index, gates, more) for index, more in enumerate(limits))
+    return Gang(name=name, pods=pods, by_dra=plan.by_dra)
 
 
-def _pod(scope: Scope, plan: Plan, gang: str, index: int) -> Json:
+def _pod(scope: Scope, plan: Plan, gang: str, index: int, gates: Sequence[str], limits: Mapping[str, str]) -> Json:
     probes = scope.policy.probes
     tolerations = {str(toleration): toleration for node in plan.nodes for toleration in fence_tolerations(scope, node)}
     single = plan.nodes[0].name if len(plan.nodes) == 1 else ""
@@ -92,6 +95,8 @@ def _pod(scope: Scope, plan: Plan, gang: str, index: int) -> Json:
             tolerations=[*tolerations.values(), *probes.tolerations],
             run_as_user=probes.run_as_user,
             labels={GANG_LABEL: gang},
+            gates=gates,
+            limits=limits,
             pull_secrets=probes.pull_secrets,
         )
     )

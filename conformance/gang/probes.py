@@ -26,12 +26,12 @@ REST_FACTOR = 5.0
 
 def for_each_adapter(scope: Scope, workspace: Workspace, probe: Probe) -> Iterator[Finding]:
     """Run a probe with every installed gang scheduler that the policy selects; if one fails, the others are judged all the same."""
-    installed, plan = _installed(scope), _plan(scope, workspace)
+    installed, plan = _installed(scope), plan_of_run(scope, workspace)
     for adapter in installed:
         try:
             yield from probe(scope, workspace, adapter, plan)
         except Inconclusive as error:
-            yield _gave_up(adapter, error)
+            yield gave_up(adapter.name, error)
         finally:
             adapter.teardown(workspace)
             workspace.clear()
@@ -41,11 +41,13 @@ def _installed(scope: Scope) -> list[Adapter]:
     """The installed gang schedulers that the policy selects. Raises :class:`NotApplicable` where there is none."""
     installed = [adapter for adapter in chosen(scope) if adapter.detect(scope).installed]
     if not installed:
-        raise NotApplicable("NoGangScheduler", "no gang scheduler that the suite can probe is installed (volcano, kueue, native)")
+        raise NotApplicable(
+            "NoGangScheduler", "no gang scheduler that the suite can probe is installed (volcano, kueue, native, kai, coscheduling)"
+        )
     return installed
 
 
-def _plan(scope: Scope, workspace: Workspace) -> Plan:
+def plan_of_run(scope: Scope, workspace: Workspace) -> Plan:
     """The plan, which takes all that is free: what earlier probes could not remove may hold some of it. Raises as ``make_plan`` does."""
     plan = make_plan(scope)
     if left := workspace.pods_left():
@@ -53,8 +55,9 @@ def _plan(scope: Scope, workspace: Workspace) -> Plan:
     return plan
 
 
-def _gave_up(adapter: Adapter, error: Inconclusive) -> Finding:
-    about = About(Subject("GangScheduler", adapter.name), "probe")
+def gave_up(name: str, error: Inconclusive) -> Finding:
+    """The finding about a gang scheduler whose probe could not be ended."""
+    about = About(Subject("GangScheduler", name), "probe")
     return about.undecided(f"{error.code}: {error.message}"[:600], cause=cause_of(error.code))
 
 
@@ -139,21 +142,21 @@ def probe_misfits(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     The absence is watched for all schedulers at once: what must bind nothing takes nothing from the others.
     """
-    installed, plan = _installed(scope), _plan(scope, workspace)
+    installed, plan = _installed(scope), plan_of_run(scope, workspace)
     asked: list[Misfit] = []
     try:
         for adapter in installed:
             try:
                 asked.append(_misfit(scope, workspace, adapter, plan))
             except Inconclusive as error:
-                yield _gave_up(adapter, error)
+                yield gave_up(adapter.name, error)
         for misfit, seen in zip(asked, _watch_misfits(workspace, asked), strict=True) if asked else ():
             try:
                 if isinstance(seen, Inconclusive):
                     raise seen
                 yield from _judge_misfit(scope, workspace, plan, misfit, seen)
             except Inconclusive as error:
-                yield _gave_up(misfit.adapter, error)
+                yield gave_up(misfit.adapter.name, error)
     finally:
         for adapter in installed:
             adapter.teardown(workspace)

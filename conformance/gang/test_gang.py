@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from conformance.gang.checks import check_held, check_installed, check_partial, check_queues_admit, check_quota_exists, check_used
+from conformance.gang.kueue_whole import probe_admission
+from conformance.gang.lost_member import probe_lost_member
 from conformance.gang.probes import for_each_adapter, probe_competition, probe_fit, probe_misfits
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
@@ -44,6 +46,18 @@ def test_no_device_job_stays_partly_placed(judge: Evidence, scope: Scope, now: f
 def test_device_jobs_use_a_gang_scheduler(judge: Evidence, scope: Scope) -> None:
     """Multi-pod device jobs are given to a gang scheduler."""
     judge(check_used(scope))
+
+
+@requirement("GANG-07")
+def test_a_queue_of_kueue_admits_whole_workloads_only(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A queue of Kueue admits whole workloads only."""
+    judge(probe_admission(scope, workspace))
+
+
+@requirement("GANG-08")
+def test_a_gang_that_lost_a_member_starts_again_or_gives_all_back(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A gang that lost a member starts again or gives all of its devices back."""
+    judge(probe_lost_member(scope, workspace))
 
 
 @requirement("GANG-09")

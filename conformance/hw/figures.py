@@ -5,14 +5,10 @@ Facts: docs/facts/compute.md#figures.
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from statistics import median
-
-import msgspec
 
 from conformance.health.judging import links_of
 from conformance.probes.computing import (
@@ -36,7 +32,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.placement.free_devices import Place, listable_places, usable_places, why_partial
 from fixtures.policy.model import Hardware
 from fixtures.probes.workspace import Workspace
-from fixtures.text import yaml_text
+from fixtures.tables.rows import DEVICE_FIGURES, Peak
 from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
@@ -50,29 +46,10 @@ _LANE = {3: 0.984e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 _PEERS = 3
 """From how many devices of one name on their median speaks for a product."""
 
-_FILE = Path(__file__).with_name("figures.yaml")
-
-
-class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of ``figures.yaml``, whose head says what the fields mean."""
-
-    product: str
-    fp32: float
-    memory: float
-    copies: bool = True
-    date: datetime.date
-    source: str
-
-
-@functools.cache  # a file of the package
-def peaks() -> tuple[Peak, ...]:
-    """Every row, in order."""
-    return yaml_text.packaged(_FILE, tuple[Peak, ...])
-
 
 def peak_of(product: str) -> Peak | None:
     """The row of a device's name; None for a product that no row has."""
-    return next((row for row in peaks() if fnmatchcase(product, row.product)), None)
+    return next((row for row in DEVICE_FIGURES.rows if fnmatchcase(product, row.product)), None)
 
 
 def _copies(product: str) -> float:

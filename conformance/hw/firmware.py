@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from conformance.probes.node_documents import SOURCE, NodeDocument
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import subject
-from fixtures.text import yaml_text
+from fixtures.tables.rows import FIRMWARE
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
-
-_FILE = Path(__file__).with_name("firmware_parity.yaml")
-
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of ``firmware_parity.yaml``, whose head says what the fields mean."""
-
-    what: str
-    part: Literal["device", "adapter"]
-    field: str
-    board: str
-    pattern: str
-    date: datetime.date
-    source: str
-
 
 Counts = dict[str, Counter[str]]
 """How many parts of each kind have which version."""
@@ -44,12 +25,6 @@ class Version(msgspec.Struct, frozen=True):
     kind: str
     part: str
     version: str
-
-
-@functools.cache  # a file of the package
-def rules() -> tuple[Rule, ...]:
-    """Every row."""
-    return yaml_text.packaged(_FILE, tuple[Rule, ...])
 
 
 def firmware_judge(documents: Iterable[NodeDocument], pools: Iterable[Iterable[Node]]) -> Callable[[NodeDocument], Iterator[Finding]]:
@@ -102,7 +77,7 @@ def _usual(counted: Counter[str]) -> str:
 def _versions(read: NodeDocument) -> Iterator[Version]:
     devices = [("device", f"device {one.index} {one.uuid}".rstrip(), one.name, one) for driver in read.drivers for one in driver.devices]
     adapters = [("adapter", port.adapter, "adapter", port) for port in read.document.host.rdma]
-    for rule in rules():
+    for rule in FIRMWARE.rows:
         for kind, label, name, part in (*devices, *adapters):
             # a driver in a virtual machine may name the VBIOS ??.??.??.??.??, and an adapter without a board may be of any maker
             version, board = getattr(part, rule.field, ""), re.fullmatch(rule.pattern, getattr(part, rule.board, ""))

@@ -16,8 +16,9 @@ import msgspec
 from conformance.outputs.xid import XidEvent, event_of, slot_of
 from conformance.probes.node_documents import NodeDocument
 from fixtures.model.cluster import subject
-from fixtures.model.devices.xid_catalogue import XidClass, lookup
+from fixtures.model.devices.xid_catalogue import lookup
 from fixtures.nodeprobe.document import Host
+from fixtures.tables.rows import XidClass
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, not_judged

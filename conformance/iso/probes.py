@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from conformance.iso.release import Computing
 from conformance.probes.computing import (
     COMPUTES,
-    END_MARKER,
-    HOLD_SCRIPT,
     LIMITS_OF_ALL,
     LIST_SCRIPT,
     NO_LIBRARY,
@@ -21,14 +20,16 @@ from conformance.probes.computing import (
     has_library,
     image_of,
     listing_pod,
+    read_holders,
     sample_fault,
     sample_pod,
+    start_holders,
     visible_to,
     why_uncomputed,
     words_of,
 )
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.running import ProbeResult, hold_pods, pinned_pod, run_pods
+from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, is_slice, listable_places, runtime_classes, usable_places, why_unlistable
@@ -63,7 +64,7 @@ def probe_holders(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
 
 
-def probe_computing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+def probe_computing(scope: Scope, workspace: Workspace, computing: Computing) -> Iterator[Finding]:
     """ISO-05: a pod with all free devices of a place computes on each of them; without an image of the suite, a sample on one."""
     probes, reason = scope.policy.probes, partial(why_uncomputed, scope)
     places = [place for place in usable_places(scope) if not reason(place)]
@@ -73,9 +74,11 @@ def probe_computing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
         asked = {f"iso-05-{number}": (place, _units(place) if image_of(scope, place) else 1) for number, place in batch}
-        pods = [_computing_pod(scope, name, place, count) for name, (place, count) in asked.items()]
+        keys = {name: (place.node.name, place.resource) for name, (place, _) in asked.items()}
+        known = {name: computing.ran[key] for name, key in keys.items() if key in computing.ran}
+        pods = [_computing_pod(scope, name, place, count) for name, (place, count) in asked.items() if name not in known]
         seconds = probes.start_seconds + SECONDS_PER_DEVICE * max(count for _, count in asked.values())
-        for name, ran in run_pods(workspace, pods, seconds).items():
+        for name, ran in {**known, **run_pods(workspace, pods, seconds)}.items():
             place, count = asked[name]
             if not image_of(scope, place):
                 yield place, judge_sample(ran, place.resource, shared=place.shared)
@@ -102,16 +105,17 @@ def probe_bypass(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     classes = ["", *(name for name, handler in runtime_classes(scope).items() if handler == "nvidia")]
 
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
-        pods = []
-        for number, place in batch:
-            name = f"iso-02-{number}"
-            pods.append(pinned_pod(scope, place.node, f"{name}-control", LIST_SCRIPT, resources={place.resource: 1}))
-            for position, of in enumerate(classes):
-                pods.append(pinned_pod(scope, place.node, f"{name}-{position}", LIST_SCRIPT, env=BYPASS, runtime_class=of))
+        held = start_holders(scope, workspace, {f"iso-02-{number}-control": place for number, place in batch})
+        pods = [
+            pinned_pod(scope, place.node, f"iso-02-{number}-{position}", LIST_SCRIPT, env=BYPASS, runtime_class=of)
+            for number, place in batch
+            for position, of in enumerate(classes)
+        ]
         ran = run_pods(workspace, pods, scope.policy.probes.start_seconds)
+        controls = read_holders(scope, workspace, held)
         for number, place in batch:
             for position, of in enumerate(classes):
-                yield place, _bypassed(ran[f"iso-02-{number}-control"], ran[f"iso-02-{number}-{position}"], of, place)
+                yield place, _bypassed(controls[f"iso-02-{number}-control"], ran[f"iso-02-{number}-{position}"], of, place)
 
     by_node: dict[str, Place] = {}
     for place in choose_places(scope, listable_places(scope)):
@@ -143,10 +147,9 @@ def probe_disjoint(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     def ask(batch: Batch) -> Iterator[PlaceFinding]:
         names = {f"iso-03-{number}-{index}": place for number, place in batch for index in range(min(place.free, TOGETHER))}
-        pods = [pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={place.resource: 1}) for name, place in names.items()]
-        ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
+        ran = read_holders(scope, workspace, start_holders(scope, workspace, names))
         for _, place in batch:
-            met = {name: ran[name] for name, where in names.items() if where is place}
+            met = {name: ran[name] for name, where in names.items() if where is place and name in ran}
             yield from ((place, finding) for finding in judge_disjoint(met, place.resource))
 
     chosen = choose_places(scope, [place for place in exclusive if place.capacity > 1], free=2)

@@ -5,12 +5,13 @@ Facts: docs/facts/device-health.md#memory-that-stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.probes.computing import SECONDS_PER_DEVICE, has_library, image_of, listing_pod
 from conformance.probes.node_documents import SOURCE, NodeDocument, NodeDocuments, Unread, collect, device_subject, judged, units
-from conformance.probes.running import run_pods
+from conformance.probes.running import ProbeResult, run_pods
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.placement.free_devices import Place, is_slice
 from fixtures.nodeprobe.document import Device
 from fixtures.probes.workspace import Workspace
 from fixtures.text.sentences import cut
@@ -28,12 +29,24 @@ _REFUSAL = "requested number of devices unavailable"
 _EXPECTED = "the device is free again, and its memory as empty as before"
 
 
-def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
-    """ISO-04: read the free devices of nodes, compute on them, give them back, and read them again with the next pods."""
-    before = collect(scope, workspace, way="no")
+class Computing:
+    """What pods computed on all free devices of places in this run, by node and resource: ISO-05 judges what ISO-04 ran."""
+
+    def __init__(self, _cluster: object = None, _scope: object = None) -> None:
+        self.ran: dict[tuple[str, str], ProbeResult] = {}
+
+
+def probe_release(scope: Scope, workspace: Workspace, computing: Computing) -> Iterator[Finding]:
+    """ISO-04: read the free devices of nodes, compute on them, give them back, and read them again with the next pods.
+
+    What the pods computed stays in ``computing``.
+    """
+    before = collect(scope, workspace, way="no", peers=0, then=lambda places: _in_one_pod(scope, places))
+    computing.ran |= before.computed
     workspace.clear()
-    computed = _compute(scope, workspace, before)
-    after = collect(scope, workspace, way="no", nodes=before.by_node)
+    computed = {node for (node, _), ran in before.computed.items() if not ran.trouble and has_library(ran)}
+    computed |= _compute(scope, workspace, before)
+    after = collect(scope, workspace, way="no", nodes=before.by_node, peers=0)
     yield from judged(
         scope,
         NodeDocuments(by_node=after.by_node, unread={**before.unread, **after.unread}),
@@ -42,10 +55,18 @@ def probe_release(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     )
 
 
+def _in_one_pod(scope: Scope, places: Sequence[Place]) -> bool:
+    """Whether the pod that reads the devices may compute on them too: they are of one kind and its own, and its image is the suite's."""
+    image, one = scope.policy.probes.suite_image, places[0]
+    return bool(image) and len(places) == 1 and not (one.shared or is_slice(one)) and image_of(scope, one) == image
+
+
 def _compute(scope: Scope, workspace: Workspace, read: NodeDocuments) -> set[str]:
-    """Use the memory of the devices, where the policy names an image that can: names of the nodes on which that ran."""
+    """Use the memory of the other devices, where the policy names an image that can: names of the nodes on which that ran."""
     probes = scope.policy.probes
-    places = [place for one in read.by_node.values() for place in one.places if not _unfit(one) and image_of(scope, place)]
+    done = {node for node, _ in read.computed}
+    left = [one for node, one in read.by_node.items() if node not in done and not _unfit(one)]
+    places = [place for one in left for place in one.places if image_of(scope, place)]
     used: set[str] = set()
     for start in range(0, len(places), probes.at_once):
         batch = dict(enumerate(places[start : start + probes.at_once]))

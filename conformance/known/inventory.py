@@ -103,6 +103,7 @@ def inventory(scope: Scope) -> list[InventoryRow]:
         found, slices = sorted(scope.sources.items()), published_slices(scope)
     except (Inconclusive, NotApplicable):  # requirements say why; the inventory holds nothing that is half known
         return rows
+    counted = scope.snapshot.listing("pods").known
     for name, sources in found:
         if scope.chosen and name not in scope.chosen:
             continue
@@ -120,6 +121,10 @@ def inventory(scope: Scope) -> list[InventoryRow]:
                 message=reason,
                 slices=slices.get(name, []),
                 simulated=node is not None and is_simulated(node),
+                held=sum(scope.held.get(name, {}).get(key, 0) for key in scope.device_allocatable(node)) if node and counted else None,
+                sick=sum(max(count - scope.device_allocatable(node).get(key, 0), 0) for key, count in scope.device_capacity(node).items())
+                if node
+                else None,
             )
         )
     return rows

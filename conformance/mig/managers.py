@@ -57,7 +57,7 @@ class _Manager(msgspec.Struct, frozen=True, kw_only=True):
 
     def left_paused(self, node: Node) -> list[str]:
         """Agents that it keeps off a node."""
-        return paused_agents(node, self.paused) if self.paused else []
+        return paused_agents(node.metadata.label, self.paused) if self.paused else []
 
 
 @cache

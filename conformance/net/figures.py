@@ -5,12 +5,8 @@ Facts: docs/facts/nccl.md#bandwidths.
 
 from __future__ import annotations
 
-import datetime
 import re
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -21,7 +17,7 @@ from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.nccl_lines import NcclLog
 from conformance.outputs.nccl_log import NcclCode
 from fixtures.policy.model import Network
-from fixtures.text import yaml_text
+from fixtures.tables.rows import BUS_BANDWIDTHS, Measured
 from fixtures.text.globs import matches
 
 _OTHER_FORMS = {"PCIE", "NVL"}
@@ -29,37 +25,6 @@ _OTHER_FORMS = {"PCIE", "NVL"}
 _PLUGINS = (("FasTrak", "tcpxo"), ("GPUDirectTCPX", "tcpx"), ("AWS Libfabric", "efa"), ("Libfabric", "efa"))
 _LINKS = {"IB": "infiniband", "RoCE": "roce"}
 KEYS = "network.busBandwidths or network.minBusBandwidth of the policy gives one"
-
-
-class Measured(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A row of ``figures.yaml``. ``gbits`` is the sum of a node's adapters in Gb/s, ``machine`` a machine type (glob) that fixes them."""
-
-    product: str
-    fabric: str
-    per_node: int
-    ranks: int
-    busbw: float
-    bytes: int
-    date: datetime.date
-    source: str
-    gbits: int = 0
-    machine: str = ""
-    tolerance: float = 0.0
-
-    @property
-    def minimum(self) -> float:
-        """GB/s that a healthy fabric of this kind reaches at least."""
-        return round(self.busbw * (self.tolerance or _table().tolerance), 1)
-
-    def __str__(self) -> str:
-        kind = f"{self.gbits} Gb/s of {self.fabric}" if self.gbits else f"{self.fabric}{f' of {self.machine}' if self.machine else ''}"
-        share = round(100 * self.minimum / self.busbw)
-        return f"{share} % of {self.busbw:g} GB/s of {self.ranks} ranks of {self.product} over {kind}, {self.date}, {self.source}"
-
-
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tolerance: float
-    figures: tuple[Measured, ...]
 
 
 class Fabric(msgspec.Struct, frozen=True):
@@ -85,16 +50,6 @@ class Figure(msgspec.Struct, frozen=True):
         return None if row is not None and row.size < self.bytes else self.minimum
 
 
-@cache
-def _table() -> _Table:
-    return yaml_text.packaged(Path(__file__).with_name("figures.yaml"), _Table)
-
-
-def measured() -> Sequence[Measured]:
-    """All rows."""
-    return _table().figures
-
-
 def figure_of(run: FabricRun, network: Network, *, first: bool) -> Figure:
     """The figure of a run. The policy's wins: that of its product, then the one for all, which is of the ``first`` run, of most ranks."""
     for glob, minimum in network.bus_bandwidths.items():
@@ -104,7 +59,7 @@ def figure_of(run: FabricRun, network: Network, *, first: bool) -> Figure:
         return Figure(network.min_bus_bandwidth, "network.minBusBandwidth of the policy")
     fabric = fabric_of(run)
     words = _words(run)
-    found = [row for row in measured() if _holds(row, run, words, fabric)]
+    found = [row for row in BUS_BANDWIDTHS.rows if _holds(row, run, words, fabric)]
     if found:
         row = min(found, key=lambda row: (row.ranks, -row.minimum))
         return Figure(row.minimum, str(row), row.bytes)
@@ -152,7 +107,7 @@ def _by_adapters(run: FabricRun, log: NcclLog) -> Fabric:
 def _words(run: FabricRun) -> set[str]:
     """Words of the product's name; where the nodes name no known one, of the devices that the run's table names."""
     words = _split(run.product)
-    if not any(row.product in words for row in measured()):
+    if not any(row.product in words for row in BUS_BANDWIDTHS.rows):
         with suppress(Unreadable):
             words = words.union(*(_split(name) for _, _, name in run.table.rank_lines))
     return words

@@ -21,6 +21,7 @@ from conformance.outputs.nccl_log import SOCKET_NETWORKS, NcclCode
 from conformance.outputs.nccl_tests import NcclTests, NcclTestsCode
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, Outcome, not_judged, undecided
+from fixtures.verdict.record import Measure
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 
 RUNS = "further runs of pairs of nodes"
@@ -233,7 +234,9 @@ def _measured(run: FabricRun, figure: Figure) -> Iterator[Finding]:
         yield About(run.part("measurement", _BANDWIDTH), TABLE, expected, "no table").bad(message, cause="BandwidthNotMeasured")
         return
     largest = _judge_largest(run, table, figure, expected)
-    yield largest
+    row = nccl_tests.largest(table)
+    measure = Measure(value=row.out_of_place.busbw, unit="GB/s", least=figure.minimum) if row else None
+    yield msgspec.structs.replace(largest, measure=measure)
     if largest.outcome is Outcome.BAD:
         yield from where_it_went_wrong(run, indirect=largest.cause in _INDIRECT.values())
     yield _judge_ranks(run, table)

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.net.advertising import check_advertised, check_attachments, check_jobs, check_nic_cluster_policy
+from conformance.net.alignment import check_alignment, kubelets_of
 from conformance.net.figures import figure_of
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
 from conformance.net.near_devices import near_devices
@@ -68,6 +69,12 @@ def test_bus_bandwidth_meets_the_figure(judge: Evidence, scope: Scope, workspace
 def test_ports_carry_the_payload_and_count_no_errors(judge: Evidence, scope: Scope, workspace: Workspace, shared_runs: SharedRuns) -> None:
     """During a run over the fabric the ports of both nodes carry its payload and count no errors."""
     judge(of_each(shared_runs.get(scope, workspace), lambda run, _: judge_ports(run)))
+
+
+@requirement("NET-08")
+def test_kubelets_align_devices_and_adapters(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """Kubelets of RDMA nodes give a container devices and adapters of one NUMA node."""
+    judge(check_alignment(scope, kubelets_of(lambda: request.getfixturevalue("cluster"))))
 
 
 @requirement("NET-09")

@@ -8,7 +8,7 @@ Facts: docs/facts/kubelet.md#podresources, docs/facts/telemetry.md#owners, docs/
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from conformance.obs.flaws import Flaw
 from conformance.obs.page import Owner, Page, Part
 from conformance.obs.scraping import COLLECTIONS, Scrape, Scraper
-from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
+from conformance.probes.computing import END_MARKER, HOLD_SCRIPT, VisibleDevices, read_holders, start_holders, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, made_privileged, pinned_pod, run_pods
 from fixtures.cluster.client import Cluster
@@ -27,6 +27,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.held import Held, Name, held_on
 from fixtures.model.devices.shares import listed_by_kubelet
 from fixtures.model.placement.free_devices import Place, places_of, usable_places, why_unlistable
+from fixtures.nodeprobe.smi_xml import Listing
 from fixtures.probes.pods import decode_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.text import json_text
@@ -40,16 +41,22 @@ def parts_of(page: Page) -> list[Part]:
     return [part for rows in page.devices.values() for part in ([row for row in rows if row.instance] or rows)]
 
 
-def owner_flaws(page: Page, held: Mapping[Name, Held], *, shared: bool) -> list[Flaw]:
-    """Where the exporter's labels disagree with who holds the devices of a node. ``shared``: one device may have many owners."""
-    return [*_wrong(page, held, shared=shared), *([] if shared else _unnamed(page, held))]
+def owner_flaws(
+    page: Page, held: Mapping[Name, Held], *, shared: bool, passing: Callable[[str, str], bool] = lambda *_: False
+) -> list[Flaw]:
+    """Where the exporter's labels disagree with who holds the devices of a node. ``shared``: one device may have many owners.
+
+    Pods that are ``passing``, by namespace and name, are left out.
+    """
+    return [*_wrong(page, held, shared, passing), *([] if shared else _unnamed(page, held))]
 
 
-def _wrong(page: Page, held: Mapping[Name, Held], *, shared: bool) -> Iterator[Flaw]:
+def _wrong(page: Page, held: Mapping[Name, Held], shared: bool, passing: Callable[[str, str], bool]) -> Iterator[Flaw]:
     for part in parts_of(page):
-        if len(part.owners) > 1 and not shared:
-            yield Flaw("OwnerWrong", f"{part} is given to {listed(part.owners)} at once")
-        for owner in part.owners:
+        owners = [owner for owner in part.owners if not passing(owner.namespace, owner.pod)]
+        if len(owners) > 1 and not shared:
+            yield Flaw("OwnerWrong", f"{part} is given to {listed(owners)} at once")
+        for owner in owners:
             known = held.get((owner.namespace, owner.pod))
             if known is None:
                 yield Flaw("OwnerStale", f"{part} is given to {owner}, and no such pod is on the node")
@@ -173,7 +180,12 @@ def judge_attribution(
     mine = _of(named.page, owner)
     found: list[Flaw] = []
     if not mine:
-        rows = [part for part in named.page.parts if part.uuid in uuids]
+        rows = _rows_of(named.page, sight.listing) if isinstance(sight, VisibleDevices) else []
+        if uuids and not rows and any(part.uuid for part in named.page.parts):
+            return about.undecided(f"the page has no series of {listed(in_order(uuids))}: OBS-01 says which devices it lacks")
+        if others := [one for part in rows for one in part.owners if one.namespace == owner.namespace]:
+            message = f"{listed(rows)} names {listed(others)} and not {owner}: ISO-03 and OBS-09 say whether both pods of this run hold it"
+            return about.undecided(message, cause="ProbeDidNotRun")
         reported = listed(one for part in rows for one in part.owners) or "nobody"
         words = f"{listed(rows) or 'no device'} names {reported} while {owner} holds {listed(uuids) or 'a device'}"
         found.append(Flaw("OwnerNotNamed", words))
@@ -196,6 +208,13 @@ def judge_attribution(
     return about.ok(f"{observed}, and nobody after its end")
 
 
+def _rows_of(page: Page, listing: Listing) -> list[Part]:
+    """The rows of what a pod lists: its devices, and for a MIG device, of which pages have no UUID, its GPU's instances of that profile."""
+    whole = {gpu.uuid for gpu in listing.gpus if not gpu.mig}
+    slices = {(gpu.uuid, one.profile) for gpu in listing.gpus for one in gpu.mig}
+    return [part for part in page.parts if (part.uuid in whole and not part.instance) or (part.uuid, part.profile) in slices]
+
+
 def _of(page: Page, owner: Owner) -> list[Part]:
     return [
         part
@@ -216,10 +235,15 @@ def probe_owners(scope: Scope, workspace: Workspace, scraper: Scraper) -> Iterat
     sights, silent = _held_by_probes(scope, workspace, places)
     listings = read_kubelets(scope, workspace, list({place.node.name: place.node for place in places}.values()))
 
+    def passing(namespace: str, pod: str) -> bool:
+        """Whether a pod is another probe's of this run, which comes and goes while the page is read. OBS-02 judges what is said of such."""
+        return workspace.has_made(namespace) and (namespace, pod) not in sights
+
     def flaws_of(one: Scrape) -> list[Flaw]:
         node = nodes[one.exporter.node]
         held = held_on(scope, node, pods_on(workspace.cluster, node.name), sights, listings)
-        return owner_flaws(one.page, held, shared=shares(scope, node)) if one.page else []
+        held = {name: known for name, known in held.items() if not passing(*name)}
+        return owner_flaws(one.page, held, shared=shares(scope, node), passing=passing) if one.page else []
 
     seconds = scope.policy.metrics.attribution_seconds
     for one in scraper.until(nodes, lambda one: one.page is not None and not flaws_of(one), seconds, collections=COLLECTIONS):
@@ -265,9 +289,8 @@ def _free_places(scope: Scope, nodes: Collection[str]) -> list[Place]:
 def _held_by_probes(scope: Scope, workspace: Workspace, places: Sequence[Place]) -> tuple[dict[Name, tuple[str, ...]], dict[str, str]]:
     """UUIDs of what pods of the run hold, as they list it themselves; and by node, why one of them said nothing."""
     asked = {f"obs-09-{number}": place for number, place in enumerate(places)}
-    pods = [pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
-    ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds) if pods else {}
-    seen = {(one.subject.namespace, name): visible_to(one) for name, one in ran.items()}
+    ran = read_holders(scope, workspace, start_holders(scope, workspace, asked))
+    seen = {(one.subject.namespace, one.subject.name): visible_to(one) for one in ran.values()}
     sights = {name: sight.uuids for name, sight in seen.items() if isinstance(sight, VisibleDevices)}
     return sights, {asked[name].node.name: one.trouble for name, one in ran.items() if one.trouble}
 

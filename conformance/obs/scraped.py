@@ -10,15 +10,12 @@ from collections.abc import Iterator
 from fixtures.kubernetes.models import DaemonSet
 from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.platform.autoscalers import CUSTOM, EXTERNAL, Autoscaler, autoscalers
 from fixtures.model.platform.containers import images_running
 from fixtures.model.platform.exporters import exporter_daemonsets
 from fixtures.model.platform.monitoring import (
-    CUSTOM,
-    EXTERNAL,
-    Autoscaler,
     Monitor,
     annotated_by,
-    autoscalers,
     chosen_by,
     has_own_jobs,
     monitors_of,

@@ -5,6 +5,7 @@ Facts: docs/facts/telemetry.md#exporters.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -111,18 +112,20 @@ class Scraper:
         self._cluster = cluster
         self.exporters = {name: one for name, one in exporters(scope).items() if not scope.chosen or name in scope.chosen}
         self._first: dict[str, Scrape] | None = None
+        self._lock = threading.Lock()  # probes that run together ask for the same pages
 
     def first(self) -> Mapping[str, Scrape]:
         """The first page of every exporter, by node, without its text: it stays to the end of the run.
 
         Where others answer, an exporter that gives none is asked once more: one lost answer is nobody's fault.
         """
-        if self._first is None:
-            found = self.now(self.exporters)
-            if any(one.page for one in found.values()):
-                found |= self.now([node for node, one in found.items() if not one.page])
-            self._first = {node: msgspec.structs.replace(one, text="") for node, one in found.items()}
-        return self._first
+        with self._lock:
+            if self._first is None:
+                found = self.now(self.exporters)
+                if any(one.page for one in found.values()):
+                    found |= self.now([node for node, one in found.items() if not one.page])
+                self._first = {node: msgspec.structs.replace(one, text="") for node, one in found.items()}
+            return self._first
 
     def pages(self) -> dict[str, Scrape]:
         """The first answer of each exporter that gave a page, by node.

@@ -12,8 +12,7 @@ from conformance.obs.node_words import check_node_words
 from conformance.obs.probes import probe_unplaced
 from conformance.obs.scraped import check_scraped, check_served
 from conformance.obs.scraping import Scraper
-from conformance.requirement import requirement
-from fixtures.cluster.client import Cluster
+from conformance.requirement import Once, requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
 from fixtures.probes.workspace import Workspace
@@ -22,9 +21,9 @@ from fixtures.verdict.findings import Evidence
 
 
 @pytest.fixture(scope="module")
-def scraper(cluster: Cluster, scope: Scope) -> Scraper:
+def scraper(once: Once) -> Scraper:
     """The exporters of the cluster, each asked once."""
-    return Scraper(cluster, scope)
+    return once(Scraper)
 
 
 @requirement("OBS-01")
@@ -34,7 +33,7 @@ def test_the_exporter_of_every_accelerator_node_measures_each_device(judge: Evid
     judge(check_measured(scope, request.getfixturevalue("scraper"), documents, read))
 
 
-@requirement("OBS-02", devices=1)
+@requirement("OBS-02", devices=1, once={"scraper": Scraper})
 def test_while_a_pod_holds_a_device_its_metrics_name_the_pod(judge: Evidence, scope: Scope, workspace: Workspace, scraper: Scraper) -> None:
     """While a pod holds a device, its metrics name the pod, and nobody after its end."""
     judge(probe_attribution(scope, workspace, scraper))
@@ -78,7 +77,7 @@ def test_alert_rules_fire_on_what_takes_devices_away(judge: Evidence, scope: Sco
     judge(check_rules(scope, request.getfixturevalue("scraper")))
 
 
-@requirement("OBS-09")
+@requirement("OBS-09", devices=0, holders=1, once={"scraper": Scraper})
 def test_exporter_kubelet_claims_and_pods_name_one_owner(judge: Evidence, scope: Scope, workspace: Workspace, scraper: Scraper) -> None:
     """Exporter, kubelet, claims and pods name the same owner for each device."""
     judge(probe_owners(scope, workspace, scraper))

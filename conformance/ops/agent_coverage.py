@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from conformance.common_findings import overdue
 from fixtures.kubernetes.images import repository
+from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import DaemonSet, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.offers import withheld
@@ -21,6 +22,7 @@ from fixtures.model.platform.agents import DEPLOY, Agent, agents
 from fixtures.model.platform.monitoring import services
 from fixtures.model.platform.operators import enables, parts_of_device_configs
 from fixtures.model.platform.plugin_settings import heeded_policies
+from fixtures.tables.rows import FABRIC_MACHINES
 from fixtures.text.globs import matches
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
@@ -54,6 +56,32 @@ def check_coverage(scope: Scope) -> Iterator[Finding]:
         yield _judge(scope, part.place, part.left, part.sets, f"a DaemonSet that selects {part.selector}", part.source)
     yield from _on_all_peers(scope, pools)
     yield from _behind_services(scope)
+    yield from _on_machines_with_fabric(scope)
+
+
+def _on_machines_with_fabric(scope: Scope) -> Iterator[Finding]:
+    """One finding per fabric's plugin and type of machine whose adapters it serves. Lists of types in a chart end before the newest."""
+    for row in FABRIC_MACHINES.rows:
+        sets = [agent for agent in agents(scope) if _image_of(agent) == row.plugin]
+        by_type: dict[str, list[Node]] = {}
+        for node in scope.accelerator_nodes if sets else ():
+            if matches(machine := node.metadata.label.get(INSTANCE_TYPE, ""), row.machines):
+                by_type.setdefault(machine, []).append(node)
+        for machine, nodes in sorted(by_type.items()):
+            source = f"nodes: label {INSTANCE_TYPE}; daemonsets: selector and affinity"
+            about = About(Subject("Agent", f"{row.plugin} on {machine}"), source, f"a DaemonSet selects each of {len(nodes)} nodes")
+            left = [node for node in nodes if row.resource not in node.capacity and not any(admits(agent.spec, node) for agent in sets)]
+            if not left:
+                yield about.ok()
+            elif doing := _changing(scope, left):
+                yield about.undecided(f"not selected on {listed(node.name for node in left)}; {doing}", cause=CHANGE_UNDER_WAY)
+            else:
+                message = (
+                    f"no DaemonSet of {row.plugin} selects {listed(node.name for node in left)}: jobs there compute over plain sockets"
+                )
+                yield about.advised(
+                    message, cause="AgentSelectsTooFew", observed=f"{len(left)} of {len(nodes)} nodes without {row.resource}"
+                )
 
 
 def _behind_services(scope: Scope) -> Iterator[Finding]:
@@ -111,7 +139,7 @@ def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet]
     about = About(place, source, expected)
     if not left:
         return about.ok(f"selected by {listed(item.name for item in sets)}")
-    observed = f"not selected on {listed(node.name for node in left)}" if sets else "no DaemonSet has that selector"
+    observed = f"no DaemonSet of it selects {listed(node.name for node in left)}" if sets else "no DaemonSet has that selector"
     if doing := _changing(scope, left):
         return about.undecided(f"{observed}; {doing}", cause=CHANGE_UNDER_WAY)
     message = f"the {place.kind} enables it and {observed}: these nodes run without it, and no count shows it"

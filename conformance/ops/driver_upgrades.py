@@ -14,9 +14,10 @@ from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.facts import UNKNOWN, Since, reported
+from fixtures.model.nodes.chosen import is_returning
 from fixtures.model.nodes.holds import Hold, is_cordoned, label, last_write
 from fixtures.model.nodes.work import age_words, held_nodes, is_young, limit_of
-from fixtures.model.platform.agents import DEPLOY, paused_agents
+from fixtures.model.platform.agents import DEPLOY, DRIVER_PAUSE, paused_agents
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.globs import matches
 from fixtures.text.sentences import duration, listed
@@ -28,7 +29,7 @@ _DONE = re.compile(r"(?i)(?:upgrade|install)-(?:done|complete)")
 _FAILED = re.compile(r"(?i)\S*(?:failed|timed-out)")
 _WAITING = re.compile(r"(?i)upgrade-(?:required|not-started)")
 _STEP = re.compile(r"(?i)[a-z]{2,20}(?:-[a-z]{2,20}){0,4}-(?:required|not-started|started|in-progress)")
-_PAUSED = "paused-for-driver-upgrade"
+_VALIDATION = "validation-required"
 _BY_UPGRADE = re.compile(r"(?i)gpu-operator|driver-manager|network-operator|driver-upgrade|amd-gpu")
 _LEFT = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade(?:\.node-initial-state\.unschedulable|\.driver-wait-for-safe-load)")
 _GENERATION = "pod-template-generation"
@@ -66,13 +67,13 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     paused = [
         (node, names)
         for node in scope.accelerator_nodes
-        if (names := paused_agents(node, _PAUSED)) and all(_DONE.fullmatch(value) for _, value in states(node))
+        if (names := paused_agents(node.metadata.label, DRIVER_PAUSE)) and all(_DONE.fullmatch(value) for _, value in states(node))
     ]
     for node, names in paused:
         words = listed(names)
-        message = f"{words} are {_PAUSED} although no upgrade is under way: they stay away until somebody resets the labels"
+        message = f"{words} are {DRIVER_PAUSE} although no upgrade is under way: they stay away until somebody resets the labels"
         about = About(Subject("Node", f"{node.name} paused agents"), f"labels {DEPLOY}*", _EXPECTED)
-        yield about.bad(message, cause="AgentsLeftPaused", observed=f"{_PAUSED}: {words}")
+        yield about.bad(message, cause="AgentsLeftPaused", observed=f"{DRIVER_PAUSE}: {words}")
     if not upgrades and not paused:
         raise NotApplicable("NoUpgradeStates", "no node has the state of a driver upgrade: no operator manages the drivers")
 
@@ -88,6 +89,8 @@ def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: li
     if _FAILED.fullmatch(value):
         message = f"{state}: the operator tries no further and the node keeps the driver that it has, or none"
         return about.bad(message, cause="DriverUpgradeFailed", observed=state, expected=_EXPECTED)
+    if value == _VALIDATION and is_returning(scope, node):
+        return about.not_judged(f"{state}: the upgrade waits for a validation, and this run is to give it")
     since = ages.since(node, key)
     words = f"{state} {age_words(scope, since)}"
     if not _STEP.fullmatch(value):

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.versions import Installed, Version, installed, version_of
-from fixtures.tables.dated import FLOORS
+from fixtures.tables.rows import FLOORS
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
-
-_SOURCE = f"tags of images, status.nodeInfo, tables of {FLOORS.date}"
 
 
 def check_floors(scope: Scope) -> Iterator[Finding]:
@@ -25,10 +23,12 @@ def check_floors(scope: Scope) -> Iterator[Finding]:
 
 def _judge(one: Installed, own: str) -> Finding:
     """``own`` is the floor of the policy, which stands beside the published faults."""
+    source = f"tags of images, status.nodeInfo, tables of {FLOORS.table.date}"
     place = Subject(one.place.kind, f"{one.place.name} {one.part}", one.place.namespace)
     known = [row for row in FLOORS.rows if row.part == one.part]
     floors = [*(row.fixed[-1] for row in known), *([own] if own else [])]
-    about = About(place, _SOURCE, f"{one.part} {' and '.join(floors)} or newer", observed=f"{one.part} {one.text or 'of no version'}")
+    expected = f"{one.part} {' and '.join(floors)} or newer"
+    about = About(place, source, expected, observed=f"{one.part} {one.text or 'of no version'}")
     if one.version is None:
         return about.undecided(f"its version is not known: the tag is {one.text or 'empty'}")
     for row in known:

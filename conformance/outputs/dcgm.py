@@ -19,7 +19,8 @@ import msgspec
 from conformance.outputs.captured_text import COLUMNS, Unreadable, lines_of, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
-from fixtures.model.devices.xid_catalogue import XidClass, lookup
+from fixtures.model.devices.xid_catalogue import lookup
+from fixtures.tables.rows import XidClass
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
 

@@ -17,10 +17,11 @@ from conformance.outputs import dcgm, job_logs, nvidia_smi, xid
 from conformance.outputs.captured_text import Unreadable, readable_text
 from conformance.outputs.dcgm import Device
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, concluded, worst
-from fixtures.model.devices.xid_catalogue import XidClass, lookup
+from fixtures.model.devices.xid_catalogue import lookup
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import Driver, Host, Way, decode
 from fixtures.nodeprobe.smi_xml import NotSmi
+from fixtures.tables.rows import XidClass
 from fixtures.text.json_text import NotJson
 
 _PASS, _WARNING, _FAILURE = 0, 10, 20

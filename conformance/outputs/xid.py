@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable, log_lines
-from fixtures.model.devices.xid_catalogue import XidClass, lookup
+from fixtures.model.devices.xid_catalogue import lookup
+from fixtures.tables.rows import XidClass
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})(?:[, ][^)]{0,64})?\):? {0,4}(\d{1,5})(?:,| |\Z)(.{0,1024})")
 _OFF_THE_BUS = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]{4,20})\b.{0,200}fallen off the bus")

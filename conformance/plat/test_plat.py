@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.plat.gateways import check_gateways
 from conformance.plat.namespaces import check_namespaces
+from conformance.plat.operators import probe_operators
+from conformance.plat.sandboxes import probe_sandboxes
+from conformance.plat.storage import check_storage, read_checks
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
+from fixtures.policy.model import Policy
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
+
+
+@requirement("PLAT-01")
+def test_each_ai_operator_runs_and_refuses_what_is_invalid(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """Each AI operator that is installed runs, and its webhook refuses an invalid object in its own words."""
+    judge(probe_operators(scope, workspace))
 
 
 @requirement("PLAT-02")
 def test_gateways_that_lead_to_models_are_accepted_and_programmed(judge: Evidence, scope: Scope) -> None:
     """Gateways that lead to models are accepted and programmed."""
     judge(check_gateways(scope))
+
+
+@requirement("PLAT-03", devices=0)
+def test_untrusted_workloads_run_under_a_kernel_of_their_own(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """Untrusted workloads run in a sandbox under a kernel of their own."""
+    judge(probe_sandboxes(scope, workspace))
+
+
+@requirement("PLAT-04")
+def test_etcd_keeps_up(judge: Evidence, policy: Policy, request: pytest.FixtureRequest) -> None:
+    """The API server's checks of etcd pass, and its requests to etcd are fast enough."""
+    checks = read_checks(request.getfixturevalue("cluster"))
+    judge(check_storage(checks, request.getfixturevalue("server_metrics"), policy))
 
 
 @requirement("PLAT-05")

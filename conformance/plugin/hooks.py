@@ -459,7 +459,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     state = _state(config)
     if state is None or state.worker or not state.is_open:
         return None
-    return [*progress.header(state), *_reported_of_workers(config, state)]
+    return [progress.filled(config, line) for line in (*progress.header(state), *_reported_of_workers(config, state))]
 
 
 def _reported_of_workers(config: pytest.Config, state: State) -> list[str]:

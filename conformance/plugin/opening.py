@@ -16,6 +16,7 @@ from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.kubernetes.models import Json
 from fixtures.localcluster import interface as localcluster
 from fixtures.localcluster.interface import NotStartable
+from fixtures.model.platform.versions import unknown_part
 from fixtures.policy.allowlist import cluster_uid, is_another
 from fixtures.policy.model import Policy
 from fixtures.policy.platforms import Chosen, PresetError, named
@@ -144,13 +145,15 @@ def _open(options: Options, run_id: str, document: Json) -> OpenTarget:
 
 
 def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
-    """Areas and ids that the policy names must be in the catalogue. Raises :class:`pytest.UsageError` with one line."""
+    """Areas, ids and parts that the policy names are known. Raises :class:`pytest.UsageError` with one line."""
     for key, names, check in (("gate.areas", policy.gate.areas, catalogue.check_area), ("required", policy.required, catalogue.get)):
         try:
             for name in names:
                 check(name)
         except CatalogueError as error:
             raise pytest.UsageError(f"policy: {key}: {error}") from None
+    if problem := unknown_part(policy.operators.version_floors):
+        raise pytest.UsageError(harmless(f"policy: operators.versionFloors: {problem}"))
 
 
 def reopen(handover: WorkerHandover) -> OpenTarget:
@@ -197,6 +200,7 @@ def _open_started(options: Options, run_id: str, document: Json) -> OpenTarget:
     started: RunningCluster | None = None
     try:
         if options.local:
+            Path(folder.name).rmdir()  # made anew with the record by which a later start removes what a killed one left
             bin_dir = Path(options.local_bin) if options.local_bin else None
             scenario = options.simulate or DEFAULT_SCENARIO
             local = localcluster.start(options.local, scenario, Path(folder.name), bin_dir, real_nodes=options.real_nodes)

@@ -13,10 +13,14 @@ import pytest
 from conformance.catalogue import Catalogue, CatalogueError
 from conformance.requirement import Requirement
 from fixtures.localcluster.interface import DEFAULT_MINOR
+from fixtures.policy.policy_file import HIDDEN
+from fixtures.tables.dated import TablesError, choose
+from fixtures.tables.rows import ALL
 from fixtures.text import yaml_text
 from fixtures.verdict.coverage import OF_NO_NODE, beyond_access
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access, Level
+from reports.terminal.actions import harmless
 
 GROUP = "gpu-conformance"
 TARGETS = "--kubeconfig FILE, --in-cluster, --snapshot PATH, --simulate SCENARIO, --local[=MINOR]"
@@ -71,6 +75,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     every_node: bool = False
     nodes: tuple[str, ...] = ()  # names, and terms of a label selector, of the nodes that the run is about; empty: all
     platform: tuple[str, ...] = ()  # presets by name; empty: the cluster's marks choose
+    tables: str = ""
+    columns: int = 0  # of the output; 0: as wide as the terminal
     settle: float = 0.0  # seconds to wait for changes under way
 
 
@@ -177,6 +183,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         every_node=option.every_node,
         nodes=_split(option.nodes),
         platform=_split(option.platform),
+        tables=_tables(option),
+        columns=_count("--columns", option.columns, "columns") or 0,
         settle=float(_count("--settle", option.settle, "seconds") or 0),
     )
     if options.settle and options.snapshot:
@@ -189,6 +197,18 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         raise pytest.UsageError("--another-cluster needs --baseline")
     _check_names(catalogue, options)
     return options
+
+
+def _tables(option: Any) -> str:
+    """The folder of ``--tables``, whose tables count from here on, in workers too; empty where the option was not given."""
+    if not option.tables:
+        return ""
+    option.tables = str(Path(option.tables).expanduser().resolve())  # xdist hands the options on
+    try:
+        choose(Path(option.tables), ALL)
+    except TablesError as error:
+        raise pytest.UsageError(harmless(f"--tables: {error}")) from None
+    return str(option.tables)
 
 
 def judges(config: pytest.Config) -> bool:
@@ -271,8 +291,23 @@ def _split(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 
+_CONDITIONS = ("--stop-if", "--steady-if", "--detect-if")
+"""Options whose values may hold a credential: an argument of a command, or the query of an address."""
+
+
+def _without_conditions(arguments: Sequence[str]) -> list[str]:
+    shown, before = [], ""
+    for one in arguments:
+        name, has_value, _ = one.partition("=")
+        hidden = f"{name}={HIDDEN}" if has_value and name in _CONDITIONS else one
+        shown.append(HIDDEN if before in _CONDITIONS else hidden)
+        before = one
+    return shown
+
+
 def as_typed(arguments: Sequence[str]) -> list[str]:
-    """The command that somebody typed, of the arguments that pytest was given."""
+    """The command that somebody typed, of the arguments that pytest was given, without the conditions of experiments."""
+    arguments = _without_conditions(arguments)
     if tuple(arguments[: len(OPTIONS)]) != OPTIONS:
         return ["pytest", *arguments]
     folder, *rest = arguments[len(OPTIONS) :] or [""]

@@ -14,7 +14,7 @@ import pytest
 from conformance.plugin import waiting
 from conformance.plugin.session import State
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, Result, TargetKind
+from fixtures.verdict.record import Report, Result, TargetKind, Verdict
 from reports.terminal import actions
 from reports.terminal.actions import command
 from reports.verdicts import column, markup
@@ -57,7 +57,7 @@ _DEFAULT_CHARACTERS = "fE"
 """What pytest lists in its short summary where nobody asked for other things (``-r``)."""
 
 PIPE_WIDTH = 120
-"""Columns of tables in files and logs, which have no width of their own; ``COLUMNS`` names another."""
+"""Columns of tables in files and logs, which have no width of their own; ``--columns`` or ``COLUMNS`` names another."""
 
 _LEAST = 24
 """Columns of a title in a terminal that has no room for it."""
@@ -90,6 +90,8 @@ def prepare(config: pytest.Config) -> None:
     if reporter is not None:
         reporter.showfspath = False
         reporter._show_progress_info = False
+        if given := columns(config):
+            reporter._tw.fullwidth = given
         if config.option.reportchars == _DEFAULT_CHARACTERS:
             reporter.reportchars = ""
         if actions.is_on(os.environ):
@@ -108,7 +110,7 @@ def teller(config: pytest.Config) -> Callable[[str], None]:
             return
         with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
             with waiting.quiet(config):
-                reporter.write_line(one_line(words))
+                reporter.write_line(filled(config, one_line(words)))
 
     return tell
 
@@ -136,11 +138,14 @@ def put_back(config: pytest.Config, reporter: pytest.TerminalReporter) -> None:
 
 
 def show(config: pytest.Config, result: Result, count: int, planned: int) -> None:
-    """One requirement's line. Until the next one begins, nothing is awaited, or workers are."""
+    """One requirement's line. Until the next one begins, nothing is awaited, or workers are.
+
+    Without ``-v`` the summary says of those with nothing to judge, by their reasons, what lines of their own would repeat.
+    """
     parallel = bool(getattr(config.option, "tx", None)) and count < planned
     waiting.begin(config, f"workers have judged {count} of {planned} requirements, and nothing new" if parallel else "")
     reporter = config.pluginmanager.getplugin("terminalreporter")
-    if reporter is None or config.option.verbose < 0:
+    if reporter is None or config.option.verbose < (result.verdict is Verdict.NOT_APPLICABLE):
         return
     place = f"{count:3}/{planned}" if planned else f"{count:3}"
     judged = f"{result.judged}/{result.total}"
@@ -151,7 +156,29 @@ def show(config: pytest.Config, result: Result, count: int, planned: int) -> Non
         reporter.write(verdict, **markup(result.verdict))
         numbers = f"{judged:>11} {result.duration_seconds:6.1f} s  "
         before = len(name + verdict + numbers)
-        reporter.write_line(numbers + (wrapped(result.title, before, reporter._tw.fullwidth) if reporter.isatty else result.title))
+        reporter.write_line(numbers + (wrapped(result.title, before, reporter._tw.fullwidth) if _has_width(config) else result.title))
+
+
+def columns(config: pytest.Config) -> int:
+    """Of ``--columns``; 0 where it was not given."""
+    return int(config.getoption("columns", None) or 0)
+
+
+def _has_width(config: pytest.Config) -> bool:
+    """Whether something says how wide the output is."""
+    return bool(config.pluginmanager.getplugin("terminalreporter").isatty or columns(config) or os.environ.get("COLUMNS"))
+
+
+def _wrapping_width(config: pytest.Config) -> int:
+    """Where sentences wrap at words; 0 where a program may read them line by line, which also has COLUMNS at times."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    return int(reporter._tw.fullwidth) if reporter is not None and (reporter.isatty or columns(config)) else 0
+
+
+def filled(config: pytest.Config, line: str) -> str:
+    """A sentence in lines of the width that it is read at."""
+    width = _wrapping_width(config)
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) if width else line
 
 
 def wrapped(title: str, before: int, width: int) -> str:
@@ -166,7 +193,8 @@ def keep_verdict(config: pytest.Config, report: Report, file: Path, chaos: Chaos
     if reporter is not None:
         from reports.terminal.summary import verdict_line  # imported late: rich is not needed before
 
-        config.stash[VERDICT] = verdict_line(report, colour=reporter._tw.hasmarkup, report_path=_shown(file), chaos=chaos)
+        width, colour = _wrapping_width(config), reporter._tw.hasmarkup
+        config.stash[VERDICT] = verdict_line(report, width=width, colour=colour, report_path=_shown(file), chaos=chaos)
 
 
 def summary(reporter: pytest.TerminalReporter, report: Report, file: Path, chaos: ChaosReport | None) -> None:
@@ -174,8 +202,9 @@ def summary(reporter: pytest.TerminalReporter, report: Report, file: Path, chaos
     from reports.terminal.summary import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
-    width = writer.fullwidth if reporter.isatty or os.environ.get("COLUMNS") else PIPE_WIDTH
-    text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(file), chaos=chaos)
+    width = writer.fullwidth if _has_width(reporter.config) else PIPE_WIDTH
+    wraps = bool(_wrapping_width(reporter.config))
+    text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(file), chaos=chaos, wraps=wraps)
     above, _, _last = text.rstrip("\n").rpartition("\n")
     reporter.write(actions.harmless(above.rstrip("\n")) + "\n")
     if (log := reporter.config.stash.get(STEP_LOG, None)) is not None:

@@ -29,10 +29,11 @@ from fixtures.ownership.read_proofs import find_leftovers, proof_files, read_fil
 from fixtures.policy.allowlist import is_another
 from fixtures.policy.policy_file import digest, policy_text
 from fixtures.system import private_files
+from fixtures.tables.rows import ALL
 from fixtures.text.sentences import few
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import Access, AppliedPreset, Cause, Coverage, Report, Requests, Result, Run, Suite, Verdict
+from fixtures.verdict.record import Access, AppliedPreset, Cause, Coverage, Report, Requests, Result, Run, Suite, UsedTable, Verdict
 
 RECORD = "report.json"
 
@@ -173,6 +174,7 @@ def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
             command=shlex.join(as_typed([str(argument) for argument in config.invocation_params.args])),
             policy_digest=digest(state.opened.policy),
             presets=[AppliedPreset(name=one.name, why=one.why) for one in state.opened.presets],
+            tables=[UsedTable(name=one.name, date=one.table.date, own=one.own) for one in ALL],
         ),
         verdict=verdict,
         exit_code=int(code),

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: nothing is asserted here, and the detection matrix imports 
 from __future__ import annotations
 
 import fcntl
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,7 +21,8 @@ from conformance.coverage.missing_kinds import SavedEvidence
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
 from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect
-from conformance.requirement import Needs, Requirement
+from conformance.probes.server_metrics import ServerMetrics, read_server_metrics
+from conformance.requirement import Made, Needs, Once, Requirement
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.cluster import Scope
@@ -76,6 +78,18 @@ class State:
         self._scope: Scope | None = None
         self.lock_file = ""
         self.documents = DocumentsOnce()
+        self._made: dict[Callable[[Cluster, Scope], object], object] = {}
+        self._lock = threading.RLock()  # probes of a wave ask at the same time
+
+    def once(self, make: Callable[[Cluster, Scope], Made]) -> Made:
+        """What ``make`` gave for this run's cluster when it was first called."""
+        with self._lock:
+            if make not in self._made:
+                if self.opened.cluster is None:
+                    raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
+                self._made[make] = make(self.opened.cluster, self.scope)
+        found: Made = self._made[make]  # type: ignore[assignment]  # a dict of makers to what each makes has no type
+        return found
 
     @property
     def required(self) -> frozenset[str]:
@@ -229,6 +243,18 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     if state.worker and (another := state.opened.another_cluster()):
         raise Inconclusive("AnotherCluster", another)
     return state.opened.cluster
+
+
+@pytest.fixture(scope="session")
+def once(request: pytest.FixtureRequest, cluster: Cluster) -> Once:  # ``cluster`` says why there is none
+    """What serves the whole run."""
+    return _state(request).once
+
+
+@pytest.fixture(scope="session")
+def server_metrics(cluster: Cluster) -> ServerMetrics:
+    """What the API server counts of itself, read once."""
+    return read_server_metrics(cluster)
 
 
 def workspace_limits(scope: Scope) -> tuple[int, dict[str, int]]:

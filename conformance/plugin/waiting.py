@@ -1,4 +1,4 @@
-"""What a run waits for, while it waits: on a terminal a line that is renewed each second, in a log a line now and then.
+"""What a run waits for, while it waits: on a terminal some lines that are renewed each second, in a log a line now and then.
 
 ``--settle`` lists again instead of watching: the account of a read-only run may list and nothing else.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,12 @@ LIVE_SECONDS = 1.0
 LOG_FIRST, LOG_AGAIN = 30.0, 60.0
 """Seconds without a result after which a log is told, and told again: many CI systems end a job that is silent."""
 
-_ERASE = "\r\x1b[K"
+_ERASE = "\r\x1b[J"
+_UP = "\x1b[A"
+MAX_LINES = 8
+"""Lines of a terminal that the wait takes at most: what has scrolled out of it cannot be erased."""
+LEAST = 3
+"""Columns that textwrap needs for an indented line that is cut."""
 
 KEYS = ("nodes", "pods", "apps/daemonsets", "resource.k8s.io/resourceslices", *OPERATORS)
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 15.0
@@ -59,7 +65,7 @@ class Waiting:
         self._width = width
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._drawn = False
+        self._drawn = 0  # lines
         self._stated = 0.0  # when a log was last told
         self._doing, self._since = "", time.monotonic()
         self._thread = threading.Thread(target=self._run, name="waiting", daemon=True)
@@ -76,7 +82,7 @@ class Waiting:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Others print inside of this; a line that was drawn is gone."""
+        """Others print inside of this; the lines that were drawn are gone."""
         with self._lock:
             self._erase()
             yield
@@ -91,15 +97,17 @@ class Waiting:
             self._stream.close()
 
     def tell(self, now: float, clock: datetime) -> None:
-        """Draw the line, or tell the log if it was silent for long enough."""
+        """Draw the lines, or tell the log if it was silent for long enough."""
         with self._lock:
             waits = self._waits()
             if not self._doing or now - self._since < LIVE_SECONDS:
                 return
             words = plain(sentence(self._doing, waits, self._since, now, clock))
             if self._live:
-                self._stream.write(_ERASE + words[: max(self._width - 1, 1)])
-                self._drawn = True
+                self._erase()
+                lines = textwrap.wrap(words, max(self._width - 1, LEAST), subsequent_indent="  ", max_lines=MAX_LINES, placeholder=" …")
+                self._stream.write(_ERASE + "\n".join(lines))
+                self._drawn = len(lines)
             elif now - (self._stated or self._since) >= (LOG_AGAIN if self._stated else LOG_FIRST):
                 self._stream.write(actions.harmless(words) + "\n")
                 self._stated = now
@@ -111,9 +119,9 @@ class Waiting:
 
     def _erase(self) -> None:
         if self._drawn:
-            self._stream.write(_ERASE)
+            self._stream.write(_UP * (self._drawn - 1) + _ERASE)
             self._stream.flush()
-            self._drawn = False
+            self._drawn = 0
 
 
 WAITING = pytest.StashKey[Waiting]()

@@ -5,7 +5,6 @@ Facts: docs/facts/admission.md#refusals-of-policies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -19,9 +18,6 @@ from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive, Subject
 
 _SOURCE = "answer to a server-side dry-run"
-_DENIAL = re.compile(
-    r"""ValidatingAdmissionPolicy '[^']+' with binding '[^']+' denied request|admission webhook "[^"]+" denied the request"""
-)
 _UNREACHABLE = "failed calling webhook"
 
 
@@ -65,13 +61,8 @@ def judge_refusals(control: Answer, answers: Iterable[tuple[Refusal, Answer]]) -
                 f"{refusal.key} says that it is refused, and it is accepted; a policy that selects namespaces may pass this run's over"
             )
             yield about.bad(message, cause="PolicyNotEnforced", observed=f"{answer.status} accepted")
-        elif denied_by_policy(answer):
+        elif answer.denied_by_policy:
             yield about.ok(f"{answer.status}: {answer.message[:300]}")
         else:
             message = f"refused, and not in the words of a policy: {answer.status} {answer.reason}: {answer.message[:300]}"
             yield about.undecided(message, cause="RefusedForAnotherReason")
-
-
-def denied_by_policy(answer: Answer) -> bool:
-    """Whether a ValidatingAdmissionPolicy or a webhook (Kyverno's, Gatekeeper's) refused, by its own words and not RBAC's or the API's."""
-    return not answer.ok and _DENIAL.search(answer.message) is not None

@@ -13,13 +13,14 @@ import msgspec
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.job_logs import parse_vector_add
 from conformance.outputs.nvidia_smi import parse_listing
-from conformance.probes.running import ProbeResult, pinned_pod
+from conformance.probes.running import ProbeResult, pinned_pod, read_held
 from fixtures.compute.document import SCHEMA_VERSION, Device, Document, Status, Trouble, decode
 from fixtures.compute.level_zero import OUT_OF_MEMORY
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.free_devices import Place, why_unlistable
 from fixtures.nodeprobe.smi_xml import Listing
+from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import cut, listed
 from fixtures.verdict.findings import About, Finding, Outcome
@@ -29,6 +30,7 @@ SOURCE = "nvidia-smi -L and /dev in the container"
 LIST_SCRIPT = 'echo "## uid"; id -u; echo "## smi"; nvidia-smi -L 2>&1 || echo "exit=$?"; echo "## dev"; ls -1 /dev; echo "## end"'
 """Prints who the container runs as, what nvidia-smi lists and what is in /dev, between markers."""
 
+_BEGIN = "\n## uid\n"
 STAY = "; sleep 3600"
 HOLD_SCRIPT = LIST_SCRIPT + STAY
 """The same, and keeps the devices until the pod is deleted."""
@@ -138,6 +140,17 @@ def sections(text: str) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in found.items()}
 
 
+def before_listing(text: str) -> str:
+    """What a pod printed before it listed its devices."""
+    return text.partition(_BEGIN)[0]
+
+
+def after_text(ran: ProbeResult) -> ProbeResult:
+    """The probe without what it printed before it listed its devices."""
+    _, mark, listing = ran.logs.get("probe", "").partition(_BEGIN)
+    return msgspec.structs.replace(ran, logs={"probe": mark.lstrip() + listing})
+
+
 def visible_to(ran: ProbeResult, container: str = "probe") -> VisibleDevices | str:
     """What a container saw, or why that is not known."""
     if ran.trouble:
@@ -220,6 +233,28 @@ def listing_pod(
     """
     run = listing_run(scope, then=then, options=options, limits=limits, image=image)
     return pinned_pod(scope, node, name, run.script, resources=resources, sibling=sibling, env=run.env, image=run.image, limits=run.limits)
+
+
+def start_holders(scope: Scope, workspace: Workspace, places: Mapping[str, Place]) -> dict[str, str]:
+    """Create pods that list one device of a place each and keep it: their names, by those that are asked for.
+
+    Beside other probes one pod serves several of them, and there may be fewer than are asked for.
+    """
+    by_place: dict[str, list[str]] = {}
+    for name, place in places.items():
+        by_place.setdefault(f"{place.node.name}/{place.resource}", []).append(name)
+    started: dict[str, str] = {}
+    for key, names in by_place.items():
+        pods = [listing_pod(scope, places[name].node, name, resources={places[name].resource: 1}, then=STAY) for name in names]
+        started |= dict(zip(names, workspace.hold(key, pods), strict=False))
+    return started
+
+
+def read_holders(scope: Scope, workspace: Workspace, started: Mapping[str, str]) -> dict[str, ProbeResult]:
+    """What they printed while all of them ran, by the names that were asked for."""
+    seconds = scope.policy.probes.start_seconds + SECONDS_PER_DEVICE
+    ran = read_held(workspace, list(dict.fromkeys(started.values())), END_MARKER, seconds) if started else {}
+    return {name: ran[pod] for name, pod in started.items()}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,12 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from conformance.causes import cause_of
+from conformance.probes.computing import LIMITS_OF_ALL, SECONDS_PER_DEVICE, after_text, before_listing, listing_run
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, made_privileged, pinned_pod, run_pods
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.placement.free_devices import Place, listable_places, places_of, runtime_classes, why_unlistable
+from fixtures.model.platform.runtime_classes import is_sandbox
 from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
 from fixtures.nodeprobe.smi_xml import NotSmi
@@ -37,9 +39,6 @@ _LIMITS = {"cpu": "500m", "memory": "192Mi"}
 """Python and the driver's library: three times what a document of eight devices takes."""
 
 _UUID = re.compile(r"(?<![\w-])(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-_SANDBOX = re.compile(r"kata|runsc|gvisor", re.I)
-"""Handlers of runtimes that run a container on a kernel of its own, as their projects install them."""
-
 _WORDS = 300
 
 
@@ -70,7 +69,7 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     def sandboxed(self) -> bool:
         """Whether its pod had a kernel of its own (Kata Containers, gVisor), of which it read the versions then."""
         own, boot = self.document.host.boot_id, self.node.status.node_info.boot_id
-        return bool(_SANDBOX.search(self.handler)) or bool(own and boot and own != boot)
+        return is_sandbox(self.handler) or bool(own and boot and own != boot)
 
     @property
     def pod(self) -> str:
@@ -115,6 +114,8 @@ class NodeDocuments(msgspec.Struct, frozen=True, kw_only=True):
 
     by_node: Mapping[str, NodeDocument] = {}
     unread: Mapping[str, Unread] = {}
+    computed: Mapping[tuple[str, str], ProbeResult] = {}
+    """By node and resource: pods that computed on all devices after they had read them."""
 
 
 class DocumentsOnce:
@@ -154,10 +155,19 @@ _PEERS = 2
 """Nodes of its sort that are read beside a node that the run is about: with one alone, nobody tells which of two is unlike."""
 
 
-def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collection[str] | None = None) -> NodeDocuments:
+def collect(
+    scope: Scope,
+    workspace: Workspace,
+    *,
+    way: str = "",
+    nodes: Collection[str] | None = None,
+    peers: int = _PEERS,
+    then: Callable[[Sequence[Place]], bool] = lambda _: False,
+) -> NodeDocuments:
     """Read the documents of one node of each product, or with ``probes.everyNode`` of every node; or of these nodes among them.
 
-    ``way`` stands for the policy's ``probes.wholeNodes``.
+    ``way`` stands for the policy's ``probes.wholeNodes``. ``then``: whether the pod of these places computes on them afterwards, in the
+    image of the suite.
 
     Raises :class:`NotApplicable` without devices that a probe can read, :class:`Inconclusive` where all are held and the policy lets no
     pod without a device look, or where the first pods may not be created.
@@ -166,20 +176,25 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
     whole = way != "no"
     chosen = {
         place.node.name: tuple(one for one in places_of(scope, place.node) if (whole or one.free) and not why_unreadable(one))
-        for place in choose_places(scope, listable_places(scope, why_unreadable), free=0 if whole else 1, peers=_PEERS)
+        for place in choose_places(scope, listable_places(scope, why_unreadable), free=0 if whole else 1, peers=peers)
         if nodes is None or place.node.name in nodes
     }
     namespace = workspace.namespace("privileged") if way == "privileged" else workspace.namespace()
     classes = runtime_classes(scope)
     by_node: dict[str, NodeDocument] = {}
     unread: dict[str, Unread] = {}
+    computed: dict[tuple[str, str], ProbeResult] = {}
     trouble: Inconclusive | None = None
     try:
         for batch in batches(scope, workspace, list(chosen.items()), 1):
             pods = {f"node-probe-{number}": item for number, item in batch}
-            wanted = [_pod(scope, name, places, way) for name, (_, places) in pods.items()]
-            ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds, namespace)
+            computing = {name: places for name, (_, places) in pods.items() if then(places)}
+            wanted = [_pod(scope, name, places, way, then=name in computing) for name, (_, places) in pods.items()]
+            longest = max((sum(map(units, places)) for places in computing.values()), default=0)
+            ran = run_pods(workspace, wanted, scope.policy.probes.start_seconds + SECONDS_PER_DEVICE * longest, namespace)
             for pod, (node, places) in pods.items():
+                if pod in computing:
+                    computed[node, places[0].resource] = after_text(ran[pod])
                 found = _read(ran[pod], places, whole, classes)
                 if isinstance(found, NodeDocument):
                     by_node[node] = found
@@ -196,7 +211,7 @@ def collect(scope: Scope, workspace: Workspace, *, way: str = "", nodes: Collect
                 message, cause = f"its probe pod could not be run: {trouble.message}", cause_of(trouble.code)
                 finding = undecided(finding.subject, message=message, source="API server", cause=cause)
             unread[node] = Unread(places=places, finding=finding)
-    return NodeDocuments(by_node=by_node, unread=unread)
+    return NodeDocuments(by_node=by_node, unread=unread, computed=computed)
 
 
 def judged(
@@ -219,10 +234,12 @@ def judged(
     yield from per_node(scope, asked(), why_unreadable)
 
 
-def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
+def _pod(scope: Scope, name: str, places: Sequence[Place], way: str, *, then: bool = False) -> Json:
     """The pod that reads one node: in the suite's image, where the policy names it, by the collector, else by the script."""
     probes = scope.policy.probes
     script = f'echo "{_GRANTED}$NVIDIA_VISIBLE_DEVICES"; {_IN_THE_SUITE if probes.suite_image else smi.SCRIPT}'
+    if then:
+        script += f"; {listing_run(scope, then='').script}"
     pod = pinned_pod(
         scope,
         places[0].node,
@@ -232,7 +249,7 @@ def _pod(scope: Scope, name: str, places: Sequence[Place], way: str) -> Json:
         env={**_ENVIRONMENT, **({} if way == "no" else _ALL)},
         image=probes.suite_image or probes.image_for(place.resource for place in places),
         runtime_class="" if way == "no" else next((name for name, handler in runtime_classes(scope).items() if handler == "nvidia"), ""),
-        limits=_LIMITS,
+        limits=LIMITS_OF_ALL if then else _LIMITS,
     )
     return made_privileged(pod) if way == "privileged" else pod
 
@@ -245,7 +262,7 @@ def _read(ran: ProbeResult, places: tuple[Place, ...], whole: bool, classes: Map
     trouble, cause = ran.trouble, "ProbeDidNotRun"
     if not trouble:
         try:
-            granted, _, text = ran.logs.get("probe", "").removeprefix(_GRANTED).partition("\n")
+            granted, _, text = before_listing(ran.logs.get("probe", "")).removeprefix(_GRANTED).partition("\n")
             document = decode(text.encode()) if text.startswith("{") else smi.document(text)
             if document.schema_version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]:
                 return NodeDocument(

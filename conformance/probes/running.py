@@ -198,7 +198,11 @@ def run_pods(workspace: Workspace, pods: Iterable[Json], seconds: float, namespa
 
 def hold_pods(workspace: Workspace, pods: Sequence[Json], marker: str, seconds: float) -> dict[str, ProbeResult]:
     """Create pods that stay, wait until all run at the same time, read each log up to the line ``marker``."""
-    names = [workspace.start(pod) for pod in pods]
+    return read_held(workspace, [workspace.start(pod) for pod in pods], marker, seconds)
+
+
+def read_held(workspace: Workspace, names: Sequence[str], marker: str, seconds: float) -> dict[str, ProbeResult]:
+    """The same for pods that were created: by name."""
     deadline = time.monotonic() + seconds
     ran = await_running(workspace, names, seconds)
     for name, state in ran.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from conformance.common_findings import unread
 from conformance.psa.environments import (
@@ -76,6 +76,10 @@ def check_bypass(scope: Scope) -> Iterator[Finding]:
             yield _judge(scope, ways, template)
 
 
+_HostPath = tuple[str, str, bool]
+"""A path of the host that a volume mounts: in words, as a path, and whether a container may write there."""
+
+
 class _Ways:
     """What of a cluster decides whether a pod's fields open a device."""
 
@@ -92,7 +96,8 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
     demand, given = demand_of(scope, template), GivenDevices(scope, template)
     asks_device = demand.devices or bool(given.shares)
     about = About(template.place, source, EXPECTED)
-    if found := bypasses(template, ways, asks_device=asks_device or bool(demand.unknown), given=given):
+    paths = list(_host_paths(ways, template))
+    if found := bypasses(template, ways, paths, asks_device=asks_device or bool(demand.unknown), given=given):
         if by_host(scope, template):
             message = "the policy lets it reach the fabric through the host, and it takes every device of its node"
             return allowed(template.place, message=message, source="policy tenants.hostRdma")
@@ -102,7 +107,7 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
         return about.bad(
             message[:600] + scope.platform.advice(template.namespace), cause=cause, observed="; ".join(words for _, words in found)[:1500]
         )
-    if doubts := list(_doubts(ways, template, given, asks_device=asks_device)):
+    if doubts := list(_doubts(ways, template, given, paths, asks_device=asks_device)):
         return about.undecided(doubts[0][:600])
     if secret := next(_secrets(ways, template, asks_device=asks_device), ""):
         return about.undecided(secret[:600], cause="SecretNotRead")
@@ -111,24 +116,26 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
         return about.not_judged(reason)
     if (lacking := ways.volumes.lacking) and any(map(claims_volume, template.volumes)):
         return about.not_judged(f"it mounts a claim, and the snapshot holds no {lacking}")
-    excused = [path for _, path, writable in _host_paths(ways, template) if _is_platforms(scope, template, path, writable=writable)]
+    excused = [path for _, path, writable in paths if _is_platforms(scope, template, path, writable=writable)]
     observed = f"mounts {listed(excused)} as the platform's guide has it (policy tenants.hostPaths)" if excused else ""
     return about.ok(observed or "none of the known bypasses")
 
 
-def bypasses(template: Template, ways: _Ways, *, asks_device: bool, given: GivenDevices) -> list[tuple[str, str]]:
+def bypasses(
+    template: Template, ways: _Ways, paths: Iterable[_HostPath], *, asks_device: bool, given: GivenDevices
+) -> list[tuple[str, str]]:
     """Each bypass: its cause, and words of its own."""
-    found = [("HostOpenToPod", words) for words in _rights_on_the_host(template, ways)]
+    found = [("HostOpenToPod", words) for words in _rights_on_the_host(template, ways, paths)]
     found += [("DevicesChosenByPod", words) for words in _choices(template, ways, given, asks_device=asks_device)]
     return found + [("ClaimWithAdminAccess", words) for words in _admin_claims(template, ways)]
 
 
-def _rights_on_the_host(template: Template, ways: _Ways) -> Iterator[str]:
+def _rights_on_the_host(template: Template, ways: _Ways, paths: Iterable[_HostPath]) -> Iterator[str]:
     spec = template.spec
     for container in spec.every_container():
         if mapping(container.security_context).get("privileged") is True:
             yield f"container {container.name} is privileged and sees every device of the node"
-    for words, path, writable in _host_paths(ways, template):
+    for words, path, writable in paths:
         what = exposed_by(path, writable=writable)
         if what and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}: {what}"
@@ -164,8 +171,8 @@ def _choices(template: Template, ways: _Ways, given: GivenDevices, *, asks_devic
     yield from given.beyond_request()
 
 
-def _host_paths(ways: _Ways, template: Template) -> Iterator[tuple[str, str, bool]]:
-    """Paths of the host that volumes mount: in words, as paths, and whether a container may write there."""
+def _host_paths(ways: _Ways, template: Template) -> Iterator[_HostPath]:
+    """Paths of the host that volumes mount."""
     spec = template.spec
     for volume in spec.volumes or ():
         name, path = volume.get("name"), mapping(volume.get("hostPath")).get("path")
@@ -185,12 +192,12 @@ def _is_platforms(scope: Scope, template: Template, path: str, *, writable: bool
     return takes_whole_nodes(scope, template) if exposed_by(path, writable=writable) else bool(demand_of(scope, template).devices)
 
 
-def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
+def _doubts(ways: _Ways, template: Template, given: GivenDevices, paths: Iterable[_HostPath], *, asks_device: bool) -> Iterator[str]:
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.volumes)):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
     spec = template.spec
-    for words, path, writable in _host_paths(ways, template):
+    for words, path, writable in paths:
         if unknown_device(path) and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}, and nothing shows whether that device is an accelerator's"
     for key, value in template.annotations.items():

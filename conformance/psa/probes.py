@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.probes.computing import LIST_SCRIPT, SOURCE, computing, listing_pod, visible_to
+from conformance.probes.computing import LIST_SCRIPT, SOURCE, computing, read_holders, start_holders, visible_to
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
-from conformance.probes.running import ProbeResult, pinned_pod, run_pods
+from conformance.probes.running import ProbeResult, pinned_pod
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of
@@ -124,8 +124,7 @@ def probe_nonroot(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
         asked = {f"psa-04-{number}": place for number, place in batch}
-        pods = [listing_pod(scope, place.node, name, resources={place.resource: 1}) for name, place in asked.items()]
-        for name, ran in run_pods(workspace, pods, scope.policy.probes.start_seconds).items():
+        for name, ran in read_holders(scope, workspace, start_holders(scope, workspace, asked)).items():
             yield asked[name], judge_nonroot(ran, asked[name].resource, user, shared=asked[name].shared)
 
     places = choose_places(scope, listable_places(scope))

@@ -7,6 +7,7 @@ from conformance.psa.controllers import check_controllers
 from conformance.psa.namespaces import check_enforcement
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.psa.standards import check_standards
+from conformance.psa.tenants_rights import check_tenants_rights
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
@@ -31,7 +32,7 @@ def test_the_api_refuses_a_root_device_pod_for_the_predicted_reasons(judge: Evid
     judge(probe_refusal(scope, workspace))
 
 
-@requirement("PSA-04", devices=1)
+@requirement("PSA-04", devices=0, holders=1)
 def test_a_compliant_pod_runs_as_a_user_and_sees_its_device(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A pod that satisfies the restricted level runs as non-root and sees its device."""
     judge(probe_nonroot(scope, workspace))
@@ -41,6 +42,12 @@ def test_a_compliant_pod_runs_as_a_user_and_sees_its_device(judge: Evidence, sco
 def test_no_tenant_pod_goes_around_the_device_plugin(judge: Evidence, scope: Scope) -> None:
     """No tenant pod bypasses the device plugin to reach devices."""
     judge(check_bypass(scope))
+
+
+@requirement("PSA-06")
+def test_no_tenant_may_make_pods_where_they_may_be_privileged(judge: Evidence, scope: Scope) -> None:
+    """No tenant may make or enter pods in a namespace of the platform that admits privileged pods."""
+    judge(check_tenants_rights(scope))
 
 
 @requirement("PSA-07")

@@ -16,7 +16,7 @@ from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import Amount, held_by, is_extended, looks_like_device, mapped_to_dra, problem, requested_amounts, whole
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.template import Template
-from fixtures.model.devices.scheduler_amounts import counted, doubted
+from fixtures.model.devices.scheduler_amounts import counted, doubted, is_amount, split_resources
 from fixtures.model.dra.slices import BY_CLASS, SLICES
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.placement.affinity import Choice, aim, selects, too_long
@@ -270,9 +270,9 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
     if not users and not claimants:
         raise NotApplicable("NoDeviceRequests", "no template and no pod asks for a device")
     accelerators = scope.policy.accelerators
-    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources)
+    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources, *scope.cached(split_resources))
     for name, using in sorted(users.items()):
-        good = matches(name, approved) or (not scope.policy.requests.approved and counted(scope, name))
+        good = matches(name, approved) or (not scope.policy.requests.approved and is_amount(scope, name))
         if not good and not scope.policy.requests.approved and (unclear := doubted(scope, name)):
             source = "resources of pods, annotations and status.capacity of nodes"
             yield undecided(Subject("Resource", name), message=unclear, source=source)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.pod_state import why_not_running
+from fixtures.model.demand.reserved_devices import GROUP, fraction_of, reserves, sharers, shares, unreserved
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.devices.node_labels import sharing_inconsistencies, view_of
 from fixtures.model.devices.scheduler_amounts import split_of
@@ -84,12 +85,14 @@ def _contradiction(scope: Scope, item: Shared) -> str:
 
 def check_isolated(scope: Scope) -> Iterator[Finding]:
     """One finding per shared resource of a node (replicas within the policy) and per device pod of an isolated tenant."""
-    shared = {node.name: [*shared_resources(scope, node), *_split(node)] for node in scope.accelerator_nodes}
+    shared = {node.name: [*shared_resources(scope, node), *_split(node), *_reserved(scope, node)] for node in scope.accelerator_nodes}
     for items in shared.values():
         for item in items:
             yield _limit(scope, item)
     isolated = scope.policy.tenants.isolated
-    for pod in scope.device_pods if isolated else ():
+    parts = [pod for pod in scope.snapshot.pods if fraction_of(pod) and not pod.finished] if isolated else []
+    known = {(pod.namespace, pod.name): pod for pod in (*scope.device_pods, *parts)} if isolated else {}
+    for pod in known.values():
         if not matches(pod.namespace, isolated) or not pod.node_name:
             continue
         held = scope.devices_of(pod.spec)
@@ -102,6 +105,11 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
             where = f"{item.resource} on {item.node.name}, where {item.factor or 'several'} pods get each device"
             message = f"the policy isolates {pod.namespace}, and the pod holds {where}: they share memory and faults with strangers"
             yield about.bad(message, cause="IsolatedTenantShares")
+        elif part := shares(scope, pod):
+            message = f"the policy isolates {pod.namespace}, and the pod {part}, with strangers: nothing keeps their memory apart"
+            yield about.bad(message, cause="IsolatedTenantShares", observed=fraction_of(pod), source="annotations and labels of pods")
+        elif why := unreserved(scope, pod):
+            yield about.undecided(f"it asks for a part of a device ({fraction_of(pod)}), and {why}")
         elif share := held_share(scope, pod):
             message = f"the policy isolates {pod.namespace}, and a claim of the pod has a share of {share}, and strangers may have others"
             yield about.bad(message, cause="IsolatedTenantShares", source="ResourceClaim.status.allocation")
@@ -115,6 +123,15 @@ def _split(node: Node) -> Iterator[Shared]:
     if split is not None and split.factor > 1:
         source, devices = f"annotation {split.key}", len(split.units)
         yield Shared(node=node, resource=split.resource, devices=devices, factor=split.factor, strategy="split", labels=None, source=source)
+
+
+def _reserved(scope: Scope, node: Node) -> Iterator[Shared]:
+    """Devices that KAI or Run:ai give parts of, as one: ``factor`` is the pods of the device that has the most."""
+    pods = [len(sharers(scope, pod)) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if reserves(scope, pod)]
+    if pods:
+        yield Shared(
+            node=node, resource="gpu-fraction", devices=len(pods), factor=max(pods), strategy="", labels=None, source=f"label {GROUP}"
+        )
 
 
 def _limit(scope: Scope, item: Shared) -> Finding:

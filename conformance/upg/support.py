@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.kubernetes_version import least_server_minor, minor_of
 from fixtures.model.platform.versions import Installed, on_nodes, version_of
-from fixtures.tables.dated import SUPPORT
+from fixtures.tables.rows import SUPPORT
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
-
-_SOURCE = f"status.nodeInfo, tables of {SUPPORT.date}"
 
 
 def check_support(scope: Scope) -> Iterator[Finding]:
@@ -28,8 +26,10 @@ def check_support(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(one: Installed, target: int) -> Finding:
+    source = f"status.nodeInfo, tables of {SUPPORT.table.date}"
     place = Subject(one.place.kind, f"{one.place.name} {one.part}", one.place.namespace)
-    about = About(place, _SOURCE, f"a version that supports Kubernetes 1.{target}", observed=f"{one.part} {one.text or 'of no version'}")
+    expected = f"a version that supports Kubernetes 1.{target}"
+    about = About(place, source, expected, observed=f"{one.part} {one.text or 'of no version'}")
     if one.version is None:
         return about.undecided(f"the version of {one.part} is not known: {one.text or 'it is empty'}")
     for row in SUPPORT.rows:

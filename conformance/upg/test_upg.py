@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.requirement import requirement
 from conformance.upg.drains import check_drains
 from conformance.upg.members import check_members
+from conformance.upg.removed_apis import check_removed_apis
 from conformance.upg.roll_outs import check_roll_outs
 from conformance.upg.support import check_support
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import AT_THE_END, Evidence
 from fixtures.verdict.subjects import NotApplicable
+
+
+@requirement("UPG-01")
+def test_nothing_uses_an_api_that_the_next_version_removes(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """Nothing uses an API that the next Kubernetes version removes."""
+    judge(check_removed_apis(scope, lambda: request.getfixturevalue("server_metrics")))
 
 
 @requirement("UPG-02")

@@ -1,7 +1,8 @@
-"""Adapters whose gangs are a PodGroup object and pods that name it: Volcano, and the gang scheduling of Kubernetes itself.
+"""Adapters whose gangs are a PodGroup object and pods that name it: Volcano, KAI, coscheduling, and the gangs of Kubernetes itself.
 
-The latter has PodGroups of ``scheduling.k8s.io`` since 1.36, and Workloads in 1.35. Which of them there are, discovery says, never the
-version of the server. Facts: docs/facts/gangs.md#volcano, docs/facts/gangs.md#native-gangs.
+The latter are PodGroups of ``scheduling.k8s.io`` since 1.36, and Workloads in 1.35. Which of them there are, discovery says, never the
+version of the server. Facts: docs/facts/gangs.md#volcano, docs/facts/gangs.md#native-gangs,
+docs/facts/gangs.md#gangs-of-kai-and-coscheduling.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from conformance.gang.adapters.base import (
     delete_pods,
     in_turn,
 )
+from conformance.gang.adapters.watched import watched_as
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
-from fixtures.model.jobs.marks import native_group
+from fixtures.model.jobs.marks import COSCHEDULING_GROUP, KAI_GROUP, native_group
 from fixtures.model.objects import conditions_by_type
+from fixtures.model.queues.kai import QUEUE_LABEL, room_in
 from fixtures.model.queues.volcano import DEFAULT_QUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, volcano_queues
+from fixtures.ownership.owned import RUN_LABEL
 from fixtures.probes.pods import keeps, marked
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.subjects import Inconclusive
 
 NATIVE_GROUPS = "scheduling.k8s.io/podgroups"
 WORKLOADS = "scheduling.k8s.io/workloads"
+KAI_GROUPS = "scheduling.run.ai/podgroups"
+COSCHEDULING_GROUPS = "scheduling.x-k8s.io/podgroups"
 FIRST_VERSION = "v1alpha1"
 """The version in which a Workload itself holds its groups, and pods name the Workload."""
 LINKS = ("schedulingGroup", "workloadRef")
@@ -45,8 +51,9 @@ SCHEDULER = "volcano"
 
 
 class GroupedPods(ABC):
-    """What both have in common: a group for each gang, then its pods, which are removed with it. ``key`` is the groups' kind."""
+    """What they have in common: a group for each gang, then its pods, which are removed with it. ``key`` is the groups' kind."""
 
+    name: str
     promise: str
     key: str
     version = "v1beta1"
@@ -154,12 +161,44 @@ def served_kind(scope: Scope) -> str:
     return WORKLOADS if scope.snapshot.versions.get(WORKLOADS) == FIRST_VERSION else ""
 
 
-class Volcano(GroupedPods):
+class MinimumOfMembers(GroupedPods):
+    """PodGroups that say ``minMember``, of a ``scheduler`` whose pods name it. ``annotation`` names the group in a pod."""
+
+    scheduler: str
+    annotation = ""
+    queue = ""
+
+    def group(self, gang: Gang, priority: str) -> Json:
+        """The PodGroup of a gang."""
+        return {
+            "apiVersion": f"{self.key.partition('/')[0]}/{self.version}",
+            "kind": "PodGroup",
+            "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
+            "spec": {"minMember": gang.size, **self.spec(priority)},
+        }
+
+    def spec(self, priority: str) -> Json:
+        """What the group says beside its minimum."""
+        return {}
+
+    def labels(self, group: str) -> dict[str, str]:
+        """Labels of a member beside the gang's."""
+        return {QUEUE_LABEL: self.queue} if self.queue else {}
+
+    def member(self, pod: Json, group: str) -> Json:
+        """The pod as a member of a PodGroup."""
+        annotations = {self.annotation: group} if self.annotation else {}
+        return marked(pod, {GANG_LABEL: group, **self.labels(group)}, annotations, schedulerName=self.scheduler)
+
+
+class Volcano(MinimumOfMembers):
     """The adapter of Volcano. Gangs go to its default queue."""
 
     name = "volcano"
     promise = "Volcano binds no pod of a PodGroup below its minMember"
     key = VOLCANO_GROUPS
+    scheduler = SCHEDULER
+    annotation = GROUP_ANNOTATION
 
     def detect(self, scope: Scope) -> Availability:
         """Installed by its kinds or its Deployments; healthy by its Deployments, else by the state of its default queue."""
@@ -185,18 +224,62 @@ class Volcano(GroupedPods):
         if (state := self._queue_state(scope)) != "Open":
             raise Inconclusive("QueueNotOpen", f"Volcano's queue {DEFAULT_QUEUE} is {state}, so nothing can be submitted to it")
 
-    def group(self, gang: Gang, priority: str) -> Json:
-        """The PodGroup of a gang, without minResources: the question is the gang plugin's, not the enqueue action's.
+    def spec(self, priority: str) -> Json:
+        """Without minResources: the question is the gang plugin's, not the enqueue action's. One without a priority would have another."""
+        return {"queue": DEFAULT_QUEUE, "priorityClassName": priority}
 
-        Volcano takes a job's priority from here, and one without would have the cluster's default.
-        """
-        return {
-            "apiVersion": f"scheduling.volcano.sh/{self.version}",
-            "kind": "PodGroup",
-            "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
-            "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE, "priorityClassName": priority},
-        }
 
-    def member(self, pod: Json, group: str) -> Json:
-        """The pod as a member of a PodGroup."""
-        return marked(pod, {GANG_LABEL: group}, {GROUP_ANNOTATION: group}, schedulerName=SCHEDULER)
+class Kai(MinimumOfMembers):
+    """The adapter of KAI. Gangs go to the queue that the policy names.
+
+    Its pod grouper leaves pods alone that name a group and have no owner. KAI may end pods of other queues for one that is below its
+    share, which no PriorityClass prevents: the probes keep to nodes on which it has none.
+    """
+
+    name = "kai"
+    promise = "KAI binds no pod of a PodGroup below its minMember"
+    key = KAI_GROUPS
+    version = "v2alpha2"
+    scheduler = "kai-scheduler"
+    annotation = KAI_GROUP
+
+    def detect(self, scope: Scope) -> Availability:
+        """By its Deployments."""
+        return watched_as(self.name).detect(scope)
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
+        """The queue must have room for the gang: a limit holds it as too few devices do."""
+        self.queue = scope.policy.gang.kai_queue
+        if (room := room_in(scope, self.queue, resource)) < quota:
+            raise Inconclusive("QueueTooSmall", f"KAI's queue {self.queue} may give {room:g} more {resource}, and the probe needs {quota}")
+        chosen = {node.name for node in nodes}
+        for pod in scope.snapshot.pods:
+            mine = pod.metadata.label.get(RUN_LABEL) == workspace.run_id
+            if pod.scheduler_name == self.scheduler and pod.node_name in chosen and not pod.finished and not mine:
+                message = f"KAI may end {pod.namespace}/{pod.name} on {pod.node_name} to give its devices to a probe"
+                raise Inconclusive("NoUsableNode", message)
+
+    def spec(self, priority: str) -> Json:
+        """With a delay in which newer releases end no other pods for it; older ones drop the field."""
+        return {"queue": self.queue, "priorityClassName": priority, "preemptionDelay": "24h"}
+
+
+class Coscheduling(MinimumOfMembers):
+    """The adapter of the scheduler that scheduler-plugins builds with coscheduling. There are no queues."""
+
+    name = "coscheduling"
+    promise = "coscheduling binds no pod of a PodGroup below its minMember"
+    key = COSCHEDULING_GROUPS
+    version = "v1alpha1"
+    scheduler = "scheduler-plugins-scheduler"
+
+    def detect(self, scope: Scope) -> Availability:
+        """By its Deployments."""
+        return watched_as(self.name).detect(scope)
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
+        """There is nothing to prepare."""
+
+    def labels(self, group: str) -> dict[str, str]:
+        """Pods name their group by a label."""
+        return {COSCHEDULING_GROUP: group}

@@ -26,7 +26,7 @@ from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
 from fixtures.model.objects import Row, row_of
 from fixtures.model.queues.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, Flavor, KueueObjects
 from fixtures.model.queues.kueue_quotas import class_mappings, pods_ready_timeout
-from fixtures.probes.pods import marked
+from fixtures.probes.pods import gated, marked
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.subjects import Inconclusive
 
@@ -88,12 +88,14 @@ class Kueue:
             return Guarantee.EVICTION, f"waitForPodsReady evicts a workload that is not ready within {timeout:g} s"
         return Guarantee.QUOTA, "Kueue has neither waitForPodsReady nor topology-aware scheduling: it promises quota, not placement"
 
-    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = ()) -> None:
-        """Queues of the run with exactly ``quota`` units of ``resource``."""
+    def setup(
+        self, scope: Scope, workspace: Workspace, resource: str, quota: int, nodes: Sequence[Node] = (), *, topology: bool = True
+    ) -> None:
+        """Queues of the run with exactly ``quota`` units of ``resource``; without ``topology`` their quota alone decides."""
         workspace.will_remove(KUEUE_WORKLOADS)  # Kueue makes them of the pods, and the pods stay until they are deleted
         self._version = scope.snapshot.versions.get(KUEUE_WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
-        usual = _flavor(scope, nodes)
+        usual = _flavor(scope, nodes) if topology else None
         self._topology = usual.topology if usual else ""
         flavor: Json = {"topologyName": self._topology, "nodeLabels": dict(usual.labels)} if usual else {}
         for key, queue in queues(api, name, self.counted_as(scope, resource), quota, flavor):
@@ -146,7 +148,7 @@ class Kueue:
         labels = {f"{GROUP}/queue-name": QUEUE, f"{GROUP}/pod-group-name": gang.name, GANG_LABEL: gang.name}
         topology = {f"{GROUP}/podset-unconstrained-topology": "true"} if self._topology else {}
         annotations = {f"{GROUP}/pod-group-total-count": str(gang.size), **topology}
-        return marked(pod, labels, annotations, schedulingGates=[{"name": GATE}])
+        return gated(marked(pod, labels, annotations), GATE)
 
     def release(self, workspace: Workspace, gang: Gang) -> None:
         """The group's Workload goes first: its pods carry the finalizer ``kueue.x-k8s.io/managed`` until it is gone."""

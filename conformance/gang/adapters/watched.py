@@ -1,4 +1,4 @@
-"""Gang schedulers that are judged by reading only: KAI, Run:ai, coscheduling (docs/facts/gangs.md#kai-and-coscheduling)."""
+"""Gang schedulers that are known by their Deployments: KAI, Run:ai, coscheduling (docs/facts/gangs.md#kai-and-coscheduling)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang scheduler that the suite does not probe. ``name`` is the policy's word for it.
+    """A gang scheduler. ``name`` is the policy's word for it.
 
     ``scheduler`` and ``others`` are names (globs) of its Deployments; in its usual namespaces, ``homes``, the scheduler may be called
     just that. ``definition`` is its own custom resource, ``places`` its name in pods.
@@ -62,8 +62,13 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def watched() -> tuple[Watched, ...]:
-    """Every gang scheduler that is judged by reading only."""
+    """Every gang scheduler that is known by its Deployments."""
     return yaml_text.packaged(Path(__file__).with_name("watched.yaml"), tuple[Watched, ...])
+
+
+def watched_as(name: str) -> Watched:
+    """The one of that name."""
+    return next(one for one in watched() if one.name == name)
 
 
 def _named(item: Deployment, patterns: tuple[str, ...]) -> bool:
