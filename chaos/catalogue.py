@@ -31,6 +31,7 @@ from chaos.model.experiment import (
     decode_extension,
     unknown_name,
 )
+from chaos.model.pairs import BETWEEN, pairs_of
 from chaos.observe.signals import SIGNALS
 from chaos.plan.selectors import SELECTORS
 from fixtures.model.platform.installed import NAMES
@@ -92,7 +93,7 @@ def _names(extension: Extension, known: KnownNames) -> Iterator[str]:
         yield from _all_known(f"{where}.target.select", [select], known.selectors)
     if not extension.area:
         yield f"{where}.area: expected at least one area of the catalogue"
-    if not re.fullmatch(r"[A-Z][0-9]{1,2}[a-z]?", extension.id):
+    if not re.fullmatch(r"[A-Z][0-9]{1,2}[a-z]?(-[A-Z][0-9]{1,2}[a-z]?)?", extension.id):
         yield f"{where}.id: expected a letter and a number, got {extension.id!r}"
 
 
@@ -335,6 +336,11 @@ def load_all(folder: Path = FOLDER) -> list[Experiment]:
         if experiment.id in found:
             problems.append(f"{path}: {experiment.id} is defined twice, in {Path(found[experiment.id].path).name} too")
         found[experiment.id] = experiment
+    try:
+        for pair in pairs_of(found.values()) if not problems else ():
+            check_document(pair.document, names, f"{pair.path} ({pair.id})")
+    except ExperimentError as error:
+        problems.append(str(error))
     if problems:
         raise SelectionError("\n".join(problems))
     return sorted(found.values(), key=id_order)
@@ -347,10 +353,11 @@ def id_order(experiment: Experiment) -> tuple[str, int, str]:
 
 
 def select_experiments(experiments: Sequence[Experiment], ids: Sequence[str], max_level: Level) -> list[Experiment]:
-    """The experiments of these ids, or all up to the level. Raises :class:`SelectionError`."""
+    """The experiments of these ids, where ``A2+N1`` is both at once; without ids all up to the level. Raises :class:`SelectionError`."""
     if not experiments:
         raise SelectionError("there are no experiments")
-    by_id = {experiment.id: experiment for experiment in experiments}
+    by_id = {experiment.id: experiment for experiment in (*experiments, *(pairs_of(experiments) if ids else ()))}
+    ids = [_id_of_pair(id_, experiments) if "+" in id_ else id_ for id_ in ids]
     for id_ in ids:
         if id_ not in by_id:
             near = difflib.get_close_matches(id_, by_id, n=1) or [key for key in by_id if key.lower() == id_.lower()]
@@ -363,8 +370,19 @@ def select_experiments(experiments: Sequence[Experiment], ids: Sequence[str], ma
                 f"expected --chaos-max-level {level.value}"
             )
     if ids:
-        return [experiment for experiment in experiments if experiment.id in ids]
+        return [experiment for experiment in by_id.values() if experiment.id in ids]
     chosen = [experiment for experiment in experiments if experiment.extension.level <= max_level]
     if not chosen:
         raise SelectionError(f"no experiment is of level {max_level.value} or below")
     return chosen
+
+
+def _id_of_pair(text: str, experiments: Iterable[Experiment]) -> str:
+    """The id of the pair that ``A2+N1`` or ``N1+A2`` names. Raises :class:`SelectionError` for one that no experiment allows."""
+    allowed = {(one.id, other): f"{one.id}{BETWEEN}{other}" for one in experiments for other in one.extension.combines}
+    named = tuple(part.strip() for part in text.split("+"))
+    found = allowed.get((named[0], named[1]), allowed.get((named[1], named[0]))) if len(named) == 2 else None
+    if found is None:
+        known = ", ".join("+".join(pair) for pair in allowed) or "none"
+        raise SelectionError(f"--chaos-experiment {text}: no experiment says that these may be combined; pairs are {known}")
+    return found

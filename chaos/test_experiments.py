@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from chaos.engine.campaign import Campaign
-from chaos.model.experiment import Experiment
+from chaos.engine.turns import Turn
 from chaos.surface.chaos_run import SESSION, record_result
 from conformance.plugin import waiting
 from fixtures.verdict.record import Verdict
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each selected experiment."""
-    experiments = metafunc.config.stash[SESSION].experiments
-    metafunc.parametrize("experiment", experiments, ids=[experiment.id for experiment in experiments])
+    """One test for each selected experiment, or for each of them on each node of a pool."""
+    found = metafunc.config.stash[SESSION].turns
+    metafunc.parametrize("turn", found, ids=[turn.id for turn in found])
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def campaign(request: pytest.FixtureRequest) -> Campaign:
     return found
 
 
-def test_experiment(experiment: Experiment, campaign: Campaign, request: pytest.FixtureRequest) -> None:
-    """Inject, watch, undo, judge. Anything but passed and not applicable fails."""
-    waiting.begin(request.config, experiment.id)
+def test_experiment(turn: Turn, campaign: Campaign, request: pytest.FixtureRequest) -> None:
+    """Inject, watch, undo, judge. Anything but passed and not applicable fails. What an earlier run has passed is taken over."""
+    waiting.begin(request.config, turn.id)
     try:
-        result = campaign.carry_out(experiment)
+        result = request.config.stash[SESSION].carried.get(turn.id) or campaign.carry_out(turn.experiment, turn.node)
     except BaseException as error:  # a timeout's alarm, say: it was undone, and counts
-        record_result(request, campaign.cut_short(experiment, error))
+        record_result(request, campaign.cut_short(turn.experiment, error, turn.node))
         raise
     record_result(request, result)
     if result.verdict is Verdict.NOT_APPLICABLE:

@@ -12,13 +12,15 @@ from chaos.cluster.injector import bound_pod
 from chaos.model.plan import CANARY_LABEL, GANG_LABEL, Plan, PlanFacts, canary_namespace
 from chaos.observe.signals.allocations import READER
 from chaos.observe.signals.gangs import SIZE_ANNOTATION
+from chaos.observe.signals.pace import NO_LISTING
 from chaos.observe.signals.pods import PROBE, WORKER
+from conformance.gang.adapters import jobs
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import PROGRAM, SOCKET
 from fixtures.model.dra.nvidia_driver import API_VERSION
 from fixtures.ownership import owned
 from fixtures.ownership.proof import PRIORITY
-from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.probes.pods import PodShape, probe_pod, template_of
 from fixtures.verdict.record import TargetKind
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -34,7 +36,7 @@ def worker_script(beat: float) -> str:
     return (
         "nvidia-smi -L || exit 3; n=0; "
         f'while true; do n=$((n+1)); echo "beat $n"; '
-        f"if [ $((n % {LISTS_EVERY})) -eq 0 ]; then nvidia-smi -L; fi; sleep {beat:g}; done"
+        f"if [ $((n % {LISTS_EVERY})) -eq 0 ]; then nvidia-smi -L || echo '{NO_LISTING}'; fi; sleep {beat:g}; done"
     )
 
 
@@ -120,17 +122,8 @@ def gang_member(plan: Plan, facts: PlanFacts, gang: str, index: int, size: int, 
 def volcano_job(plan: Plan, facts: PlanFacts, name: str, *, version: str, size: int, devices: int, owner: Json) -> Json:
     """A Volcano Job that starts all of its pods again when one is lost. ``owner``: who ends it in time, for its pods' deadline does not."""
     pod = gang_member(plan, facts, name, 0, size, devices)
-    meta = {key: pod["metadata"][key] for key in ("labels", "annotations")}
-    spec = {
-        "schedulerName": "volcano",
-        "queue": "default",
-        "priorityClassName": pod["spec"]["priorityClassName"],
-        "minAvailable": size,
-        "maxRetry": 3,
-        "policies": [{"event": event, "action": "RestartJob"} for event in ("PodEvicted", "PodFailed")],
-        "tasks": [{"name": "worker", "replicas": size, "template": {"metadata": meta, "spec": pod["spec"]}}],
-    }
-    return {"apiVersion": version, "kind": "Job", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
+    job = jobs.volcano_job(name, template_of(pod), size, pod["spec"]["priorityClassName"], version)
+    return {**job, "metadata": {**job["metadata"], "ownerReferences": [owner]}}
 
 
 def ranks(plan: Plan, facts: PlanFacts, name: str, *, size: int, devices: int, node: str, seconds: int, marker: str) -> Json:

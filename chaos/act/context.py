@@ -79,6 +79,7 @@ class ActivityContext:
         self.ledger = ledger
         self.abort = abort
         self.sampled = sampled
+        self.slowest_start = 0.0  # seconds, of the experiment's own pods before the fault
         self._allowed = allowed
         self._terms = terms
         self._proof = proof

@@ -15,6 +15,7 @@ from chaos.cluster import namespaces
 from chaos.cluster.requests import merge, read
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.ledger.undos.workloads import PodsReplaced
+from chaos.model.experiment import stretched
 from chaos.model.plan import PlanFacts, Target, canary_namespace
 from chaos.model.records import PREPARATION
 from fixtures.cluster.client import Answer
@@ -78,9 +79,13 @@ def plan_facts() -> PlanFacts:
     return PlanFacts.of(current().plan)
 
 
-def seconds(name: str) -> float:
-    """A duration of the plan. Raises ActivityFailed for a name it does not have."""
-    found = current().plan.seconds.get(name)
+def seconds(name: str, *, starting: bool = False) -> float:
+    """A duration of the plan; one in which a pod has to start follows how long one took before.
+
+    Raises ActivityFailed for a name that the plan does not have.
+    """
+    acting = current()
+    found = stretched(acting.plan.seconds, {name} if starting else (), acting.slowest_start).get(name)
     if found is None:
         raise ActivityFailed(f"the experiment names no duration {name!r}; it has {', '.join(sorted(current().plan.seconds))}")
     return found
@@ -111,9 +116,10 @@ def create(key: str, obj: Json, namespace: str = "", *, preparation: bool = True
 
 
 def _created(key: str, obj: Json, namespace: str) -> Answer:
-    """The API's answer; asked again while one of its servers does not know the PriorityClass yet that was created just now, or nobody
+    """The API's answer, which may be asked for again.
 
-    has counted what the new namespace holds.
+    It is while one of its servers does not know the PriorityClass yet that was created just now, or nobody has counted what the new
+    namespace holds.
     """
     answers: list[Answer] = []
     unknown = f"no PriorityClass with name {canary_pods.own_class(current().plan)['metadata']['name']} was found"

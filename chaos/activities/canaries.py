@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
@@ -22,7 +24,8 @@ from chaos.cluster.injector import obstacle
 from chaos.cluster.requests import read
 from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.observe.signals.allocations import KNOWN_SECONDS
-from chaos.observe.signals.pods import VICTIM, WORKER, beat_in, uuids_in
+from chaos.observe.signals.pace import beat_in, uuids_in
+from chaos.observe.signals.pods import VICTIM, WORKER
 from chaos.observe.view import NoData, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.slices import CLAIMS
@@ -129,7 +132,7 @@ def start_victim(name: str = "victim", node: str = "target") -> dict[str, Any]:
         pod = view.find("pods", name, canary_namespace(current().plan))
         return _started(view, pod) if pod else None
 
-    started: dict[str, Any] | None = poll(ready, seconds("start"))
+    started: dict[str, Any] | None = _timed(ready, "start")
     if not started:
         raise ActivityFailed(f"{name} did not start within {seconds('start'):g} s")
     return started
@@ -166,12 +169,20 @@ def await_workers(count: int, within: str) -> list[dict[str, Any]]:
                 found.append(entry)
         return found if len(found) >= count else None
 
-    started = poll(ready, seconds(within))
+    started = _timed(ready, within)
     if not started:
         shown = "; ".join(f"{name} {text}" for name, text in sorted(state.items())) or "none was created"
         raise ActivityFailed(f"{count} workers did not start within {seconds(within):g} s: {shown}")
     result: list[dict[str, Any]] = started
     return result
+
+
+def _timed(ready: Callable[[], Any], within: str) -> Any:
+    """What ``ready`` gives within the duration, and how long that took: later pods may take as long, and more."""
+    acting, begun = current(), time.monotonic()
+    started = poll(ready, seconds(within))
+    acting.slowest_start = max(acting.slowest_start, time.monotonic() - begun)
+    return started
 
 
 def _started(view: View, pod: Json) -> dict[str, Any] | None:

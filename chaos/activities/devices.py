@@ -36,7 +36,8 @@ from chaos.ledger.undos.nodes import identity
 from chaos.ledger.undos.workloads import EnvArgs, containers_of, template_of, value_of, with_value
 from chaos.model.plan import CANARY_LABEL, canary_namespace
 from chaos.model.records import PREPARATION
-from chaos.observe.signals.pods import WORKER, uuids_in
+from chaos.observe.signals.pace import uuids_in
+from chaos.observe.signals.pods import WORKER
 from chaos.observe.view import View
 from fixtures.model.objects import amounts_of, is_unschedulable, labels_of, name_of, node_of, phase_of, uid_of
 from fixtures.model.platform.installed import DETECTORS, pods_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import (
-    SHORT,
     current,
     host_namespace,
     must_be_alone,
@@ -20,30 +20,189 @@ from chaos.activities.base import (
     seconds,
     target_record,
 )
-from chaos.cluster.injector import FIND_KUBELET, HostResult, kubelet_units, run_on_host
-from chaos.ledger.undos.host import KUBELET_UNIT, KubeletArgs
-from chaos.ledger.undos.nodes import identity
+from chaos.activities.waiting import hold
+from chaos.cluster.injector import FIND_KUBELET, FIND_RUNTIME, KUBELETS, POD_SECONDS, HostResult, run_on_host, units_of
+from chaos.ledger.undos.host import (
+    DELAY_HANDLE,
+    KUBELET_UNIT,
+    NETWORK_DEVICE,
+    RUNTIME_UNIT,
+    KubeletArgs,
+    NetworkArgs,
+    RebootArgs,
+    RuntimeArgs,
+    end_delay,
+    link_state,
+)
+from chaos.ledger.undos.nodes import NodeArgs, identity
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.objects import boot_of
 
 PROMPT = "--timer-property=AccuracySec=100ms"
 """Without it systemd lets a timer be up to a minute late (its default AccuracySec): the fault would come after its undo."""
 
+MOST_DELAY = 2000
+"""Milliseconds: a kubelet waits 10 seconds for an answer, and renews its lease every 10 of 40."""
+
+MOST_PEERS, API_PORTS = 8, (443, 6443, 8443, 16443)
+DEFAULT_QUEUES = ("mq", "fq", "fq_codel", "pfifo_fast", "noqueue")
+"""Queues that a kernel gives a network device by itself, and gives it again."""
+
+PRIORITIES = tuple("1222120011111111")
+"""The kernel's own map of priorities to bands, which leaves the fourth to the filters."""
+
+_PEER = re.compile(r"(?:\[::ffff:)?(\d+\.\d+\.\d+\.\d+)\]?:(\d+)", re.ASCII)
+
 
 def restart_kubelet() -> dict[str, Any]:
-    """Restart the node's kubelet by a transient unit, which does not depend on the pod that asks for it.
+    """Restart the node's kubelet."""
+    kubelet, pending = kubelet_unit(), unit_name("kubelet-restart")
+    return _restart("host.kubelet", kubelet, pending, kubelet_args(kubelet, pending))
 
-    It has landed when systemd says that the kubelet was started since: a timer that was armed is no restart.
+
+def restart_runtime() -> dict[str, Any]:
+    """Restart the node's container runtime. Its containers have processes of their own, which stay."""
+    runtime, pending = _unit(FIND_RUNTIME, RUNTIME_UNIT, "a container runtime"), unit_name("runtime-restart")
+    return _restart("host.runtime", runtime, pending, RuntimeArgs(**identity(read_target(node_target())), unit=runtime, pending=pending))
+
+
+def reload_systemd() -> dict[str, Any]:
+    """Let systemd read its units again, which sets the device rules of its control groups anew, those of containers too."""
+    must_be_alone(node_target().name)
+    with current().fault("host.systemd", NodeArgs(**identity(read_target(node_target())))) as fault:
+        done = run(("systemctl", "daemon-reload"))
+        fault.applied({"node": node_target().name, "said": done.output[-300:]})
+    return target_record(node_target())
+
+
+def reboot() -> dict[str, Any]:
+    """Boot the node's machine anew, by a timer of its systemd, which does not depend on the pod that asks for it.
+
+    It has landed when the node shows another boot id, within the duration ``boot``: a timer that was armed is no boot.
     """
     must_be_alone(node_target().name)
-    kubelet, pending = kubelet_unit(), unit_name("kubelet-restart")
-    started = ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", kubelet)
+    node, pending = read_target(node_target()), unit_name("reboot")
+    before = boot_of(node)
+    if not before:
+        raise ActivityFailed(f"node {node_target().name} shows no boot id, so nobody could tell that it was rebooted")
+    with current().fault("host.reboot", RebootArgs(**identity(node), pending=pending)) as fault:
+        run(("systemd-run", "--on-active=2", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
+        if not poll(lambda: boot_of(read_target(node_target())) not in ("", before), seconds("boot")):
+            raise ActivityFailed(f"node {node_target().name} shows no other boot id than {before} after {seconds('boot'):g} s")
+        after = boot_of(read_target(node_target()))
+        fault.applied({"node": node_target().name, "unit": pending, "boot": {"before": before, "after": after}})
+    return {**target_record(node_target()), "before": before, "after": after}
+
+
+def delay_api(milliseconds: int, outage: str) -> dict[str, Any]:
+    """Delay what the node sends to the API servers that its kubelet is connected to, for the duration ``outage``, which a timer ends.
+
+    A queue of the kernel does it (netem), beside the one for everything else: the control plane itself is not touched. Raises
+    ActivityFailed where the kubelet reaches its API servers through a program on its own machine, or by IPv6, and where somebody has
+    set the queue of the network device.
+    """
+    must_be_alone(node_target().name)
+    if not 0 < milliseconds <= MOST_DELAY:
+        raise ActivityFailed(f"a delay of {milliseconds} ms is none that a kubelet should stand; expected up to {MOST_DELAY}")
+    peers = api_peers(run(("ss", "-Htnp", "state", "established")).output)
+    node = node_target().name
+    if not 0 < len(peers) <= MOST_PEERS:
+        found = ", ".join(f"{address}:{port}" for address, port in peers) or "none"
+        raise ActivityFailed(f"expected up to {MOST_PEERS} API servers that the kubelet of {node} is connected to, found {found}")
+    routes = (re.search(r" dev (\S+)", run(("ip", "-o", "route", "get", address)).output) for address, _ in peers)
+    devices = sorted({route[1] if route else "" for route in routes})
+    device = devices[0]
+    if len(devices) > 1 or not NETWORK_DEVICE.fullmatch(device) or device == "lo":
+        raise ActivityFailed(f"expected one network device on the way to the API servers, found {', '.join(devices)[:200] or 'none'}")
+    shown = run(("tc", "qdisc", "show", "dev", device, "root")).output.split()
+    if shown[:1] != ["qdisc"] or shown[1:2] not in [[kind] for kind in DEFAULT_QUEUES]:
+        raise ActivityFailed(f"somebody has set the queue of {device}, which would not be put back: {' '.join(shown)[:200]}")
+    ending = unit_name("delay-end")
+    with current().fault("host.delay", NetworkArgs(**identity(read_target(node_target())), device=device, ending=ending)) as fault:
+        run(("systemd-run", f"--on-active={seconds(outage):g}", PROMPT, f"--unit={ending}", *end_delay(device)))
+        run(_while_armed(ending, *_delaying(device, peers, milliseconds)))
+        fault.applied({"node": node, "device": device, "milliseconds": milliseconds, "servers": [address for address, _ in peers]})
+    return {**target_record(node_target()), "device": device, "milliseconds": milliseconds}
+
+
+def flap_link(times: int, down: str, outage: str) -> dict[str, Any]:
+    """Take the link of one RDMA device down and up again, several times, each for the duration ``down``.
+
+    A timer takes it up after ``outage`` whatever happens. It has landed when the kernel says that the link is down. Raises
+    ActivityFailed unless there is an RDMA device whose network device is up, carries no default route and is part of no bond.
+    """
+    must_be_alone(node_target().name)
+    routes = run(("ip", "-o", "route", "show", "default")).output
+    found = sorted(set(rdma_devices(run(("rdma", "link", "show")).output)) - set(re.findall(r" dev (\S+)", routes)))
+    if not found or not routes.strip():
+        raise ActivityFailed(f"expected an RDMA device on {node_target().name} that is up and carries no default route, found none")
+    device = found[-1]
+    if " master " in (shown := run(("ip", "-o", "link", "show", "dev", device)).output):
+        raise ActivityFailed(f"{device} is part of another network device: {' '.join(shown.split())[:200]}")
+    ending, link = unit_name("link-up"), ("ip", "link", "set", "dev", device)
+    with current().fault("host.link", NetworkArgs(**identity(read_target(node_target())), device=device, ending=ending)) as fault:
+        run(("systemd-run", f"--on-active={seconds(outage):g}", PROMPT, f"--unit={ending}", *link, "up"))
+        for turn in range(times):
+            run(_while_armed(ending, (*link, "down")))
+            if turn == 0:
+                if (state := run(link_state(device)).output.strip()) != "down":
+                    raise ActivityFailed(f"the link of {device} was taken down, and the kernel says that it is {state[:80] or 'nothing'}")
+                fault.applied({"node": node_target().name, "device": device, "times": times})
+            hold(down)
+            run((*link, "up"))
+            hold(down)
+    return {**target_record(node_target()), "device": device, "times": times}
+
+
+def rdma_devices(links: str) -> list[str]:
+    """Network devices of RDMA links that are up, by what ``rdma link show`` prints."""
+    found = (re.search(r" state ACTIVE .*\bnetdev (\S+)", line) for line in links.splitlines())
+    return [match[1] for match in found if match and NETWORK_DEVICE.fullmatch(match[1])]
+
+
+def api_peers(sockets: str) -> list[tuple[str, int]]:
+    """Where kubelets are connected to ports of API servers on other machines, by what ``ss -Htnp`` prints."""
+    found = set()
+    for line in sockets.splitlines():
+        words = line.split()
+        if len(words) < 5 or not any(f'"{name}"' in words[4] for name in KUBELETS):
+            continue
+        own, peer = map(_PEER.fullmatch, words[2:4])
+        if peer and int(peer[2]) in API_PORTS and not peer[1].startswith("127.") and not (own and own[1] == peer[1]):
+            found.add((peer[1], int(peer[2])))
+    return sorted(found)
+
+
+def _while_armed(unit: str, *commands: tuple[str, ...]) -> tuple[str, ...]:
+    """The commands, which are refused once the unit's timer has gone off: nothing would take back then what they do."""
+    return ("sh", "-c", " && ".join(map(" ".join, [("systemctl", "is-active", f"{unit}.timer"), *commands])))
+
+
+def _delaying(device: str, peers: Sequence[tuple[str, int]], milliseconds: int) -> list[tuple[str, ...]]:
+    """A queue with a fourth band that delays, and filters that send there what goes to the peers and nothing else."""
+    band, add = f"{DELAY_HANDLE}4", ("tc", "qdisc", "add", "dev", device)
+    send = ("tc", "filter", "add", "dev", device, "parent", DELAY_HANDLE, "protocol", "ip", "u32")
+    return [
+        (*add, "root", "handle", DELAY_HANDLE, "prio", "bands", "4", "priomap", *PRIORITIES),
+        (*add, "parent", band, "netem", "delay", f"{milliseconds}ms"),
+        *((*send, "match", "ip", "dst", f"{one}/32", "match", "ip", "dport", str(port), "0xffff", "flowid", band) for one, port in peers),
+    ]
+
+
+def _restart(action: str, unit: str, pending: str, arguments: NodeArgs) -> dict[str, Any]:
+    """Restart a unit by a transient one, which does not depend on the pod that asks for it.
+
+    It has landed when systemd says that the unit was started since: a timer that was armed is no restart.
+    """
+    must_be_alone(node_target().name)
+    started = ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", unit)
     before = run(started).output.strip()
-    with current().fault("host.kubelet", kubelet_args(kubelet, pending)) as fault:
-        done = run(("systemd-run", "--on-active=1", PROMPT, f"--unit={pending}", "systemctl", "restart", kubelet))
-        if not poll(lambda: run(started).output.strip() not in ("", before), SHORT):
-            raise ActivityFailed(f"{kubelet} of {node_target().name} was not restarted within {SHORT:g} s ({before})")
-        fault.applied({"node": node_target().name, "kubelet": kubelet, "unit": pending, "said": done.output[-300:]})
-    return {**target_record(node_target()), "kubelet": kubelet, "unit": pending}
+    with current().fault(action, arguments) as fault:
+        done = run(("systemd-run", "--on-active=1", PROMPT, f"--unit={pending}", "systemctl", "restart", unit))
+        if not poll(lambda: run(started).output.strip() not in ("", before), POD_SECONDS):
+            raise ActivityFailed(f"{unit} of {node_target().name} was not restarted within {POD_SECONDS} s ({before})")
+        fault.applied({"node": node_target().name, "restarted": unit, "unit": pending, "said": done.output[-300:]})
+    return {**target_record(node_target()), "restarted": unit, "unit": pending}
 
 
 def stop_kubelet(outage: str) -> dict[str, Any]:
@@ -62,48 +221,56 @@ def stop_kubelet(outage: str) -> dict[str, Any]:
 
 
 def kubelet_unit() -> str:
-    """The unit of systemd that runs the kubelet of the plan's node, by what runs. Raises ActivityFailed unless there is one.
+    """The unit of systemd that runs the kubelet of the plan's node. Raises ActivityFailed unless there is one."""
+    return _unit(FIND_KUBELET, KUBELET_UNIT, "a kubelet")
+
+
+def _unit(find: Sequence[str], known: re.Pattern[str], program: str) -> str:
+    """The unit of systemd on the plan's node that runs a program, by what runs. Raises ActivityFailed unless there is one of a known name.
 
     Where no injector pod runs, nothing could be read back: this finds it out before anything is armed.
     """
     node = node_target().name
-    reported = run(FIND_KUBELET, good=(0, 1)).output
-    found = kubelet_units(reported)
+    reported = run(find, good=(0, 1)).output
+    found = units_of(reported)
     if len(found) != 1:
-        what = ", ".join(found) or f"none: {' '.join(reported.split())[:200] or 'no process has the name of a kubelet'}"
-        raise ActivityFailed(f"expected one unit of systemd that runs the kubelet of {node}, found {what}")
-    if not KUBELET_UNIT.fullmatch(found[0]):
-        raise ActivityFailed(f"{found[0]} runs the kubelet of {node}, and nothing in its name shows that: it is left alone")
+        what = ", ".join(found) or f"none: {' '.join(reported.split())[:200] or f'no process has the name of {program}'}"
+        raise ActivityFailed(f"expected one unit of systemd that runs {program} on {node}, found {what}")
+    if not known.fullmatch(found[0]):
+        raise ActivityFailed(f"{found[0]} runs {program} on {node}, and nothing in its name shows that: it is left alone")
     return found[0]
 
 
 def kubelet_args(kubelet: str, pending: str, returning: str = "") -> KubeletArgs:
-    """Arguments of the kubelet's undo on the plan's node. ``pending`` is the unit whose timer is about to stop it, ``returning`` the one
+    """Arguments of the kubelet's undo on the plan's node.
 
-    whose timer would start it again.
+    ``pending`` is the unit whose timer is about to stop it, ``returning`` the one whose timer would start it again.
     """
     return KubeletArgs(**identity(read_target(node_target())), kubelet=kubelet, pending=pending, returning=returning)
 
 
-def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:
-    """Run a program on the plan's node. Raises ActivityFailed when it could not be run, or ended with none of the ``good`` codes."""
+def run(argv: Sequence[str], *, good: Sequence[int] = (0,), node: str = "") -> HostResult:
+    """Run a program on the plan's node, or on another one of the plan's.
+
+    Raises ActivityFailed when it could not be run, or ended with none of the ``good`` codes.
+    """
     acting = current()
-    target = node_target()
+    node = node or node_target().name
     try:
         result = run_on_host(
             acting.cluster,
             namespace=host_namespace(),
-            node=target.name,
+            node=node,
             image=plan_facts().injector_image,
             argv=argv,
             run_id=acting.plan.run_id,
             pull_secrets=plan_facts().pull_secrets,
-            deadline=time.monotonic() + max(SHORT, acting.plan.seconds.get("host", SHORT)),
+            deadline=time.monotonic() + POD_SECONDS,  # a shorter wait would leave a program running that nobody asks about
         )
     except ApiTrouble as trouble:
-        raise ActivityFailed(f"{argv[0]} on {target.name}: {trouble.message}") from trouble
+        raise ActivityFailed(f"{argv[0]} on {node}: {trouble.message}") from trouble
     if good and result.exit_code not in good:
-        raise ActivityFailed(f"{' '.join(argv)[:400]} on {target.name}: exit {result.exit_code}: {result.output.strip()[-400:]}")
+        raise ActivityFailed(f"{' '.join(argv)[:400]} on {node}: exit {result.exit_code}: {result.output.strip()[-400:]}")
     return result
 
 

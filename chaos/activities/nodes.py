@@ -11,6 +11,7 @@ from chaos.activities.base import accepted, change, current, listed, node_target
 from chaos.cluster.requests import read
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable, cleared_args
 from chaos.ledger.undos.objects import NodeExists
+from chaos.ledger.undos.workloads import BreakerArgs
 from chaos.model.plan import OPT_OUT, canary_namespace
 from chaos.model.records import PREPARATION
 from fixtures.cluster.trouble import ApiTrouble
@@ -19,6 +20,7 @@ from fixtures.kubernetes.untyped import mapping
 from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.devices.gpu_names import names_of
 from fixtures.model.objects import full_name, is_going, is_live, is_unschedulable, name_of, namespace_of, owners_of, uid_of
+from fixtures.model.platform.remediators import BREAKER, CLOSED, breaker_status
 
 EVICTION_SECONDS = 2.0
 """How long one eviction may take, its Retry-After included: a refusal is asked again, until the drain's own deadline."""
@@ -59,6 +61,17 @@ def _label(node: Json, ours: dict[str, str | None], *, preparation: bool = False
         change("nodes", node, {"metadata": {"labels": ours}}, lambda newer: NodeLabels().args(newer, ours) == args)
         fault.applied({"node": name_of(node), "labels": ours, PREPARATION: preparation})
     return {**target_record(node_target()), "labels": ours}
+
+
+def keep_breaker() -> dict[str, Any]:
+    """Write down that remediation's breaker is closed, so that the undo closes it again. Raises ActivityFailed when it is not."""
+    acting, found = current(), plan_facts().components["remediation"]
+    breaker = read(acting.cluster, "configmaps", BREAKER, found.namespace)
+    if breaker_status(breaker) != CLOSED:
+        raise ActivityFailed(f"the breaker of {found} is not closed: it would fence nothing")
+    with acting.fault("breaker.closed", BreakerArgs(namespace=found.namespace, uid=uid_of(breaker))) as fault:
+        fault.applied({"breaker": CLOSED, PREPARATION: True})
+    return {"breaker": CLOSED}
 
 
 def cordon() -> dict[str, Any]:

@@ -66,9 +66,10 @@ def marker(index: str) -> str:
 
 
 def pattern(index: str) -> str:
-    """A regular expression that matches the marker and not itself: ``pkill -f`` sees the command lines of the programs that run it
+    """A regular expression that matches the marker and not itself.
 
-    as well (``nsenter``, which waits for it in the injector pod), and would stop them.
+    ``pkill -f`` goes by command lines, those of the programs that run it too (``nsenter``, which waits for it in the injector pod), and
+    would stop them.
     """
     text = marker(index)
     return f"[{text[0]}]{text[1:]}"

@@ -10,11 +10,12 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import SHORT, create, current, host_namespace, node_target, plan_facts, poll, target_record
+from chaos.activities.base import SHORT, create, current, host_namespace, node_target, plan_facts, poll, target_record, targets
 from chaos.activities.devices import restarted
 from chaos.activities.hosts import run
 from chaos.cluster.injector import COMPONENT, LIMITS, bound_pod
 from chaos.ledger.undos.nodes import ClearedArgs, cleared_args
+from chaos.model.plan import Target
 from chaos.observe.view import View
 from fixtures.model.devices.gpu_names import kernel_address, names_of
 from fixtures.model.objects import phase_of
@@ -71,15 +72,18 @@ def injection(values: dict[int, str], index: int, length: int) -> str:
     return f"{once} || exit 9; echo injected; n=0; while [ $n -lt {length} ]; do n=$((n+1)); sleep 1; {once} >/dev/null; done"
 
 
-def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
-    """Write lines to the host's kernel log, each with the run's id. ``{pci}`` is the plan's GPU as its driver names it.
+def write_kernel_lines(lines: list[str]) -> list[dict[str, Any]]:
+    """Write lines to the kernel log of each of the plan's nodes, each with the run's id. ``{pci}`` is its GPU as its driver names it.
 
     A line cannot be taken back.
     The undo is the clear path of whoever reacted: cordon, state label and conditions of the node are put back as they were. A line
     counts as landed when the log gives it back.
     """
+    return [_write_lines(target, lines) for target in targets("nodes")]
+
+
+def _write_lines(target: Target, lines: list[str]) -> dict[str, Any]:
     acting = current()
-    target = node_target()
     pci = kernel_address(str(target.facts.get("pci") or ""))
     if not pci and any("{pci}" in line for line in lines):
         raise ActivityFailed(f"the PCI address of {target.facts.get('uuid')} is not known: a line about it cannot be written")
@@ -90,9 +94,9 @@ def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
     names = names_of(target.facts) if all("{pci}" in line for line in lines) else ()  # else they are about other devices
     args: ClearedArgs = cleared_args(acting.cluster, target.name, names)
     with acting.fault("node.cleared", args) as fault:
-        for text in texts:
-            run(("sh", "-c", f"echo {shlex.quote(text)} > /dev/kmsg"))
-        back = run(("sh", "-c", f"dmesg | grep -c {stamp}"), good=(0, 1)).output.strip()
+        written = "".join(f"echo {shlex.quote(text)} > /dev/kmsg && " for text in texts)
+        # one program writes and reads: a drain that the lines lead to ends its pod
+        back = run(("sh", "-c", f"{written}dmesg | grep -c {stamp}"), good=(0, 1), node=target.name).output.strip()
         if not back.isdigit() or int(back) < len(texts):
             raise ActivityFailed(f"the kernel log of {target.name} shows {back or 'none'} of {len(texts)} lines")
         fault.applied({"node": target.name, "lines": texts})

@@ -15,6 +15,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.activities.base import current, plan_facts, poll, seconds
 from chaos.cluster.requests import read
 from chaos.model.conditions import Condition, JsonValue, holds, parse_condition, signals_of
+from chaos.model.experiment import of_own_pods
 from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData, Reading
 from fixtures.cluster.trouble import ApiTrouble
@@ -27,7 +28,8 @@ def wait_for(condition: dict[str, Any], within: str) -> dict[str, Any]:
     memory: dict[str, Any] = {}
     baseline = values_of(wanted, memory)
     start = time.monotonic()
-    limit = seconds(within) + 2 * current().plan.seconds.get("sample", 1.0)  # samples must show that it was watched to the end
+    limit = seconds(within, starting=within == "recovery" or any(map(of_own_pods, signals_of(wanted))))
+    limit += 2 * current().plan.seconds.get("sample", 1.0)  # samples must show that it was watched to the end
     met = poll(lambda: holds(wanted, values_of(wanted, memory), baseline) is True, limit)
     return {"met": bool(met), "seconds": round(time.monotonic() - start, 2)}
 

@@ -36,12 +36,16 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin:/r
 KUBELETS = ("kubelet", "kubelite", "k3s", "k3s-agent", "k3s-server", "hyperkube")
 """Names of processes that are a kubelet, or have one inside."""
 
-FIND_KUBELET = (
-    "sh",
-    "-c",
-    f"for name in {' '.join(KUBELETS)}; do for pid in $(pgrep -x $name); do cat /proc/$pid/cgroup; done; done",
-)
-"""Prints the control groups of every kubelet of the host, of those in containers too."""
+RUNTIMES = ("containerd", "crio")
+"""Names of processes that are a kubelet's container runtime."""
+
+
+def _groups_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Prints the control groups of every process of the host with one of the names, of those in containers too."""
+    return ("sh", "-c", f"for name in {' '.join(names)}; do for pid in $(pgrep -x $name); do cat /proc/$pid/cgroup; done; done")
+
+
+FIND_KUBELET, FIND_RUNTIME = _groups_of(KUBELETS), _groups_of(RUNTIMES)
 
 DRIVER_ROOT = "/run/nvidia/driver"
 """The root of a driver that runs in a container (the GPU operator's)."""
@@ -53,8 +57,8 @@ _IN_USE = re.compile(r"in use by another|being used by", re.IGNORECASE)
 _NEVER = re.compile(r"nvlink|not supported", re.IGNORECASE)
 
 
-def kubelet_units(groups: str) -> list[str]:
-    """Systemd units that run a kubelet, by the control groups of its processes. One in a container belongs to no unit of the host."""
+def units_of(groups: str) -> list[str]:
+    """Systemd units by the control groups of their processes. A process in a container belongs to no unit of the host."""
     found = (_SERVICE.fullmatch(line.strip()) for line in groups.splitlines())
     return sorted({match[1] for match in found if match})
 
@@ -205,7 +209,9 @@ def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: f
     def runs(found: Json | None) -> str:
         nonlocal pod
         pod = found
-        return "" if uid_of(found) != uid or not is_live(found) else "it runs"
+        # a kubelet gives a pod its last phase once all of it is torn down, seconds after its one container has ended
+        ended = bool(mapping(_status(found), "state", "terminated"))
+        return "" if uid_of(found) != uid or not is_live(found) or ended else "it runs"
 
     if not await_object(cluster, "pods", name, namespace, deadline, runs):
         if pod is None or uid_of(pod) != uid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from chaos.cluster import namespaces
 from chaos.cluster.requests import PAUSE, until_gone
 from chaos.engine.processes import Access, ConformanceCheck, Stop
 from chaos.engine.runner import Runner, RunnerSetup
+from chaos.engine.turns import Turn
 from chaos.ledger import authentic, config_maps
 from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
@@ -87,6 +89,7 @@ class Campaign:
         self._lock = MachineLock(f"{setup.cluster.shown_server} {setup.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
         self._proof: Proof | None = None
+        self._latest: Path | None = None  # the folder of the experiment under way
         self._opened: list[Entry] | None = None  # what the last look at the cluster's copy showed to be open
         self._conforming = ConformanceCheck(setup.access, setup.policy, self.stop)
 
@@ -174,17 +177,21 @@ class Campaign:
         What vouches for an entry goes last: an entry that is still in the copy, and nothing vouches for, would look like an attack.
         """
         setup = self._setup
-        books = {path.parent.name: Ledger.open(path) for path in self._files()}
-        written = frozenset(digest(entry) for book in books.values() for entry in book.entries())
+        books = [Ledger.open(path) for path in self._files()]
+        written = frozenset(digest(entry) for book in books for entry in book.entries())
+        shut: dict[str, frozenset[int]] = {}  # of an experiment that was carried out several times, numbers go on
+        for book in books:
+            if book.origin is not None:
+                shut[book.origin.experiment] = shut.get(book.origin.experiment, frozenset()) | book.closed
         found = authentic.read_ledgers(setup.cluster, written={setup.run_id: written})
         opened: dict[str, Entry] = {}
         for run in (run for run in found.runs if run.run_id == setup.run_id):
             for known in run.experiments:
-                closed = books[known.experiment].closed if known.experiment in books else frozenset()
+                closed = shut.get(known.experiment, frozenset())
                 if {entry.seq for entry in known.open_entries} & closed:
                     Mirror.open(setup.cluster, setup.run_id, known.experiment, seconds=PAUSE).agree(closed)
                 opened |= {digest(entry): entry for entry in known.open_entries if entry.seq not in closed}
-        opened |= {digest(entry): entry for book in books.values() for entry in book.open_entries()}
+        opened |= {digest(entry): entry for book in books for entry in book.open_entries()}
         if self._proof is not None:
             self._proof.only(opened.keys())
         return list(opened.values())
@@ -223,13 +230,25 @@ class Campaign:
         return left
 
     @property
+    def most_failed_nodes(self) -> int:
+        """How many nodes of a pool may end other than passed before no further one is touched."""
+        return self._setup.policy.chaos.max_failed_nodes
+
+    @property
     def folder(self) -> Path:
         """Where each experiment has a folder of its own."""
         return self._setup.folder / "chaos"
 
-    def carry_out(self, experiment: Experiment) -> ChaosResult:
-        """Plan, run and judge one experiment. Raises only what interrupted it from outside, after undoing."""
-        kind = self._setup.target.kind
+    def carry_out(self, experiment: Experiment, node: str = "") -> ChaosResult:
+        """Plan, run and judge one experiment, on a node that is its turn. Raises only what interrupted it from outside, after undoing."""
+        turn = Turn(experiment=experiment, node=node)
+        self._latest = None  # whoever interrupts the planning finds no verdict of an earlier one
+        result = self._carry_out(turn)
+        result.id = turn.id
+        return result
+
+    def _carry_out(self, turn: Turn) -> ChaosResult:
+        experiment, kind = turn.experiment, self._setup.target.kind
         if self.stop.reason:
             return result_of_error(experiment, kind, Verdict.ERROR, "Interrupted", f"not begun: {self.stop.reason}")
         if self.residue:
@@ -237,28 +256,39 @@ class Campaign:
                 experiment, kind, Verdict.ERROR, "Residue", "not begun, because an earlier experiment could not be undone"
             )
         try:
-            plan = plan_now(self._setup, experiment)
+            plan = plan_now(self._setup, experiment, turn.node)
         except NotApplicable as error:
             return result_without_run(experiment, kind, Verdict.NOT_APPLICABLE, [error.code], error.message)
         except PlanRefused as error:
-            unclear = isinstance(error, TargetUnclear)
+            unclear = isinstance(error, TargetUnclear) or bool(turn.node)  # of a pool, some nodes may be out of service
             return result_of_error(experiment, kind, Verdict.INCONCLUSIVE if unclear else Verdict.ERROR, error.code, error.message)
         except ApiTrouble as trouble:
             return result_of_error(experiment, kind, Verdict.ERROR, trouble.code, trouble.message)
-        runner = Runner(experiment, plan, self.folder / experiment.id, self._runner_setup())
+        runner = Runner(experiment, plan, self._new_folder(turn), self._runner_setup(), turn.id)
         with self._interruptible():
             try:
                 verdict = runner.run()
             finally:
                 self.residue += runner.residue
+        if runner.stopped:
+            self.stop.request(f"{turn.id} was stopped: {runner.stopped}")
         return result_of(runner.folder, verdict, experiment, kind)
 
-    def cut_short(self, experiment: Experiment, error: BaseException) -> ChaosResult:
+    def _new_folder(self, turn: Turn) -> Path:
+        """Where its artefacts go: ``A1``, and ``A1.2`` for the second time in a run."""
+        names = itertools.chain([turn.id], (f"{turn.id}.{number}" for number in itertools.count(2)))
+        self._latest = next(path for name in names if not (path := self.folder / name).exists())
+        return self._latest
+
+    def cut_short(self, experiment: Experiment, error: BaseException, node: str = "") -> ChaosResult:
         """The entry of an experiment that :meth:`carry_out` was interrupted in, from what it left."""
-        kind, folder = self._setup.target.kind, self.folder / experiment.id
-        if not (folder / VERDICT).is_file():
-            return result_of_error(experiment, kind, Verdict.ERROR, "EngineFailed", f"{type(error).__name__}: {error}")
-        return result_of(folder, judge(folder), experiment, kind)
+        kind, folder, turn = self._setup.target.kind, self._latest, Turn(experiment=experiment, node=node)
+        if folder is None or not (folder / VERDICT).is_file():
+            result = result_of_error(experiment, kind, Verdict.ERROR, "EngineFailed", f"{type(error).__name__}: {error}")
+        else:
+            result = result_of(folder, judge(folder), experiment, kind)
+        result.id = turn.id
+        return result
 
     def _runner_setup(self) -> RunnerSetup:
         setup = self._setup
@@ -276,6 +306,9 @@ class Campaign:
             gates=lambda experiment, plan, unsteady: gate_results(
                 setup.cluster, setup.policy, setup.settings, experiment, plan, ours=setup.ours, steady=unsteady
             ),
+            stop_if=setup.settings.stop_if,
+            steady_if=setup.settings.steady_if,
+            detect_if=setup.settings.detect_if,
         )
 
     @contextmanager
@@ -296,8 +329,8 @@ class Campaign:
                 signal.signal(number, handler)
 
 
-def plan_now(setup: CampaignSetup, experiment: Experiment) -> Plan:
-    """The plan of an experiment now; reads only. Each has a namespace of its own for its workload.
+def plan_now(setup: CampaignSetup, experiment: Experiment, node: str = "") -> Plan:
+    """The plan of an experiment now, on ``node`` if its turn names one; reads only. Each has a namespace of its own for its workload.
 
     Raises NotApplicable, PlanRefused, ApiTrouble.
     """
@@ -310,7 +343,7 @@ def plan_now(setup: CampaignSetup, experiment: Experiment) -> Plan:
         namespace=namespaces.of_run(setup.run_id, setup.mark),
         workload=namespaces.of_run(setup.run_id, namespaces.new_mark()) + CANARIES,
         policy=setup.policy,
-        node=setup.node,
+        node=node or setup.node,
     )
 
 

@@ -1,6 +1,6 @@
-"""Processes of an experiment: what the parent hands to the child that acts, how a child is ended for certain, and the suite itself, run
+"""Processes of an experiment: the child that acts, how it is ended for certain, and the suite itself.
 
-read-only for the areas that an experiment touches.
+The suite is run read-only for the areas that an experiment touches.
 
 The handover says where the cluster is, never its credentials. A child is ended by SIGUSR1, a grace for its rollbacks, and SIGKILL to its
 whole group. Never SIGTERM, which chaostoolkit takes for a failed activity and goes on after, and never SIGUSR2, which skips the rollbacks
@@ -28,10 +28,12 @@ import yaml
 from chaos.ledger.bounds import Terms
 from chaos.model.records import Ending, Sent
 from chaos.verdict.artefacts import Conformance, Requirement
+from conformance.plugin.options import OPTIONS, SUITE
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.policy.model import Policy
 from fixtures.system import private_files
+from fixtures.tables.rows import ALL
 from fixtures.text import typed
 from fixtures.verdict.record import Report, Verdict, decode_report
 
@@ -118,15 +120,15 @@ class Stop:
                 os.close(descriptor)
 
 
-def supervise(process: subprocess.Popen[bytes], stop: Stop, *, seconds: float, grace: float) -> Ending:
-    """Wait for the end of a child that leads its own session, and bring it about after ``seconds`` or when asked to stop."""
+def supervise(process: subprocess.Popen[bytes], *stops: Stop, seconds: float, grace: float) -> Ending:
+    """Wait for the end of a child that leads its own session, and bring it about after ``seconds`` or when one of ``stops`` asks for it."""
     ending = Ending()
     descriptor = os.pidfd_open(process.pid)
     try:
-        ready, _, _ = select.select([descriptor, stop.fileno()], [], [], max(seconds, 0.0))
+        ready, _, _ = select.select([descriptor, *(stop.fileno() for stop in stops)], [], [], max(seconds, 0.0))
         if descriptor not in ready:
             ending.deadline_passed = not ready
-            ending.stopped = stop.reason or f"deadline of {seconds:g} s"
+            ending.stopped = next(filter(None, (stop.reason for stop in stops)), f"deadline of {seconds:g} s")
             _send(process, signal.SIGUSR1, ending)
             select.select([descriptor], [], [], grace)
     finally:
@@ -208,9 +210,10 @@ class ConformanceCheck:
         target = ["--in-cluster"] if self._access.in_cluster else ["--kubeconfig", self._access.kubeconfig]
         if self._access.context is not None and not self._access.in_cluster:
             target += ["--context", self._access.context]
-        paths = [f"conformance/{area}" for area in areas]
+        paths = [str(SUITE / area) for area in areas]
         options = ["--read-only", "-q", "--report-dir", str(folder / "report"), "--record-only", "--policy", str(folder / "policy.yaml")]
-        return [sys.executable, "-m", "pytest", *paths, *target, *options]
+        options += [f"--tables={folder}" for folder in {one.path.parent for one in ALL if one.path}]
+        return [sys.executable, "-m", "pytest", *OPTIONS, *paths, *target, *options]
 
 
 def _result(folder: Path, ended: str) -> Conformance:

@@ -68,9 +68,10 @@ __all__ = ["RECOVER_SECONDS", "RecoveryResult", "Status", "accepted_entry", "end
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What recovering did. ``restored``: entries closed now; ``torn``: files whose last line was cut off by a crash; ``unmade``: changes
-    that a run announced, and ended before it made them;
+    """What recovering did.
 
+    ``restored``: entries closed now; ``torn``: files whose last line was cut off by a crash; ``unmade``: changes that a run announced, and
+    ended before it made them;
     ``elsewhere``: ledgers of other clusters, left alone; ``unreadable``: what is wrong with ledgers that cannot be read, of which
     nothing is guessed; ``leftovers``: objects of the runs that are still there; ``forged``: what looks like a ledger and nothing
     vouches for, which was not carried out.
@@ -319,9 +320,13 @@ class _Proofs:
 
 
 class _Files(msgspec.Struct, kw_only=True):
-    """Ledgers under a folder by run and experiment, proofs that lie there, and what is to be said of files."""
+    """Ledgers under a folder by run and experiment, proofs that lie there, and what is to be said of files.
+
+    ``earlier``: those of turns before the last one, of an experiment that its run carried out several times. All of it is closed.
+    """
 
     ledgers: dict[tuple[str, str], Path] = {}
+    earlier: dict[tuple[str, str], list[Path]] = {}
     proofs: Mapping[str, ProofView] = {}
     torn: list[str] = []
     elsewhere: list[str] = []
@@ -354,17 +359,30 @@ class _Files(msgspec.Struct, kw_only=True):
             self.unreadable.append(f"{path}: {plain(origin.run_id)[:100]!r} is not the id of a run")
         elif origin.cluster_uid != here:
             self.elsewhere.append(str(path))
+        elif key in self.ledgers and (last := self._last_turn(path, self.ledgers[key])) is not None:
+            self.earlier.setdefault(key, []).append(path if last == self.ledgers[key] else self.ledgers[key])
+            self.ledgers[key] = last
         elif key in self.ledgers:
             raise LedgerError(f"{path} and {self.ledgers[key]} are both of experiment {key[1]} of run {key[0]}; expected one of them")
         else:
             self.ledgers[key] = path
+
+    @staticmethod
+    def _last_turn(one: Path, other: Path) -> Path | None:
+        """The later of two ledgers whose numbers follow each other, where the earlier one is closed; None for two of one turn."""
+        numbers = {path: [entry.seq for entry in Ledger.open(path).entries()] for path in (one, other)}
+        early, late = sorted(numbers, key=lambda path: numbers[path])
+        return late if numbers[early][-1] < numbers[late][0] and not Ledger.open(early).open_entries() else None
 
 
 class _Look:
     """What the cluster and the files hold of runs, or of one: read once, nothing is touched. Raises ApiTrouble, LedgerError."""
 
     def __init__(self, cluster: Cluster, files: _Files, run_id: str, terms: Terms, accept: Collection[Place]) -> None:
-        entries = {place: Ledger.open(path).entries() for place, path in files.ledgers.items()}
+        entries = {
+            place: [entry for one in (*files.earlier.get(place, ()), path) for entry in Ledger.open(one).entries()]
+            for place, path in files.ledgers.items()
+        }
         written = {place: {digest(entry): entry.seq for entry in those} for place, those in entries.items()}
         by_run: dict[str, frozenset[str]] = {}
         for (run, _), digests in written.items():

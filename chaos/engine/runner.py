@@ -15,22 +15,34 @@ from typing import Any
 import msgspec
 
 from chaos.engine import processes
+from chaos.engine.guard import HARM, Guard
 from chaos.engine.processes import ROOT, Access, ConformanceCheck, Handover, Stop, end_process, supervise
+from chaos.engine.turns import expectations
 from chaos.ledger.bounds import Terms
 from chaos.ledger.config_maps import Mirror
 from chaos.ledger.file import Ledger
 from chaos.ledger.replay import replay
 from chaos.model.conditions import JsonValue, holds, parse_condition
-from chaos.model.experiment import Experiment, with_companions
+from chaos.model.experiment import START, Experiment, stretched, with_companions, with_steady
 from chaos.model.plan import Plan, PlanFacts, canary_namespace
-from chaos.model.records import Ending, EngineRecord, GateResult, LedgerError, Line, landed_faults
+from chaos.model.records import DETECT, STEADY, STOP, Ending, EngineRecord, GateResult, LedgerError, Line, landed_faults
 from chaos.observe.sampler import MEMORY, NodeHistory, Sampler, steady_since
 from chaos.observe.signals import metrics
+from chaos.observe.signals.nodes import LEAVING
+from chaos.observe.user_conditions import (
+    PERIOD,
+    PERIOD_SIMULATED,
+    SECONDS,
+    Asking,
+    UserCondition,
+    signals_of_conditions,
+)
 from chaos.observe.view import Reading, Sample, Signal, View
 from chaos.plan.planning import EXPIRY_MARGIN
 from chaos.safety.lease import AbortFlag
 from chaos.verdict import artefacts
 from chaos.verdict.allocation_snapshots import SIGNAL, LedgerTimes, allocation_snapshots
+from chaos.verdict.expectations import shown_value
 from chaos.verdict.judge import ChaosVerdict, judge
 from chaos.verdict.timeline import baseline_of, held_faults, undo_began
 from fixtures.cluster.client import Cluster
@@ -62,11 +74,20 @@ class RunnerSetup(msgspec.Struct, frozen=True, kw_only=True):
     gates: Callable[[Experiment, Plan, str], list[GateResult]]
     """Judges the gates; its last argument is what is wrong with the steady state, empty when nothing is."""
 
+    stop_if: tuple[UserCondition, ...] = ()
+    steady_if: tuple[UserCondition, ...] = ()
+    detect_if: tuple[UserCondition, ...] = ()
+
 
 class Runner:
     """One experiment. ``residue`` holds what could not be restored."""
 
-    def __init__(self, experiment: Experiment, plan: Plan, folder: Path, setup: RunnerSetup) -> None:
+    def __init__(self, experiment: Experiment, plan: Plan, folder: Path, setup: RunnerSetup, turn: str = "") -> None:
+        steady_if = {f"{STEADY}{number}": str(one) for number, one in enumerate(setup.steady_if, 1)}
+        stop_if = {f"{STOP}{number}": str(one) for number, one in enumerate(setup.stop_if, 1)}
+        detect_if = {f"{DETECT}{number}": str(one) for number, one in enumerate(setup.detect_if, 1)}
+        expected = expectations(experiment, setup.policy, setup.stop_if, setup.steady_if, setup.detect_if)
+        experiment = with_steady(experiment, list(steady_if))
         self.experiment = experiment
         self.plan = plan
         self.folder = folder
@@ -81,10 +102,16 @@ class Runner:
             fidelity=experiment.extension.fidelity_on(setup.target_kind),
             level=experiment.extension.level,
             started=time.time(),
+            stop_conditions={**HARM, **stop_if},
+            steady_conditions=steady_if,
+            detect_conditions=detect_if,
+            expectations=sorted(expected),
+            turn=turn or experiment.id,
         )
         self._steady = parse_condition(experiment.extension.steady)
         self._baseline: dict[str, JsonValue] = {}
         self._samples: list[Sample] = []
+        self._leaving: set[str] = set()  # nodes that an autoscaler takes away meanwhile
 
     def run(self) -> ChaosVerdict:
         """Carry it out and judge it. Raises what interrupted it, after everything was put back and judged."""
@@ -108,6 +135,12 @@ class Runner:
             verdict = self._conclude()
         return verdict
 
+    @property
+    def stopped(self) -> str:
+        """Which condition ended the experiment in its middle; empty when none did."""
+        cause = self._record.stopped
+        return f"{self._record.stop_conditions[cause.signal]}: {cause.value}" if cause is not None else ""
+
     def _conclude(self) -> ChaosVerdict:
         self._record.finished = time.time()
         self._record.interrupted = self._setup.stop.reason
@@ -120,7 +153,7 @@ class Runner:
     def _watched_act(self, sampler: Sampler, standing: Standing) -> None:
         since = self._now
         try:
-            self._act()
+            self._act(sampler)
         finally:
             self._undo()
         latest = self._settle(sampler)
@@ -140,14 +173,20 @@ class Runner:
 
     @contextlib.contextmanager
     def _sampler(self) -> Iterator[Sampler]:
-        memory: dict[str, Any] = {}
+        memory: dict[str, Any] = {LEAVING: self._leaving}
         cluster = self._setup.access.open()  # a session of its own: a slow answer to one does not hold up the other
-        signals = {name: self._setup.signals[name] for name in with_companions(self.experiment.extension.signals)}
+        named = with_companions([*self.experiment.extension.signals, *HARM])
+        signals = {name: self._setup.signals[name] for name in named if name in self._setup.signals}
+        asked = [*self._setup.stop_if, *self._setup.steady_if, *self._setup.detect_if]
+        asking = Asking(asked, PERIOD if self.plan.target_kind is TargetKind.LIVE else PERIOD_SIMULATED)
+        record = self._record
+        stop_if = {name: words for name, words in record.stop_conditions.items() if name.startswith(STOP)}
+        signals |= signals_of_conditions(asking, stop_if, {**record.steady_conditions, **record.detect_conditions})
         sampler = Sampler(
             lambda: Reading(cluster, self.plan, memory), signals, self.folder / artefacts.SAMPLES, self.plan.seconds["sample"]
         )
         self._samples = sampler.samples
-        with NodeHistory(cluster) as memory[MEMORY], sampler:
+        with asking, NodeHistory(cluster) as memory[MEMORY], sampler:
             self._record.sampler_began = sampler.wall
             yield sampler
 
@@ -155,6 +194,8 @@ class Runner:
         """Steady state, then every gate: whether anything may be touched. What one gate refuses does not hide what others do."""
         unsteady = self._wait_steady(sampler)
         self._record.gates = self._setup.gates(self.experiment, self.plan, unsteady)
+        against = self._harm_before(sampler) if not self._setup.stop.reason else ""
+        self._record.gates.append(GateResult(name="stop conditions", ok=not against, message=against))
         return all(gate.ok for gate in self._record.gates) and not unsteady and not self._setup.stop.reason
 
     def _wait_steady(self, sampler: Sampler) -> str:
@@ -177,8 +218,24 @@ class Runner:
             return ""
         last = next(iter(sampler.samples[-1:]), None)
         errors = "; ".join(f"{name}: {text}" for name, text in last.errors.items()) if last else sampler.failure
+        unmet = [words for name, words in self._record.steady_conditions.items() if last and last.values.get(name) is False]
+        errors = errors or "; ".join(f"--steady-if {words} does not hold" for words in unmet)
         values = msgspec.json.encode(last.values).decode()[:400] if last else "no sample"
         return errors or f"it did not hold in {BASELINE_SAMPLES} samples in a row: {values}"
+
+    def _harm_before(self, sampler: Sampler) -> str:
+        """What would stop the experiment at once, or could not: a condition that holds, or that nobody can read."""
+        conditions = self._record.stop_conditions
+        known = self._record.stop_conditions.keys()
+        sampler.wait(lambda samples: bool(samples) and known <= samples[-1].values.keys(), sampler.now + 2 * SECONDS)
+        last = next(iter(sampler.samples[-1:]), None)
+        for name, words in conditions.items():
+            if last is None or name not in last.values:
+                why = last.errors.get(name, "") if last else sampler.failure or "no sample"
+                return f"whether it has to stop is not known: {words}: {why}"
+            if value := last.values[name]:
+                return f"it would have to stop at once: {words}: {shown_value(value)}"
+        return ""
 
     def _keep_conformance(self, name: str) -> None:
         own = (self.plan.namespace, canary_namespace(self.plan))
@@ -186,7 +243,7 @@ class Runner:
 
     # -- the act ---------------------------------------------------------------------------------------
 
-    def _act(self) -> None:
+    def _act(self, sampler: Sampler) -> None:
         seconds = self.plan.seconds
         expires = datetime.now(UTC) + timedelta(seconds=seconds["deadline"] + seconds["grace"] + EXPIRY_MARGIN)
         self.plan = msgspec.structs.replace(self.plan, expires_at=expires.isoformat(timespec="seconds"))
@@ -205,8 +262,13 @@ class Runner:
                 stderr=log,
                 start_new_session=True,
             )
-        with self._setup.cluster.waits.of("its faults, and what undoes them", time.monotonic() + seconds["deadline"] + seconds["grace"]):
-            self._record.ending = supervise(self._process, self._setup.stop, seconds=seconds["deadline"], grace=seconds["grace"])
+        unread = self._setup.policy.chaos.stop_unread_seconds
+        guard = Guard(sampler, self._record.stop_conditions, unread, AbortFlag(self.folder))
+        until = time.monotonic() + seconds["deadline"] + seconds["grace"]
+        with self._setup.cluster.waits.of("its faults, and what undoes them", until), guard:
+            stops = (self._setup.stop, guard.stop)
+            self._record.ending = supervise(self._process, *stops, seconds=seconds["deadline"], grace=seconds["grace"])
+        self._record.stopped = guard.cause
 
     # -- after -----------------------------------------------------------------------------------------
 
@@ -243,8 +305,8 @@ class Runner:
 
         The latest moment, in the sampler's seconds, by which everything has to be as before.
         """
-        seconds, inject, origin = self.plan.seconds, *self._moments(sampler)
-        self._injected = inject
+        inject, origin = self._moments(sampler)
+        seconds = stretched(self.plan.seconds, self.experiment.extension.starting, self._baseline.get(START))
         windows = [seconds[one.within] for one in self.experiment.extension.expect if one.within]
         undone = sampler.now  # what came of the last undo must be seen too
         latest = max(origin + seconds["recovery"], inject + max(windows, default=0.0), undone) + seconds["settle"] + 4 * sampler.pace
@@ -255,9 +317,8 @@ class Runner:
             since = steady_since(samples, self._steady, self._baseline)
             if since is None or samples[-1].t < undone or samples[-1].t - max(since, origin) < seconds["settle"]:
                 return False
-            return all(self._met(one.eventually, samples, inject) for one in self.experiment.extension.expect if one.eventually) or (
-                samples[-1].t > inject + max(windows, default=0.0)
-            )
+            met = all(self._met(one.eventually, samples, inject) for one in self.experiment.extension.expect if one.eventually)
+            return met or self._record.stopped is not None or samples[-1].t > inject + max(windows, default=0.0)
 
         with self._setup.cluster.waits.of("the cluster to recover", time.monotonic() + max(latest - sampler.now, 0)):
             sampler.wait(settled, latest)
@@ -279,7 +340,8 @@ class Runner:
         """Keep what is not as before. What comes back by itself has as long as the recovery may take."""
         while True:
             after = self._read_standing()
-            found = differences(before, after, since, self.plan.nodes)
+            left = tuple(end for name in self._leaving for end in (f"nodes {name}", f" on {name}"))  # another one may have its name by now
+            found = [one for one in differences(before, after, since, self.plan.nodes) if not one.subject.endswith(left)]
             if all(one.by for one in found) or not sampler.wait(_longer_than(len(sampler.samples) + 1), latest):
                 break
         unread = {key: why for key, why in after.unread.items() if key not in before.unread}

@@ -17,7 +17,7 @@ from chaos.cluster import namespaces
 from chaos.ledger.reach import Reach
 from chaos.ledger.undos import Undo
 from chaos.ledger.undos.agents import AgentRestarted, PublishedArgs, RestartedArgs, SlicesPublished
-from chaos.ledger.undos.host import HOST_ACTIONS, DeviceArgs, KubeletArgs, Means, MockArgs
+from chaos.ledger.undos.host import HOST_ACTIONS, DeviceArgs, KubeletArgs, Means, MockArgs, NetworkArgs, RebootArgs, RuntimeArgs
 from chaos.ledger.undos.nodes import (
     AGENT_LABEL,
     ClearedArgs,
@@ -29,8 +29,18 @@ from chaos.ledger.undos.nodes import (
     ValueArgs,
 )
 from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, NodeExists, NodeExistsArgs, ObjectAbsent, ObjectPresent, PresentArgs
-from chaos.ledger.undos.workloads import EnvArgs, PodsReplaced, ReplacedArgs, ReplicasArgs, WorkloadEnv, WorkloadReplicas
+from chaos.ledger.undos.workloads import (
+    BreakerArgs,
+    BreakerClosed,
+    EnvArgs,
+    PodsReplaced,
+    ReplacedArgs,
+    ReplicasArgs,
+    WorkloadEnv,
+    WorkloadReplicas,
+)
 from chaos.model.experiment import Experiment
+from chaos.model.pairs import pairs_of
 from chaos.model.plan import OPT_OUT, Plan
 from chaos.model.records import Entry, LedgerError
 from fixtures.cluster import kinds
@@ -52,6 +62,7 @@ _UNDOS: tuple[Undo, ...] = (
     NodeCleared(),
     WorkloadEnv(),
     SlicesPublished(),
+    BreakerClosed(),
 )
 
 REGISTRY: Mapping[str, Undo] = {undo.name: undo for undo in _UNDOS}
@@ -162,9 +173,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, experiments: Iterable[Experiment], policy: Policy) -> Terms:
-        """The terms of some experiments under a policy."""
+        """The terms of some experiments, and of the pairs that they allow among them, under a policy."""
+        known = list(experiments)
         return cls(
-            bounds={experiment.id: Bounds.of(experiment) for experiment in experiments},
+            bounds={experiment.id: Bounds.of(experiment) for experiment in (*known, *pairs_of(known, among=True))},
             protected=policy.chaos.protected_namespaces,
             image=policy.chaos.injector_image,
             pull_secrets=tuple(policy.probes.pull_secrets),
@@ -263,9 +275,9 @@ def _restarted(_entry: Entry, args: RestartedArgs | PublishedArgs, _bounds: Boun
         yield f"all pods of {args.namespace}"
 
 
-def _kubelet(entry: Entry, args: KubeletArgs, _bounds: Bounds) -> Iterator[str]:
+def _units(entry: Entry, args: KubeletArgs | NetworkArgs | RebootArgs | RuntimeArgs, _bounds: Bounds) -> Iterator[str]:
     own = f"gpu-conformance-{entry.run_id}-{entry.experiment.lower()}-"
-    units = filter(None, (args.pending, args.returning))
+    units = filter(None, (getattr(args, name, "") for name in ("ending", "pending", "returning")))
     yield from (f"unit {unit}, which is not its run's" for unit in units if not unit.startswith(own))
 
 
@@ -295,8 +307,13 @@ CHECKS: Mapping[type[Any], Callable[[Entry, Any, Bounds], Iterator[str]]] = {
     PresentArgs: _present,
     RestartedArgs: _restarted,
     PublishedArgs: _restarted,
-    KubeletArgs: _kubelet,
+    KubeletArgs: _units,
+    NetworkArgs: _units,
+    RebootArgs: _units,
+    RuntimeArgs: _units,
+    NodeArgs: _place_alone,
     NodeExistsArgs: _place_alone,  # what the node gets back is for chaos.ledger.reach
+    BreakerArgs: _place_alone,  # of one name, and closed only
     ReplacedArgs: _place_alone,  # nothing is undone
     MockArgs: _place_alone,  # overrides are taken away, none is set
     DeviceArgs: _place_alone,  # of a form that is a UUID

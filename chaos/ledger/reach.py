@@ -98,5 +98,5 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _kept(args: ClearedArgs) -> list[str]:
-    """State labels and annotations that remediation had written before the fault: they would be set again."""
+    """State labels and annotations that were there before the fault: they would be set again."""
     return sorted({key for key, value in args.labels.items() if value is not None} | args.notes.keys())

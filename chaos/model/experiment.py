@@ -7,7 +7,7 @@ is expected. Nothing in a document is looked up at the time of the act: targets 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -92,7 +92,8 @@ class Extension(Strict, frozen=True, kw_only=True):
     nobody may touch: they must equal their baseline in every sample. ``takes_capacity`` says that GPUs may be missing meanwhile,
     ``cordons`` that the method cordons and empties the node itself, ``expects`` names remediation that the experiment reckons
     with, ``live_needs`` components that a live cluster must have beside ``needs``. ``expected_failure`` says that a correct verdict
-    today is *failed*, and why: when the experiment passes, it is reported, so that a fix upstream is noticed.
+    today is *failed*, and why: when the experiment passes, it is reported, so that a fix upstream is noticed. ``combines`` names
+    experiments whose fault may be made while this one's lasts, and the expectations that cannot hold then (chaos/model/pairs.py).
     """
 
     name: str
@@ -117,12 +118,19 @@ class Extension(Strict, frozen=True, kw_only=True):
     expects: tuple[str, ...] = ()
     proves: str
     expected_failure: str = ""
+    combines: dict[str, tuple[str, ...]] = {}
 
     @property
     def judged_signals(self) -> list[str]:
         """Signals that the block's conditions rest on, the most telling first: what a timeline shows."""
         documents = [self.steady, self.detect, self.contained, *(getattr(one, one.mode) for one in self.expect)]
         return list(dict.fromkeys(name for document in documents if document is not None for name in signals_of(parse_condition(document))))
+
+    @property
+    def starting(self) -> frozenset[str]:
+        """Names of the durations in which pods have to start: the recovery's, and those of the experiment's own pods."""
+        named = {one.within for one in self.expect if one.within and any(map(of_own_pods, signals_of(one.condition)))}
+        return frozenset({"recovery", *named})
 
     def fidelity_on(self, kind: TargetKind) -> str:
         """The level of fidelity on a kind of target, "" where the experiment does not exist. Simulated nodes are never ``real``."""
@@ -215,6 +223,17 @@ _WORDS = {
 }
 
 
+def with_steady(experiment: Experiment, names: list[str]) -> Experiment:
+    """The experiment with signals in its steady state that have to be true: conditions of its user's."""
+    if not names:
+        return experiment
+    block = dict(experiment.document["extensions"][0])
+    block["steady"] = {"all": [block["steady"], *({"signal": name, "is": True} for name in names)]}
+    block["signals"] = [*block["signals"], *names]
+    document = {**experiment.document, "extensions": [block]}
+    return Experiment(path=experiment.path, document=document, extension=extension_of(document))
+
+
 _COMPANIONS = {
     "pods.others": ("pods.others.ended",),
     "pods.uids": ("pods.ended",),
@@ -230,9 +249,38 @@ def companions(names: Iterable[str]) -> list[str]:
 
 
 def with_companions(names: Iterable[str]) -> list[str]:
-    """Signals and their companions: what is sampled for an experiment that names these."""
+    """Signals and their companions: what is sampled for an experiment that names these.
+
+    With the experiment's own pods, how fast they start; with their workers' beats, how long these pause.
+    """
     named = list(names)
-    return list(dict.fromkeys([*named, *companions(named)]))
+    pace = [START] * any(map(of_own_pods, named)) + [PAUSE] * (STALLED in named)
+    return list(dict.fromkeys([*named, *companions(named), *pace]))
+
+
+START, PAUSE, STALLED = "canaries.start", "canaries.pause", "canaries.stalled"
+
+
+def of_own_pods(signal: str) -> bool:
+    """Whether a signal is about pods that the experiment starts for itself."""
+    return signal.startswith(("canaries.", "probe."))
+
+
+PATIENCE = 4.0
+"""How many times what a pod took before the fault one may take after it."""
+
+SLOW_START = "slow_start"
+"""The duration that a first pod may take (policy ``probes.slowStartSeconds``), in a plan's ``seconds``."""
+
+
+def stretched(seconds: Mapping[str, float], names: Iterable[str], start: object) -> dict[str, float]:
+    """The durations, with those of the names long enough for pods of a node on which one took ``start`` seconds; bounded."""
+    took = start if isinstance(start, (int, float)) else 0.0
+    least = PATIENCE * min(took, seconds.get(SLOW_START, DEFAULT_SLOW_START))
+    return {**seconds, **{name: max(seconds[name], least) for name in names if name in seconds}}
+
+
+DEFAULT_SLOW_START = 60.0
 
 
 def unknown_name(where: str, key: object, known: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
-"""What an experiment will touch, frozen before it starts, and what planning read of the cluster besides: nothing is selected at the time
+"""What an experiment will touch, frozen before it starts, and what planning read of the cluster besides.
 
-of the act.
+Nothing is selected at the time of the act.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ``namespace`` is the run's, for injector pods, and ``workload`` the experiment's, for what it starts for itself
     (:func:`chaos.model.plan.canary_namespace`).
     ``untouched`` is the healthy GPU node that is left alone, ``eligible`` how many targets could have been chosen (for caps by
-    percent), ``seconds`` the durations of this target's tempo, ``expires_at`` (RFC 3339) when targets undo by themselves.
+    percent), ``node_uids`` the UIDs of its nodes by name, ``seconds`` the durations of this target's tempo, ``expires_at`` (RFC 3339)
+    when targets undo by themselves.
     """
 
     experiment: str
@@ -54,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     workload: str = ""
     targets: tuple[Target, ...]
+    node_uids: dict[str, str] = {}
     untouched: str
     expires_at: str
     facts: dict[str, Any] = {}

@@ -173,8 +173,29 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+STOP, STEADY, DETECT = "if.stop.", "if.steady.", "if.detect."
+"""How the names of signals of the user's own conditions begin; a number follows."""
+
+
+class StopCause(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an experiment was ended in its middle: the condition's ``signal``, its value, and since when it is known (Unix seconds).
+
+    ``unread``: nobody could tell any more whether the condition holds; the value says why.
+    """
+
+    signal: str
+    value: str
+    at: float
+    unread: bool = False
+
+
 class EngineRecord(msgspec.Struct, kw_only=True):
-    """What the parent did. Times are Unix seconds; ``None`` where it did not come to that."""
+    """What the parent did. Times are Unix seconds; ``None`` where it did not come to that.
+
+    ``stop_conditions``: the words of each condition that would have stopped it, by its signal; ``steady_conditions`` those of the user's
+    in the steady state, ``detect_conditions`` those that are to show the fault. ``stopped``: the one that ended it. ``turn``: the id of
+    the entry in ``chaos.json``. ``expectations``: digests of all that it goes by; runs of earlier versions have none.
+    """
 
     experiment: str
     run_id: str
@@ -196,3 +217,9 @@ class EngineRecord(msgspec.Struct, kw_only=True):
     sampler_failure: str = ""
     interrupted: str = ""
     error: str = ""
+    stop_conditions: dict[str, str] = {}
+    steady_conditions: dict[str, str] = {}
+    detect_conditions: dict[str, str] = {}
+    expectations: list[str] = []
+    stopped: StopCause | None = None
+    turn: str = ""

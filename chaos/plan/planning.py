@@ -12,12 +12,11 @@ from typing import Any
 import msgspec
 
 from chaos.model.conditions import parse_condition, plain_value, words_of
-from chaos.model.experiment import Experiment, needs_cordoned
+from chaos.model.experiment import SLOW_START, Experiment, needs_cordoned
 from chaos.model.plan import Device, Plan, PlanFacts
 from chaos.observe.signals.metrics import samples_of
 from chaos.observe.view import NoData, View
 from chaos.plan.selectors import (
-    SELECTORS,
     Choice,
     ClaimPlanningView,
     NotApplicable,
@@ -25,6 +24,7 @@ from chaos.plan.selectors import (
     PlanRefused,
     TargetQuery,
     TargetUnclear,
+    choose,
     is_mig,
     is_shared,
 )
@@ -35,7 +35,7 @@ from fixtures.model.dra.nvidia_driver import DEVICE_CLASS, DOMAIN_DAEMON, DRA_PL
 from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.holds import is_temporary
 from fixtures.model.nodes.work import tolerable
-from fixtures.model.objects import is_ready, name_of, node_of
+from fixtures.model.objects import is_ready, name_of, node_of, uid_of
 from fixtures.model.platform.installed import DETECTORS, Components, find_components, on_node, pods_of, standing_of
 from fixtures.policy.model import Policy
 from fixtures.text import typed
@@ -82,13 +82,13 @@ def make_plan(
         wanted = _wanted(extension.target)
         planning = _planning_view(view, found, plan_facts(view, found, policy), wanted, node)
         planning.cordoned = needs_cordoned(extension.level, target_kind, cordons=extension.cordons)
-        choice = SELECTORS[wanted.select](planning)
+        choice = choose(planning)
         untouched = _untouched(planning, choice)
     except NoData as error:
         raise TargetUnclear("NotReadable", str(error)) from error
     if not choice.targets:
         raise PlanRefused("NoTarget", f"{extension.id} chose nothing, and an experiment without a target is an error")
-    seconds = extension.durations(target_kind)
+    seconds = {**extension.durations(target_kind), SLOW_START: policy.probes.slow_start_seconds}
     expires = datetime.now(UTC) + timedelta(seconds=seconds["deadline"] + EXPIRY_MARGIN)
     return Plan(
         experiment=extension.id,
@@ -99,6 +99,7 @@ def make_plan(
         namespace=namespace,
         workload=workload,
         targets=choice.targets,
+        node_uids={name_of(node): uid_of(node) for node in view.select("nodes") if name_of(node) in choice.nodes},
         untouched=untouched,
         expires_at=expires.isoformat(timespec="seconds"),
         facts=msgspec.to_builtins(_narrowed(planning, choice)),
@@ -115,7 +116,7 @@ def _relied_on(experiment: Experiment) -> list[str]:
     names = [*extension.needs, *extension.live_needs]
     if "agent.restarted" in extension.undo:
         names += DETECTORS
-    if extension.target.get("select") == "gpu":
+    if "gpu" in (extension.target.get("select"), (extension.target.get("also") or {}).get("select")):
         names.append("exporter")
     return names
 

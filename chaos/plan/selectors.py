@@ -23,6 +23,7 @@ from fixtures.model.nodes.untyped_nodes import cordon, work_of
 from fixtures.model.nodes.work import NodeWork, Why
 from fixtures.model.objects import (
     amounts_of,
+    controller_of,
     device_amounts,
     grace_of,
     is_live,
@@ -41,7 +42,9 @@ from fixtures.model.objects import (
     uid_of,
     uses_claims,
 )
-from fixtures.model.platform.installed import Components, InstalledComponent, on_node, pods_of
+from fixtures.model.platform.components import DEPLOYMENTS
+from fixtures.model.platform.installed import REPLICA_SETS, Components, InstalledComponent, on_node, pods_of
+from fixtures.model.platform.name_servers import KUBE_SYSTEM, NAME_SERVER, makes_name_servers
 from fixtures.model.platform.namespaces import operators_of
 from fixtures.text.sentences import in_order
 
@@ -67,21 +70,31 @@ class TargetUnclear(PlanRefused):
     """It is unclear which object the experiment would touch, or what the cluster has, so nothing is judged and nothing is touched."""
 
 
-class TargetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ``target`` block of an experiment. ``component``: whose pod; ``free``: devices that must be free on the node;
+class Also(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the second experiment of a pair acts on, on the same node: ``select`` and ``component`` as in :class:`TargetQuery`."""
 
-    ``idle``: no pod but the experiment's own may hold a device there; ``shared``: whether devices are replicated (None: both will
-    do); ``kind``: resource key of an operand; ``labels``: label keys that the node must carry.
+    select: str
+    component: str = ""
+
+
+class TargetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ``target`` block of an experiment.
+
+    ``component``: whose pod; ``free``: devices that must be free on the node; ``count``: how many nodes; ``idle``: no pod but the
+    experiment's own may hold a device there; ``shared``: whether devices are replicated (None: both will do); ``kind``: resource key of
+    an operand; ``labels``: label keys that the node must carry; ``also``: what the second experiment of a pair acts on.
     """
 
     select: str
     component: str = ""
     free: int = 0
+    count: int = 1
     idle: bool = False
     shared: bool | None = None
     mig: bool | None = None
     kind: str = ""
     labels: tuple[str, ...] = ()
+    also: Also | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +103,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
     eligible: int
     nodes: tuple[str, ...] = ()
+
+    def beside(self, other: Choice) -> Choice:
+        """Both, an object of both once. They are a share of what the one with the fewest nodes or agents' pods had to choose from."""
+        found = {str(target): target for target in self.targets}
+        for target in other.targets:
+            known = found.get(str(target))
+            facts = {**target.facts, **(known.facts if known else {})}
+            found[str(target)] = msgspec.structs.replace(known or target, facts=facts)
+        nodes = tuple(dict.fromkeys([*self.nodes, *other.nodes]))
+        eligible = min((one.eligible for one in (self, other) if one.nodes), default=self.eligible)
+        return Choice(targets=tuple(found.values()), eligible=eligible, nodes=nodes)
 
 
 class PlanningView(msgspec.Struct, kw_only=True):
@@ -273,6 +297,26 @@ def choose_controller(planning: PlanningView) -> Choice:
     return Choice(targets=(target,), eligible=len(pods))
 
 
+def choose_name_server(planning: PlanningView) -> Choice:
+    """The first ready pod of the cluster's name servers: of the one Deployment in kube-system whose pods are labelled as such."""
+    found = [item for item in planning.view.select(DEPLOYMENTS, KUBE_SYSTEM) if makes_name_servers(item)]
+    if not found:
+        raise NotApplicable("NoNameServer", f"no Deployment in {KUBE_SYSTEM} has pods with the label {'='.join(NAME_SERVER)}")
+    if len(found) > 1:
+        names = ", ".join(sorted(map(name_of, found)))
+        raise TargetUnclear("ComponentUnclear", f"Deployments {names} in {KUBE_SYSTEM} could all be the cluster's name servers")
+    workload = found[0]
+    makers = {uid_of(item) for item in planning.view.select(REPLICA_SETS, KUBE_SYSTEM) if controller_of(item) == uid_of(workload)}
+    pods = [pod for pod in planning.view.select("pods", KUBE_SYSTEM) if controller_of(pod) in makers - {""} and is_ready(pod)]
+    if not pods:
+        raise PlanRefused("NoReadyPod", f"no pod of Deployment {KUBE_SYSTEM}/{name_of(workload)} is ready")
+    pod = min(pods, key=name_of)
+    about = {"owner_kind": DEPLOYMENTS, "owner": name_of(workload), "owner_uid": uid_of(workload), "replicas": replicas_of(workload)}
+    return Choice(
+        targets=(Target(kind="pods", name=name_of(pod), namespace=KUBE_SYSTEM, uid=uid_of(pod), facts=about),), eligible=len(pods)
+    )
+
+
 def choose_operand(planning: PlanningView) -> Choice:
     """An object that a ClusterPolicy owns, where its operator runs: a Service or a ConfigMap, the first by kind and name.
 
@@ -299,13 +343,14 @@ def choose_operand(planning: PlanningView) -> Choice:
 
 
 def choose_node(planning: PlanningView) -> Choice:
-    """One healthy GPU node that offers what the experiment asks for; the one with most free devices."""
-    candidates = _candidates(planning)
-    node = candidates[0]
+    """Healthy GPU nodes that offer what the experiment asks for; those with most free devices."""
+    candidates, count = _candidates(planning), planning.wanted.count
+    if len(candidates) < count:
+        raise PlanRefused("TooFewNodes", f"{count} GPU nodes are needed, and {len(candidates)} can be targets")
     return Choice(
-        targets=(planning.node_target(node, _devices_of(planning, node)),),
+        targets=tuple(planning.node_target(node, _devices_of(planning, node)) for node in candidates[:count]),
         eligible=len(planning.comparable_nodes()),
-        nodes=(name_of(node),),
+        nodes=tuple(map(name_of, candidates[:count])),
     )
 
 
@@ -408,12 +453,23 @@ def _pod_target(pod: Json, owner_key: str, owner: str) -> Target:
     )
 
 
+def choose(planning: PlanningView) -> Choice:
+    """What an experiment acts on, and what the second one of a pair acts on, on the same node. Raises as selectors do."""
+    choice, also = SELECTORS[planning.wanted.select](planning), planning.wanted.also
+    if also is None:
+        return choice
+    wanted = msgspec.structs.replace(planning.wanted, select=also.select, component=also.component, also=None)
+    there = msgspec.structs.replace(planning, wanted=wanted, named=next(iter(choice.nodes), planning.named))
+    return choice.beside(SELECTORS[also.select](there))
+
+
 SELECTORS: dict[str, Selector] = {
     "daemon-pod": choose_daemon_pod,
     "controller-pod": choose_controller,
     "operand": choose_operand,
+    "name-server": choose_name_server,
     "node": choose_node,
     "gpu": choose_gpu,
 }
 """``daemon-pod``: an agent's pod on one node; ``controller-pod``: a controller's pod; ``operand``: an object that a ClusterPolicy
-owns; ``node``: one GPU node; ``gpu``: one device of one node."""
+owns; ``name-server``: a pod of the cluster's name servers; ``node``: one GPU node; ``gpu``: one device of one node."""

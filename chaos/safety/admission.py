@@ -17,6 +17,7 @@ from chaos.ledger.undos.agents import SLICES
 from chaos.model.experiment import OPT_IN_LABEL, Experiment, Level
 from chaos.model.plan import Plan, PlanFacts, Target, canary_namespace
 from chaos.model.records import GateResult, LedgerError
+from chaos.observe.view import View
 from chaos.safety import gates
 from chaos.safety.gates import ClusterState, GateInput, NodeState, RequestedFault, Settings
 from chaos.safety.lease import read_lease
@@ -31,6 +32,7 @@ from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.untyped_nodes import work_of
 from fixtures.model.nodes.work import Why, is_fence_key
 from fixtures.model.objects import (
+    NotListed,
     amounts_of,
     budget_of,
     controller_of,
@@ -45,7 +47,7 @@ from fixtures.model.objects import (
     uses_claims,
 )
 from fixtures.model.platform.components import DAEMON_SETS
-from fixtures.model.platform.installed import DETECTORS, InstalledComponent
+from fixtures.model.platform.installed import DETECTORS, InstalledComponent, pods_of
 from fixtures.model.platform.remediators import find_remediators
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
@@ -66,6 +68,7 @@ def read_cluster_state(
     fences: Sequence[str] = (),
     rights: Iterable[Right],
     agents: Sequence[InstalledComponent] = (),
+    controllers: Sequence[InstalledComponent] = (),
     ours: bool,
     steady: str | None,
 ) -> ClusterState:
@@ -73,7 +76,8 @@ def read_cluster_state(
 
     ``rights`` are all that acting and undoing takes.
 
-    ``agents`` are those whose pods on the plan's nodes will be ended: a budget of theirs counts as one of a target.
+    ``agents`` are those whose pods on the plan's nodes will be ended, ``controllers`` those that will lose all pods, wherever they are:
+    a budget of theirs counts as one of a target.
     ``steady`` is what is wrong with the steady state, empty when nothing is and None when nobody has looked.
     """
     nodes = _known(lambda: list(cluster.each("nodes")))
@@ -91,7 +95,7 @@ def read_cluster_state(
         steady=steady,
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
         remediators=None if nodes is None or workloads is None else _known(lambda: find_remediators(workloads, nodes, plan.nodes)),
-        budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods, agents)),
+        budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods, agents, controllers)),
         open_entries=None if ledgers is None else sum(ledgers.earlier(plan.run_id).values()),
         forged=() if ledgers is None else ledgers.forged,
         halted=None if lease is None else lease[0].halted if lease[0] else "",
@@ -143,26 +147,33 @@ def _holds(pod: Json, devices: Sequence[str]) -> bool:
     return is_live(pod) and (uses_claims(pod) or bool(requested_devices(pod, lambda name: _is_device(name, devices))))
 
 
-def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[InstalledComponent]) -> tuple[str, ...]:
-    """Budgets that allow no disruption of a pod that will be ended. An empty selector selects all, as the API has it."""
+def _spent_budgets(
+    cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[InstalledComponent], controllers: Sequence[InstalledComponent]
+) -> tuple[str, ...]:
+    """Budgets that allow fewer disruptions than pods of theirs will be ended. An empty selector selects all, as the API has it.
+
+    A workload that is scaled counts by the one pod that is the target: a budget does not hold back its owner.
+    """
     targets = {target.uid for target in plan.targets if target.kind == "pods"}
     theirs = {(agent.uid, agent.namespace) for agent in agents if agent.uid}
+    targets |= {uid_of(pod) for controller in controllers for pod in pods_of(View.of(cluster), controller)}
     ended = [pod for pod in pods if node_of(pod) in plan.nodes and (controller_of(pod), namespace_of(pod)) in theirs]
-    hit = [*ended, *(pod for pod in pods if uid_of(pod) in targets)]
+    hit = [*ended, *(pod for pod in pods if uid_of(pod) in targets and pod not in ended)]
     if not hit:
         return ()
-    return tuple(
-        full_name(budget)
-        for budget in cluster.each("policy/poddisruptionbudgets")
-        if budget_of(budget).spent and any(protects(budget, pod) for pod in hit)
-    )
+    found = []
+    for budget in cluster.each("policy/poddisruptionbudgets"):
+        counts, ours = budget_of(budget), sum(protects(budget, pod) for pod in hit)
+        if ours and (counts.spent or counts.allowed < ours):
+            found.append(full_name(budget))
+    return tuple(found)
 
 
 def _known(ask: Callable[[], T]) -> T | None:
     """The answer, or None when there is none, or one of a shape that the API does not have: its gate stays closed."""
     try:
         return ask()
-    except (ApiTrouble, LedgerError, ValueError, AttributeError, LookupError, TypeError):
+    except (ApiTrouble, LedgerError, NotListed, ValueError, AttributeError, LookupError, TypeError):
         return None
 
 
@@ -190,6 +201,12 @@ KEEPING = (
 """Rights that the ledger, the Lease and the run's proof need."""
 
 
+_ENDING_ALL = ("kill_controller_at_work",)
+"""Activities that end all pods of the component that they name."""
+_ENDING = ("restart_agent", "kill_at_work", *_ENDING_ALL)
+"""Activities that end pods of the component that they name."""
+
+
 _ACTS = {
     "pods.replaced": ("pods", "delete"),
     "node.labels": ("nodes", "patch"),
@@ -215,29 +232,31 @@ def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
         yield from (f"{verb} {TAINT_RULES}" for verb in ("list", "create", "delete"))
     if "drain" in experiment.functions:
         yield f"create pods/eviction in {canary_namespace(plan)}"
-    inside = {found.namespace for found in restarted_agents(experiment, plan)}
+    components = PlanFacts.of(plan).components
+    yield from (f"delete pods in {found.namespace}" for found in ended_components(experiment, plan))
     for undo in experiment.extension.undo:
         match undo:
-            case "host.kubelet" | "host.nvml-mock" | "host.persistence" | "host.reset" | "host.device":
+            case name if name.startswith("host."):
                 yield from ("get namespaces", "create namespaces", *(f"{right} in {plan.namespace}" for right in injector.RIGHTS))
             case "object.absent":
                 yield from (f"{verb} pods in {plan.namespace}" for verb in ("create", "delete"))
-            case "agent.restarted":
-                yield from (f"delete pods in {namespace}" for namespace in sorted(inside))
             case "node.cleared":
                 yield from ("patch nodes", "patch nodes/status")
             case "slices.published":
                 yield f"delete {SLICES}"
                 yield from (f"delete pods in {target.namespace}" for target in plan.targets if target.kind == "pods")
+            case "breaker.closed":
+                yield from (f"patch configmaps in {found.namespace}" for name, found in components.items() if name == "remediation")
             case "workload.env":
                 yield f"patch {DAEMON_SETS}"
 
 
-def restarted_agents(experiment: Experiment, plan: Plan) -> list[InstalledComponent]:
-    """Agents whose pods on the plan's nodes are ended, so that they forget the fault."""
-    if "agent.restarted" not in experiment.extension.undo:
-        return []
-    return [found for name, found in PlanFacts.of(plan).components.items() if name in DETECTORS]
+def ended_components(experiment: Experiment, plan: Plan, functions: Collection[str] = _ENDING) -> list[InstalledComponent]:
+    """Components whose pods the experiment ends, beside its targets: those that it calls by name, and who has to forget the fault."""
+    ended = {given.get("component", "device-plugin") for name, given in experiment.calls if name in functions}
+    if "agent.restarted" in experiment.extension.undo and functions is _ENDING:
+        ended.update(DETECTORS)
+    return [found for name, found in PlanFacts.of(plan).components.items() if name in ended]
 
 
 def writes(experiment: Experiment, plan: Plan) -> Iterator[tuple[str, Target]]:
@@ -280,7 +299,8 @@ def gate_results(
         devices=policy.accelerators.resources,
         fences=policy.fence.taint_keys,
         rights=required_rights(experiment, plan),
-        agents=restarted_agents(experiment, plan),
+        agents=ended_components(experiment, plan),
+        controllers=ended_components(experiment, plan, _ENDING_ALL),
         ours=ours,
         steady=steady,
     )

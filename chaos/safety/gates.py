@@ -1,6 +1,7 @@
-"""Gates: whether an experiment may begin. Pure functions over what the plan asks for, what the cluster's owner allows, and what is known
+"""Gates: whether an experiment may begin.
 
-of the cluster just before the act; what is not known is refused.
+Pure functions over what the plan asks for, what the cluster's owner allows, and what is known of the cluster just before the act; what is
+not known is refused.
 
 Each refusal says what was expected. All refusals are reported, not only the first.
 """
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, Level, needs_cordoned
 from chaos.model.plan import Plan
+from chaos.observe.user_conditions import ConditionTextError, UserCondition, parse_user_condition
 from fixtures.model.platform.installed import NAMES
 from fixtures.model.platform.remediators import REMEDIATORS, Remediator
 from fixtures.policy.allowlist import not_allowed
@@ -29,7 +31,8 @@ class SettingsError(Exception):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """``allowed`` are UIDs of clusters, ``confirmed`` the cluster's name as somebody typed it for this run.
 
-    ``named_nodes`` are nodes that somebody named for this run, and thereby meant.
+    ``named_nodes`` are nodes that somebody named for this run, and thereby meant. ``stop_if``, ``steady_if`` and ``detect_if`` are
+    conditions of the policy and of this run.
     """
 
     policy: Chaos = Chaos()
@@ -37,6 +40,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_level: Level = Level.AGENTS
     confirmed: str = ""
     named_nodes: tuple[str, ...] = ()
+    stop_if: tuple[UserCondition, ...] = ()
+    steady_if: tuple[UserCondition, ...] = ()
+    detect_if: tuple[UserCondition, ...] = ()
 
 
 def settings_of(
@@ -46,6 +52,9 @@ def settings_of(
     max_level: int | None = None,
     confirm: str = "",
     nodes: tuple[str, ...] = (),
+    stop_if: tuple[str, ...] = (),
+    steady_if: tuple[str, ...] = (),
+    detect_if: tuple[str, ...] = (),
 ) -> Settings:
     """Lay the options over the policy. Raises :class:`SettingsError`.
 
@@ -72,7 +81,18 @@ def settings_of(
         max_level=Level(ceiling),
         confirmed=confirm,
         named_nodes=nodes,
+        stop_if=(*_conditions("policy chaos.stopIf", chaos.stop_if), *_conditions("--stop-if", stop_if)),
+        steady_if=(*_conditions("policy chaos.steadyIf", chaos.steady_if), *_conditions("--steady-if", steady_if)),
+        detect_if=(*_conditions("policy chaos.detectIf", chaos.detect_if), *_conditions("--detect-if", detect_if)),
     )
+
+
+def _conditions(where: str, texts: Sequence[str]) -> Iterator[UserCondition]:
+    for text in texts:
+        try:
+            yield parse_user_condition(text)
+        except ConditionTextError as error:
+            raise SettingsError(f"{where}: {error}") from None
 
 
 SPREAD_SCOPES = ("node", "gpu", "pod")
@@ -80,8 +100,9 @@ SPREAD_SCOPES = ("node", "gpu", "pod")
 
 
 class RequestedFault(msgspec.Struct, frozen=True, kw_only=True):
-    """What the experiment asks for. ``count`` is its own radius; ``expects`` names remediation that it reckons with;
+    """What the experiment asks for.
 
+    ``count`` is its own radius; ``expects`` names remediation that it reckons with;
     ``takes_capacity`` says that GPUs may be missing meanwhile; ``cordons`` that its method cordons and empties the node itself;
     ``idle`` that nobody's pods may hold devices of its nodes; ``resets`` that its method resets a GPU alone.
     """
@@ -97,8 +118,9 @@ class RequestedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """One node now. ``obstacle``: what speaks against its work besides ``spec.unschedulable``, empty when nothing does;
+    """One node now.
 
+    ``obstacle``: what speaks against its work besides ``spec.unschedulable``, empty when nothing does;
     ``cordoned``: that is set. ``busy``: device pods that are not the suite's;
     ``reset_obstacle``: why a GPU of it cannot be reset without others, empty when it can.
     """
@@ -117,9 +139,9 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     """What is known just before the act; None is what could not be found out, and is refused.
 
     ``ours``: the cluster was started by this run. ``uids``: of each target by its words. ``steady``: what is wrong with the steady
-    state, empty when nothing is. ``denied``: rights that are missing. ``budgets``: disruption budgets that allow no disruption of a
-    target. ``open_entries``: of earlier runs. ``forged``: what looks like a ledger and nothing vouches for: told, and no obstacle.
-    ``halted``: by whom, empty when not.
+    state, empty when nothing is. ``denied``: rights that are missing. ``budgets``: disruption budgets that allow fewer disruptions
+    than pods of theirs are ended. ``open_entries``: of earlier runs. ``forged``: what looks like a ledger and nothing vouches for:
+    told, and no obstacle. ``halted``: by whom, empty when not.
     """
 
     cluster_uid: str
@@ -330,7 +352,7 @@ def _budgets(given: GateInput) -> str:
     if given.state.budgets is None:
         return "PodDisruptionBudgets could not be read"
     spent = ", ".join(given.state.budgets)
-    return f"no disruption allowed by PodDisruptionBudgets {spent}; expected at least one" if spent else ""
+    return f"PodDisruptionBudgets {spent} allow fewer disruptions than pods of theirs are ended; expected as many" if spent else ""
 
 
 EARLIER = "earlier run"

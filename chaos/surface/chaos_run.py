@@ -1,6 +1,6 @@
-"""A run of chaos experiments: opens the cluster that they are to act on, and the pytest hooks, which :mod:`chaos.surface.plugin` registers
+"""A run of chaos experiments: opens the cluster that they are to act on, and has the pytest hooks.
 
-with ``--chaos`` only. What nobody has allowed is refused before anything is touched.
+:mod:`chaos.surface.plugin` registers them with ``--chaos`` only. What nobody has allowed is refused before anything is touched.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from chaos.catalogue import FOLDER, SelectionError, load_all, select_experiments
 from chaos.cluster import namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, Refused, learn_cluster
 from chaos.engine.recover import preview, recover
+from chaos.engine.turns import Turn, expectations, passed_before, pool, turns
 from chaos.ledger.bounds import Terms
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, TYPED_LEVEL, Experiment, Level
 from chaos.model.records import LeaseRefused, LedgerError
@@ -30,6 +31,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.policy.allowlist import not_allowed
 from fixtures.simulator.interface import StartError
+from fixtures.system.file_search import folder_problem
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import TargetKind, Verdict
 from reports import chaos_phrases
@@ -53,6 +55,9 @@ def campaign_setup(
             max_level=chaos_options.max_level,
             confirm=chaos_options.confirm or (cluster.context if ours else ""),
             nodes=(chaos_options.node,) if chaos_options.node else (),
+            stop_if=chaos_options.stop_if,
+            steady_if=chaos_options.steady_if,
+            detect_if=chaos_options.detect_if,
         )
         if chaos_options.node and cluster.get("nodes", chaos_options.node).status == 404:
             raise Refused(f"--chaos-target {chaos_options.node}: the cluster has no such node")
@@ -115,9 +120,14 @@ class Session:
         self.options = chaos_options
         self.known = load_all(Path(chaos_options.folder) if chaos_options.folder else FOLDER)
         self.experiments = self.known
+        self.turns: list[Turn] = []
+        self.carried: dict[str, ChaosResult] = {}
+        """Results of turns that an earlier run has passed, by id."""
+        self.spent = ""
+        """Why no further node is touched; empty while one may be."""
         self.results: list[ChaosResult] = []
         self.left_out: dict[str, str] = {}
-        """Ids of chosen experiments that pytest's options left out, and which option that was."""
+        """Ids of chosen turns that pytest's options left out, and which option that was."""
         self.residue: list[str] = []
         self.notes: list[str] = []
         self.campaign: Campaign | None = None
@@ -136,6 +146,7 @@ def prepare(config: pytest.Config, chaos_options: ChaosOptions) -> None:
         raise pytest.UsageError(str(error)) from None
     if config.option.local and config.option.simulate is None:
         config.option.simulate = SCENARIO  # the one that has something to recover
+    session.turns = turns(session.experiments)
     config.stash[SESSION] = session
     config.pluginmanager.register(Progress(config, session), "gpu-conformance-chaos-progress")
 
@@ -155,8 +166,45 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         chaos.campaign = Campaign(setup)
         chaos.campaign.__enter__()
         chaos.notes += chaos.campaign.forged
+        _take_turns(chaos, setup)
     except Refused as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def turns_of(setup: CampaignSetup, chaos_options: ChaosOptions, experiments: Sequence[Experiment]) -> list[Turn]:
+    """Each experiment once, or on each node of the pool. Raises :class:`Refused` for a pool without a node."""
+    if not chaos_options.per_node:
+        return turns(experiments)
+    label, devices = chaos_options.each or "", setup.policy.accelerators.resources
+    try:
+        nodes = pool(list(setup.cluster.each("nodes")), devices, label, chaos_options.each_count)
+    except ApiTrouble as trouble:
+        raise Refused(f"--each: nodes could not be listed: {trouble.message}") from None
+    if not nodes:
+        raise Refused(f"--each {label}: there is no such GPU node beside those of the control plane")
+    return turns(experiments, nodes)
+
+
+def _take_turns(chaos: Session, setup: CampaignSetup) -> None:
+    """Find out which turns there are and which of them are done. Raises :class:`Refused`."""
+    chaos.turns = turns_of(setup, chaos.options, chaos.experiments)
+    if chaos.options.resume:
+        folder = Path(chaos.options.resume)
+        if why := folder_problem(folder):
+            raise Refused(f"--resume {folder}: {why}")
+        given = setup.settings
+        found = passed_before(
+            folder,
+            chaos.turns,
+            setup.target.cluster_uid,
+            setup.target.kind,
+            lambda one: expectations(one, setup.policy, given.stop_if, given.steady_if, given.detect_if),
+        )
+        try:
+            found.keep(setup.folder)
+        except OSError as error:
+            raise Refused(f"--resume {folder}: it could not be copied: {error.strerror or error}") from None
+        chaos.carried, chaos.notes = found.results, [*chaos.notes, *found.notes]
 
 
 def _recover(config: pytest.Config, chaos: Session, setup: CampaignSetup) -> None:
@@ -203,8 +251,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     chaos, _ = _both(config)
     if chaos is None:
         return []
-    ids = ", ".join(experiment.id for experiment in chaos.experiments)
-    return [f"CHAOS: {len(chaos.experiments)} experiments change this cluster and put it back: {ids}", *chaos.notes]
+    ids = ", ".join(turn.id for turn in chaos.turns)
+    return [f"CHAOS: {len(chaos.turns)} experiments change this cluster and put it back: {ids}", *chaos.notes]
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -221,16 +269,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     collected = {id_ for item in session.items if (id_ := _experiment_of(item))}
     if chaos is None or not (collected or chaos.left_out):
         return
-    for experiment in chaos.experiments:
-        if experiment.id not in collected:
-            chaos.left_out.setdefault(experiment.id, "the tests named")
+    for turn in chaos.turns:
+        if turn.id not in collected:
+            chaos.left_out.setdefault(turn.id, "the tests named")
 
 
 def _experiment_of(item: pytest.Item) -> str:
-    """The id of the experiment that a test carries out; empty for other tests."""
+    """The id of the turn that a test carries out; empty for other tests."""
     callspec = getattr(item, "callspec", None)
-    found = callspec.params.get("experiment") if callspec is not None else None
-    return found.id if isinstance(found, Experiment) else ""
+    found = callspec.params.get("turn") if callspec is not None else None
+    return found.id if isinstance(found, Turn) else ""
 
 
 def record_result(request: pytest.FixtureRequest, result: ChaosResult) -> None:
@@ -238,10 +286,26 @@ def record_result(request: pytest.FixtureRequest, result: ChaosResult) -> None:
     chaos = request.config.stash[SESSION]
     chaos.results.append(result)
     campaign = chaos.campaign
+    chaos.spent = _spent(chaos)
     if campaign is not None and campaign.residue:
         request.session.shouldstop = f"residue: {'; '.join(campaign.residue)}"
     elif campaign is not None and campaign.stop.reason:
         request.session.shouldstop = f"chaos was stopped: {campaign.stop.reason}"
+    elif chaos.spent:
+        request.session.shouldstop = chaos.spent
+
+
+def _spent(chaos: Session) -> str:
+    """Why no further node of a pool is touched: too many did not come through. What was not begun has touched none."""
+    if chaos.campaign is None or not chaos.options.per_node:
+        return ""
+    nodes = {turn.id: turn.node for turn in chaos.turns if turn.node}
+    begun = (one for one in chaos.results if one.id in nodes and one.started_at and one.reason_codes != ["GateFailed"])
+    failed = dict.fromkeys(nodes[one.id] for one in begun if one.verdict not in (Verdict.PASSED, Verdict.NOT_APPLICABLE))
+    most = chaos.campaign.most_failed_nodes
+    if len(failed) <= most:
+        return ""
+    return f"{', '.join(failed)} did not pass, and {most} such nodes are allowed (chaos.maxFailedNodes): no further node is touched"
 
 
 class Progress:
@@ -303,17 +367,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _complete(chaos: Session, kind: TargetKind) -> list[ChaosResult]:
     """A result for every chosen experiment, unless none was asked for in the end: what was to be carried out and was not, counts."""
     results = {result.id: result for result in chaos.results}
-    missing = [experiment for experiment in chaos.experiments if experiment.id not in results]
-    if not results and all(experiment.id in chaos.left_out for experiment in missing):
+    missing = [turn for turn in chaos.turns if turn.id not in results]
+    if not results and all(turn.id in chaos.left_out for turn in missing):
         return []
-    for experiment in missing:
-        if option := chaos.left_out.get(experiment.id):
+    for turn in missing:
+        if option := chaos.left_out.get(turn.id):
             left_out = [chaos_phrases.LEFT_OUT]
-            made = result_without_run(experiment, kind, Verdict.NOT_APPLICABLE, left_out, f"left out by {option}")
+            made = result_without_run(turn.experiment, kind, Verdict.NOT_APPLICABLE, left_out, f"left out by {option}")
         else:
-            made = result_of_error(experiment, kind, Verdict.INCONCLUSIVE, chaos_phrases.CUT_SHORT, "the run ended and has no result of it")
-        results[experiment.id] = made
-    return [results[experiment.id] for experiment in chaos.experiments]
+            why = chaos.spent or "the run ended and has no result of it"
+            made = result_of_error(turn.experiment, kind, Verdict.INCONCLUSIVE, chaos_phrases.CUT_SHORT, why)
+        made.id = turn.id
+        results[turn.id] = made
+    return [results[turn.id] for turn in chaos.turns]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

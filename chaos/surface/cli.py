@@ -1,4 +1,4 @@
-"""``gpu-conformance chaos plan|run|halt|recover|status|verdict|list``: the engine behind ``pytest chaos --chaos`` without pytest.
+"""``gpu-conformance chaos plan|run|halt|recover|status|verdict|record|list``: the engine behind ``pytest chaos --chaos`` without pytest.
 
 Each is safe to repeat. ``plan`` and ``status`` touch nothing; ``verdict`` needs no cluster.
 """
@@ -15,15 +15,17 @@ import pytest
 from chaos.catalogue import FOLDER, SelectionError, load_all, select_experiments
 from chaos.cluster import namespaces
 from chaos.engine.campaign import CampaignSetup, Refused, plan_now
+from chaos.engine.guard import HARM
 from chaos.engine.recover import RECOVER_SECONDS, accepted_entry, end_halt, halt, preview, recover, status
+from chaos.engine.turns import Turn
 from chaos.ledger.bounds import Terms
-from chaos.model.experiment import DEFAULT_MAX_LEVEL, Experiment, Level
+from chaos.model.experiment import DEFAULT_MAX_LEVEL, OPT_IN_LEVEL, Experiment, Level
 from chaos.model.plan import Plan
 from chaos.model.records import LeaseRefused, LedgerError
 from chaos.plan.selectors import NoPlan, NotApplicable, TargetUnclear
 from chaos.safety.admission import gate_results, writes
-from chaos.surface.chaos_run import campaign_setup
-from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
+from chaos.surface.chaos_run import campaign_setup, turns_of
+from chaos.surface.options import SCENARIO, ChaosOptions, add_conditions, add_options, add_pool, check_pool, split_ids
 from chaos.verdict.judge import judge
 from conformance.cli import target
 from conformance.cli.arguments import Parser, PytestOptions, complain, show_json, tell
@@ -37,8 +39,10 @@ from fixtures.localcluster.interface import DEFAULT_MINOR
 from fixtures.ownership import owned
 from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
-from fixtures.system.file_search import folder_problem
-from fixtures.verdict.record import Verdict
+from fixtures.system.file_search import find_files, folder_problem
+from fixtures.verdict.record import TargetKind, Verdict
+from reports.folder import CHAOS_NAME, ReportError, load_chaos
+from reports.merge.gameday import game_days, runs_words
 
 PROGRAM = "gpu-conformance chaos"
 OK, FAILED, USAGE, NOTHING, INCONCLUSIVE, RESIDUE = 0, 1, 4, 5, 10, 11
@@ -53,6 +57,7 @@ EXAMPLES = {
     "recover": ("--kubeconfig FILE --chaos-cluster UID", "--kubeconfig FILE --chaos-cluster UID --folder out/latest --yes"),
     "status": ("--kubeconfig FILE", "--in-cluster"),
     "verdict": ("out/latest/chaos/A1", "out/latest/chaos/A1 --json"),
+    "record": ("out", "out --json"),
     "list": ("", "--json"),
 }
 
@@ -95,6 +100,8 @@ def options(parser: Parser, _command: str) -> None:
     plan.add_argument("--chaos-target", metavar="NODE", default="", help="the node to act on; default: the plan chooses")
     plan.add_argument("--chaos-confirm", metavar="NAME", default="", help="the cluster's name, typed, for level 4")
     plan.add_argument("--chaos-folder", metavar="DIR", default="", help=OWN_EXPERIMENTS)
+    add_conditions(plan.add_argument)
+    add_pool(plan.add_argument)
     run = commands.add_parser("run", help="pytest chaos --chaos with the options that follow", examples=_examples("run"))
     _cluster(run, simulated=True)
     add_options(PytestOptions(run))
@@ -117,6 +124,9 @@ def options(parser: Parser, _command: str) -> None:
     verdict = add("verdict", _verdict, "judge an experiment's stored files again")
     verdict.add_argument("folder", metavar="FOLDER", type=Path, help="an experiment's folder in a run's report")
     verdict.add_argument("--json", action="store_true", help="print the verdict with its findings as JSON")
+    record = add("record", _record, "recovery times, detections and a score over several runs, and what to do next")
+    record.add_argument("folders", metavar="FOLDER", type=Path, nargs="+", help="report folders of runs, or a folder with several")
+    record.add_argument("--json", action="store_true", help="print the record as JSON")
     listing = add("list", _list, "the experiments")
     listing.add_argument("--json", action="store_true", help="print them as JSON")
     listing.add_argument("--chaos-folder", metavar="DIR", default="", help=OWN_EXPERIMENTS)
@@ -155,12 +165,58 @@ def _list(arguments: argparse.Namespace) -> int:
     except SelectionError as error:
         return _complain_lines(str(error))
     if arguments.json:
-        shown = ("level", "area", "fidelity", "needs", "proves")
+        shown = ("level", "area", "fidelity", "needs", "proves", "target", "undo", "takes_capacity")
         show_json([{"id": one.id, "title": one.title, **{key: getattr(one.extension, key) for key in shown}} for one in experiments])
         return OK
     for one in experiments:
-        tell(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
+        tell(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})", f"         {touches(one)}")
     return OK if experiments else NOTHING
+
+
+_TOUCHED = {
+    "daemon-pod": "the pod of {component} on one GPU node",
+    "controller-pod": "one pod of {component}",
+    "operand": "one object that the GPU operator owns",
+    "name-server": "the Deployment of the cluster's name servers",
+    "node": "one GPU node",
+    "gpu": "one GPU of one node",
+}
+
+
+def touches(experiment: Experiment) -> str:
+    """What an experiment touches, and where it may run, in a sentence."""
+    extension = experiment.extension
+    target = _TOUCHED.get(str(extension.target.get("select")), "what its plan names").format(component=extension.target.get("component"))
+    count = extension.target.get("free")
+    free = f", with {count} free device{'s' * (count > 1)}" if count else ""
+    missing = "; GPUs may be missing meanwhile" if extension.takes_capacity else ""
+    words = {"live": "live clusters", "local": "the local control plane", "simulated": "the simulated cluster"}
+    places = ", ".join(f"{words[kind]} ({how})" for kind, how in extension.fidelity.items() if kind in words)
+    opted = ", on nodes that carry its label" if extension.level >= OPT_IN_LEVEL and TargetKind.LIVE in extension.fidelity else ""
+    needs = f"; needs {', '.join(extension.needs)}" if extension.needs else ""
+    return f"touches {target}{free}{missing}{needs}. Runs on {places}{opted}."
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    found = []
+    for folder in arguments.folders:
+        if why := folder_problem(folder):
+            return complain(PROGRAM, f"{folder}: {why}")
+        paths, unread = find_files(folder, CHAOS_NAME)
+        for line in unread:
+            complain(PROGRAM, f"{line}; it is left out")
+        for path in paths:
+            try:
+                found.append(load_chaos(path.parent))
+            except ReportError as error:
+                complain(PROGRAM, f"{path}: {error}; it is left out")
+    days = game_days(one for one in found if one is not None)
+    if arguments.json:
+        show_json(days)
+    for day in () if arguments.json else days:
+        score = "no experiment was judged" if day.score is None else f"score {day.score} of 100"
+        tell(f"{day.target}: {runs_words(day.runs)}, {score}", *(f"  {line}" for one in day.experiments for line in one.sentences))
+    return OK if days else NOTHING
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -173,22 +229,28 @@ def _plan(arguments: argparse.Namespace) -> int:
         experiments=split_ids(arguments.chaos_experiment),
         node=arguments.chaos_target,
         confirm=arguments.chaos_confirm,
+        stop_if=tuple(arguments.stop_if),
+        steady_if=tuple(arguments.steady_if),
+        detect_if=tuple(arguments.detect_if),
+        each=arguments.each,
+        each_count=arguments.each_count,
     )
+    check_pool(arguments.each, arguments.each_count, arguments.chaos_target)
     try:
         experiments = load_all(_folder(arguments))
         chosen = select_experiments(experiments, chaos_options.experiments, Level(level))
         with _target(arguments) as opened:
             setup = campaign_setup(opened, chaos_options, chosen, owned.new_run_id(), Path.cwd())
-            ready = 0
-            for experiment in chosen:
-                lines, possible = describe_plan(setup, experiment)
+            ready, found = 0, turns_of(setup, chaos_options, chosen)
+            for turn in found:
+                lines, possible = describe_plan(setup, turn)
                 ready += possible
                 tell(*lines)
     except SelectionError as error:
         return _complain_lines(str(error))
     except Refused as error:
         return complain(PROGRAM, error)
-    tell(f"{ready} of {len(chosen)} experiments could be carried out; nothing was touched")
+    tell(f"{ready} of {len(found)} experiments could be carried out; nothing was touched")
     return OK if ready else NOTHING
 
 
@@ -315,22 +377,40 @@ def _complain_lines(text: str) -> int:
 _METHODS = {"delete": "DELETE", "patch": "PATCH", "create": "POST"}
 
 
-def describe_plan(setup: CampaignSetup, experiment: Experiment) -> tuple[list[str], bool]:
+def describe_plan(setup: CampaignSetup, turn: Turn) -> tuple[list[str], bool]:
     """The lines, and whether it could be carried out as things are now. Reads only. Raises ApiTrouble."""
+    experiment = turn.experiment
     level = Level(experiment.extension.level)
-    lines = [f"{experiment.id} {experiment.title} (level {level.value}: {level.words})"]
+    lines = [f"{turn.id} {experiment.title} (level {level.value}: {level.words})"]
     try:
-        plan = plan_now(setup, experiment)
+        plan = plan_now(setup, experiment, turn.node)
     except NoPlan as error:
         words = "not applicable" if isinstance(error, NotApplicable) else "undecided" if isinstance(error, TargetUnclear) else "refused"
         return [*lines, f"  {words}: {error.code}: {error.message}"], False
-    lines += list(_lines(setup.cluster, experiment, plan))
+    lines += list(_lines(setup, experiment, plan))
     gates = gate_results(setup.cluster, setup.policy, setup.settings, experiment, plan, ours=setup.ours, steady="")
     refused = [f"  refused: {gate.name}: {gate.message}" for gate in gates if not gate.ok]
     return [*lines, *refused], not refused
 
 
-def _lines(cluster: Cluster, experiment: Experiment, plan: Plan) -> Iterator[str]:
+def _sentences(setup: CampaignSetup, plan: Plan) -> Iterator[str]:
+    """The plan as somebody would tell it."""
+    seconds, settings = plan.seconds, setup.settings
+    on = f" on {', '.join(plan.nodes)}" if plan.nodes and plan.targets[0].kind != "nodes" else ""
+    yield f"  It acts on {', '.join(map(str, plan.targets))}{on}, and leaves {plan.untouched or 'no node'} untouched."
+    first, *rest = plan.actions or ("nothing is done",)
+    yield f"  First: {first}." + "".join(f" Then: {one}." for one in rest)
+    back = ", ".join(plan.undo) or "nothing"
+    yield f"  Then it puts back what it has changed ({back}), {seconds['deadline']:g} s after it began at the latest."
+    yield f"  It passes if all is as before within {seconds['recovery']:g} s, and stays so for {seconds['settle']:g} s."
+    yield from (f"  It stops by itself if {words}." for words in (*HARM.values(), *(f"this holds: {one}" for one in settings.stop_if)))
+    yield from (f"  Before and after, this has to hold: {one}." for one in settings.steady_if)
+    yield from (f"  This has to show the fault: {one}." for one in settings.detect_if)
+
+
+def _lines(setup: CampaignSetup, experiment: Experiment, plan: Plan) -> Iterator[str]:
+    cluster = setup.cluster
+    yield from _sentences(setup, plan)
     for one in plan.targets:
         yield f"  target: {one} (uid {one.uid})" + (f" on {one.node}" if one.node not in ("", one.name) else "")
     share = 100 * len(plan.targets) / plan.eligible if plan.eligible else 100.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,15 @@ CHAOS = Path(__file__).resolve().parents[1]
 SCENARIO = "resilience"
 """The nodes of a local control plane for experiments: agents and remediation that put things back."""
 _OPTIONS = ("max-level", "cluster", "experiment", "target", "confirm", "recover", "folder")
-_DESTINATIONS = {f"chaos_{name.replace('-', '_')}": f"--chaos-{name}" for name in _OPTIONS}
+_DESTINATIONS = {
+    **{f"chaos_{name.replace('-', '_')}": f"--chaos-{name}" for name in _OPTIONS},
+    "stop_if": "--stop-if",
+    "steady_if": "--steady-if",
+    "detect_if": "--detect-if",
+    "each": "--each",
+    "each_count": "--each-count",
+    "resume": "--resume",
+}
 
 
 class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +35,17 @@ class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
     confirm: str = ""
     recover: bool = False
     folder: str = ""
+    stop_if: tuple[str, ...] = ()
+    steady_if: tuple[str, ...] = ()
+    detect_if: tuple[str, ...] = ()
+    each: str | None = None
+    each_count: int | None = None
+    resume: str = ""
+
+    @property
+    def per_node(self) -> bool:
+        """Whether each node of a pool has its turn."""
+        return self.each is not None or self.each_count is not None
 
 
 def add_options(parser: OptionParser) -> None:
@@ -40,16 +59,35 @@ def add_options(parser: OptionParser) -> None:
     group.addoption("--chaos-target", metavar="NODE", help="the node to act on; default: the plan chooses")
     group.addoption("--chaos-confirm", metavar="NAME", help="the cluster's name, typed, for level 4 and to confirm --chaos-recover")
     group.addoption("--chaos-folder", metavar="DIR", help="folder with your own experiments; default: the suite's")
+    add_conditions(group.addoption)
+    add_pool(group.addoption)
+    again = "leave out what the run in this report folder has passed on this cluster"
+    group.addoption("--resume", metavar="DIR", help=again)
     group.addoption("--chaos-recover", action="store_true", help="first undo what an earlier run has left, once you confirm the plan")
+
+
+def add_conditions(add: Callable[..., object]) -> None:
+    """Register the options for conditions of the user's, which ``plan`` has too."""
+    form = "[not] http URL, promql URL QUERY, or command PROGRAM…; repeatable"
+    add("--stop-if", metavar="CONDITION", action="append", default=[], help=f"end the experiment at once when it holds: {form}")
+    add("--steady-if", metavar="CONDITION", action="append", default=[], help=f"part of every steady state: {form}")
+    add("--detect-if", metavar="CONDITION", action="append", default=[], help=f"has to show the fault, as an alert does: {form}")
+
+
+def add_pool(add: Callable[..., object]) -> None:
+    """Register the options for a pool of nodes, which ``plan`` has too."""
+    add("--each", metavar="LABEL=VALUE", nargs="?", const="", help="act on each GPU node with the label in turn; default: on all of them")
+    add("--each-count", metavar="N", type=int, help="act on the first N of these nodes")
 
 
 def read_options(config: pytest.Config) -> ChaosOptions | None:
     """The options, checked; None without ``--chaos``. Raises :class:`pytest.UsageError` with one line; nothing was touched."""
     option = config.option
-    refuse_empty(config, (name for name in _DESTINATIONS if name not in ("chaos_max_level", "chaos_recover")))
+    unlike = ("chaos_max_level", "chaos_recover", "each", "each_count")
+    refuse_empty(config, (name for name in _DESTINATIONS if name not in unlike))
     named = _names_chaos(config)
     if not option.chaos:
-        given = [flag for name, flag in _DESTINATIONS.items() if getattr(option, name) not in (None, [], "", False)]
+        given = [flag for name, flag in _DESTINATIONS.items() if getattr(option, name) not in (None, [], False)]
         if given:
             raise pytest.UsageError(f"{given[0]} needs --chaos")
         if named:
@@ -62,6 +100,7 @@ def read_options(config: pytest.Config) -> ChaosOptions | None:
     _refuse_others(config)
     if option.chaos_max_level is not None and not 0 <= option.chaos_max_level <= 4:
         raise pytest.UsageError(f"--chaos-max-level {option.chaos_max_level}: expected 0 to 4")
+    check_pool(option.each, option.each_count, option.chaos_target or "")
     return ChaosOptions(
         max_level=option.chaos_max_level,
         clusters=tuple(option.chaos_cluster),
@@ -69,8 +108,22 @@ def read_options(config: pytest.Config) -> ChaosOptions | None:
         node=option.chaos_target or "",
         confirm=option.chaos_confirm or "",
         recover=option.chaos_recover,
+        stop_if=tuple(option.stop_if),
+        steady_if=tuple(option.steady_if),
+        detect_if=tuple(option.detect_if),
+        each=option.each,
+        each_count=option.each_count,
+        resume=str(config.invocation_params.dir / option.resume) if option.resume else "",
         folder=str(config.invocation_params.dir / option.chaos_folder) if option.chaos_folder else "",
     )
+
+
+def check_pool(each: str | None, count: int | None, node: str) -> None:
+    """Raises :class:`pytest.UsageError` for a pool that cannot be."""
+    if count is not None and count < 1:
+        raise pytest.UsageError(f"--each-count {count}: expected at least 1")
+    if node and (each is not None or count is not None):
+        raise pytest.UsageError("--chaos-target names one node, and --each acts on several: leave one of them out")
 
 
 def split_ids(texts: Sequence[str]) -> tuple[str, ...]:

@@ -9,13 +9,13 @@ Samples: steadiness before and after, the effect of the fault, expectations, col
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from chaos.model.conditions import holds, parse_condition
 from chaos.model.experiment import Experiment
-from chaos.model.records import EngineRecord, Line, State, landed_faults
+from chaos.model.records import STOP, EngineRecord, Line, State, landed_faults
 from chaos.observe.view import Sample
 from chaos.verdict.artefacts import ActivityRecord, Journal
 from chaos.verdict.expectations import (
@@ -23,6 +23,7 @@ from chaos.verdict.expectations import (
     expectation_finding,
     finding,
     flapping,
+    shown_value,
     steady_again,
     throughout,
     undecided,
@@ -30,7 +31,7 @@ from chaos.verdict.expectations import (
 )
 from chaos.verdict.timeline import ConditionSample, EventTime, Timeline, first_held, longest_gap, longest_unknown
 from fixtures.text import typed
-from fixtures.verdict.chaos_record import ChaosFinding
+from fixtures.verdict.chaos_record import DETECTED, ChaosFinding
 from fixtures.verdict.record import Verdict
 
 
@@ -49,13 +50,15 @@ def engine_errors(engine: EngineRecord) -> Iterator[ChaosFinding]:
             yield _error(f"gate {gate.name}", "GateFailed", gate.message)
     if engine.child_started is not None and not engine.gates:
         yield _error("gates", "GateFailed", "the experiment was begun, and no gate is on record")
-    if engine.abort:
+    if engine.abort and engine.stopped is None:
         yield _error("run", "Aborted", f"the experiment was aborted: {engine.abort}")
     if engine.residue:
         yield _error("undo", "Residue", f"not restored: {'; '.join(engine.residue)}")
     if engine.finished is None:
         yield _error("run", "Unfinished", "the runner did not come to the end of this experiment")
     ending = engine.ending
+    if ending is not None and engine.stopped is not None and not ending.deadline_passed:
+        return  # the parent has ended it, and says why
     if ending is None:
         if not engine.error and all(gate.ok for gate in engine.gates):
             yield _error("child", "NotStarted", "the experiment's process was not started")
@@ -138,8 +141,17 @@ def interruptions(lines: list[Line]) -> Iterator[ChaosFinding]:
             yield finding(Verdict.INCONCLUSIVE, f"interruption {line.seq}", "FaultNotLanded", text)
 
 
-def ledger_errors(lines: list[Line], experiment: Experiment) -> Iterator[ChaosFinding]:
-    """Whether faults landed, as declared, and whether each of them was put back and read back."""
+def undo_errors(lines: list[Line]) -> Iterator[ChaosFinding]:
+    """Whether each change was put back and read back."""
+    for seq, entry in ((line.seq, line.entry) for line in lines if line.entry is not None):
+        last = [line for line in lines if line.seq == seq][-1]
+        if last.state is not State.VERIFIED:
+            why = (last.detail or {}).get("message") or f"its last state is {last.state}"
+            yield _error(f"undo {seq}", "NotRestored", f"{entry.undo} was not verified: {why}")
+
+
+def fault_errors(lines: list[Line], experiment: Experiment) -> Iterator[ChaosFinding]:
+    """Whether faults landed, as declared."""
     declared = experiment.extension.undo
     entries = {line.seq: line.entry for line in lines if line.entry is not None}
     landed = {line.seq for line in landed_faults(lines)}
@@ -155,10 +167,74 @@ def ledger_errors(lines: list[Line], experiment: Experiment) -> Iterator[ChaosFi
             yield _error(f"fault {seq}", "UndeclaredFault", f"{entry.undo} is not among the experiment's undo names ({known})")
         if seq not in landed | prepared:
             yield _error(f"fault {seq}", "FaultNotLanded", f"{entry.undo} was armed and its fault never confirmed")
-        last = [line for line in lines if line.seq == seq][-1]
-        if last.state is not State.VERIFIED:
-            why = (last.detail or {}).get("message") or f"its last state is {last.state}"
-            yield _error(f"undo {seq}", "NotRestored", f"{entry.undo} was not verified: {why}")
+
+
+def stop_findings(engine: EngineRecord, timeline: Timeline | None) -> Iterator[ChaosFinding]:
+    """The conditions that end an experiment: which one did, by what value and when, and which of the user's held after that.
+
+    What began before the first fault was made is not its doing, and what nobody can read decides nothing.
+    """
+    cause, began = engine.stopped, engine.sampler_began or 0.0
+    fault = timeline.injection.earliest if timeline is not None else None
+    if cause is not None:
+        words, since = engine.stop_conditions.get(cause.signal, cause.signal), cause.at - began
+        by_fault = fault is not None and since >= fault
+        when = f"{since - fault:+.2f} s from the fault" if fault is not None and by_fault else "before any fault was made"
+        text = f"{words}: {cause.value}, {when}; the experiment was ended and everything was undone"
+        verdict = Verdict.FAILED if by_fault and not cause.unread else Verdict.INCONCLUSIVE
+        yield finding(verdict, f"stop: {cause.signal}", "StopUnread" if cause.unread else "Stopped", text, since)
+    for name, words in engine.stop_conditions.items() if timeline is not None else ():
+        if (cause is None or name != cause.signal) and name.startswith(STOP) and timeline is not None:  # others have findings of their own
+            yield _held_later(timeline, name, words)
+
+
+def _held_later(timeline: Timeline, name: str, words: str) -> ChaosFinding:
+    since = [sample for sample in timeline.samples if sample.end >= timeline.injection.earliest]
+    known = [sample for sample in since if name in sample.values]
+    held = next((sample for sample in known if sample.values[name]), None)
+    if held is not None:
+        text = f"{words}: {shown_value(held.values[name])}, {held.end - timeline.injection.t:+.2f} s from the fault, while it was undone"
+        return finding(Verdict.FAILED, f"stop: {name}", "Stopped", text, held.end)
+    if not since or name not in since[-1].values:
+        return undecided(f"stop: {name}", "NoData", f"{words}: not known at the end: {_why_unread(timeline.samples, name)}")
+    return finding(Verdict.PASSED, f"stop: {name}", "", f"{words}: did not hold in {len(known)} of {len(since)} samples")
+
+
+DETECTORS = {
+    "a condition of the node": ("node.faults", "node.fault.messages", "node.ready"),
+    "what the node offers": ("allocatable.devices", "allocatable", "gpus.out"),
+    "the kubelet's health of devices": ("pods.device.health",),
+    "the exporter's metrics": ("metrics.xids", "metrics.xids.target"),
+    "remediation": ("remediation.state", "node.unschedulable", "node.cordoned.by.others"),
+}
+"""Who may show a fault, and the signals that change then. Only signals that the experiment reads are looked at."""
+
+
+def detections(timeline: Timeline, detect_if: Mapping[str, str]) -> Iterator[ChaosFinding]:
+    """Who showed the fault, and after how long: the platform's own words, and conditions of the user's, such as an alert.
+
+    A change counts until everything begins to be undone. ``detect_if``: the words of the user's conditions, by their signals.
+    """
+    own = timeline.extension.undo  # what the experiment itself changes, such as a cordon, shows nobody's detection
+    names = {by: [name for name in signals if name in timeline.baseline and name not in own] for by, signals in DETECTORS.items()}
+    names |= {words: [name] for name, words in detect_if.items()}
+    start, end = timeline.injection.earliest, timeline.end if timeline.undo_began is None else timeline.undo_began
+    for by, signals in names.items():
+        changed = {"any": [{"signal": name, "differs": timeline.baseline.get(name, False)} for name in signals]}
+        samples = [one for one in timeline.samples_of(changed) if one.end <= end] if signals else []
+        seen = _since_injection(samples, start, timeline)
+        if seen is not None:
+            after, unsure = seen.t - timeline.injection.t, seen.uncertainty
+            yield finding(Verdict.PASSED, f"{DETECTED}{by}", "", f"{after:.2f} s (± {unsure:.2f} s) after the fault", seen.t)
+        elif by in detect_if.values():
+            yield undecided(f"{DETECTED}{by}", "EffectNotSeen", "it did not show the fault before everything was undone")
+
+
+def without_cut_short(found: ChaosFinding) -> ChaosFinding:
+    """A finding of what was to come about, of an experiment that was ended before it could."""
+    if found.verdict in (Verdict.PASSED, Verdict.NOT_APPLICABLE):
+        return found
+    return finding(Verdict.NOT_APPLICABLE, found.name, "", f"the experiment was stopped before: {found.message}", found.seconds)
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,6 +315,8 @@ def findings_of_samples(timeline: Timeline) -> SampleFindings:
 def _fault_run(timeline: Timeline) -> SampleFindings:
     """The effect of the fault, and whether the steady state came back."""
     effect, steady = effect_of(timeline), steady_again(timeline)
+    if timeline.stopped:
+        effect = msgspec.structs.replace(effect, findings=tuple(map(without_cut_short, effect.findings)))
     finding = steady.finding
     if finding.verdict is Verdict.PASSED:
         condition = parse_condition(timeline.extension.steady)
@@ -266,7 +344,7 @@ def _expected(timeline: Timeline) -> Iterator[ChaosFinding]:
     for expectation in timeline.extension.expect:
         found = expectation_finding(timeline, expectation)
         if found is not None:
-            yield found
+            yield without_cut_short(found) if timeline.stopped and expectation.eventually is not None else found
     for name in timeline.extension.collateral:
         unchanged = {"signal": name, "equals": "baseline"}
         start, end = timeline.injection.earliest, timeline.end

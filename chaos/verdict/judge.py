@@ -18,19 +18,23 @@ import msgspec
 from chaos.model.conditions import JsonValue
 from chaos.model.experiment import Experiment
 from chaos.model.plan import Plan
-from chaos.model.records import EngineRecord, Line
+from chaos.model.records import EngineRecord, Line, landed_faults
 from chaos.observe.view import Sample
 from chaos.verdict.allocation_snapshots import SIGNAL, allocation_findings
 from chaos.verdict.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance
+from chaos.verdict.calibration import not_begun_for_slowness, without_slowness
 from chaos.verdict.expectations import OTHERS_AT_WORK, TimeToRecovery, finding, shown_value, undecided
 from chaos.verdict.findings import (
     SampleFindings,
+    detections,
     engine_errors,
+    fault_errors,
     findings_of_samples,
     interruptions,
     journal_errors,
-    ledger_errors,
     refusals,
+    stop_findings,
+    undo_errors,
 )
 from chaos.verdict.timeline import EventTime, Timeline, build_timeline
 from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosResult, ChaosSeries, ChaosStep
@@ -173,21 +177,36 @@ def judge(folder: Path) -> ChaosVerdict:
         found += [*_identity(experiment, plan, engine), *engine_errors(engine)]
         if any(not gate.ok for gate in engine.gates):
             return _conclude(found, None, "")  # nothing was touched, so nothing else is missing
-        found += _execution(artefacts, experiment)
+        found += _execution(artefacts, experiment, stopped=engine.stopped is not None)
         samples, lines = artefacts.samples(), _lines(artefacts)
         if engine.sampler_failure:
             found.append(undecided("sampler", "SamplerFailed", engine.sampler_failure))
         if lines is not None:
             timeline = _timeline(engine, experiment, plan, samples, lines)
+            found = [*stop_findings(engine, timeline), *found]
             if timeline is None and engine.child_started is not None and not any(one.verdict is Verdict.ERROR for one in found):
                 found.append(undecided("sampler", "NoData", "there is no sample from before the fault"))
+            if not landed_faults(lines) and experiment.extension.undo:
+                found = not_begun_for_slowness(samples, plan.seconds, found)
     except ArtefactError as error:
         found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
     shown = findings_of_samples(timeline) if timeline is not None else None
     if timeline is not None and shown is not None:
-        found += [*shown.findings, *interference_findings(timeline), *_allocations(artefacts, timeline), *standing_findings(artefacts)]
+        found += [*shown.findings, *detections(timeline, engine.detect_conditions), *interference_findings(timeline)]
+        found += [*_allocations(artefacts, timeline), *standing_findings(artefacts)]
+        found = [_in_users_words(one, engine.steady_conditions) for one in found]
     found += conformance_findings(artefacts)
+    if timeline is not None:
+        found = without_slowness(timeline, found)
     return _conclude(found, shown, expected)
+
+
+def _in_users_words(one: ChaosFinding, conditions: dict[str, str]) -> ChaosFinding:
+    """A finding that names a condition of the user's as the user wrote it."""
+    message = one.message
+    for name, words in conditions.items():
+        message = message.replace(f"{name} was", f"--steady-if {words} was")
+    return msgspec.structs.replace(one, message=message)
 
 
 def _identity(experiment: Experiment, plan: Plan, engine: EngineRecord) -> Iterator[ChaosFinding]:
@@ -202,10 +221,10 @@ def _identity(experiment: Experiment, plan: Plan, engine: EngineRecord) -> Itera
         yield finding(Verdict.ERROR, "plan", "NoTarget", "the plan names no target")
 
 
-def _execution(artefacts: Artefacts, experiment: Experiment) -> list[ChaosFinding]:
-    """Journal and ledger, each judged even when the other is missing."""
+def _execution(artefacts: Artefacts, experiment: Experiment, *, stopped: bool) -> list[ChaosFinding]:
+    """Journal and ledger, each judged even when the other is missing. An experiment that was ``stopped`` has to be undone, and not done."""
     found: list[ChaosFinding] = []
-    for read in (lambda artefacts, experiment: journal_errors(artefacts.journal(), experiment), _ledger):
+    for read in (_ledger,) if stopped else (lambda artefacts, experiment: journal_errors(artefacts.journal(), experiment), _ledger):
         try:
             found += read(artefacts, experiment)
         except ArtefactError as error:
@@ -217,10 +236,12 @@ def _execution(artefacts: Artefacts, experiment: Experiment) -> list[ChaosFindin
 
 
 def _ledger(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
-    plan, lines = artefacts.plan(), artefacts.ledger()
+    plan, lines, stopped = artefacts.plan(), artefacts.ledger(), artefacts.engine().stopped is not None
     if any(line.entry is not None and (line.entry.run_id, line.entry.experiment) != (plan.run_id, plan.experiment) for line in lines):
         raise ArtefactError("ArtefactGarbled", "ledger.jsonl holds entries of another run or experiment")
-    return [*ledger_errors(lines, experiment), *refusals(lines), *interruptions(lines)]
+    if stopped:
+        return list(undo_errors(lines))
+    return [*fault_errors(lines, experiment), *undo_errors(lines), *refusals(lines), *interruptions(lines)]
 
 
 def _lines(artefacts: Artefacts) -> list[Line] | None:
@@ -357,7 +378,8 @@ def _chart(result: ChaosResult, experiment: Experiment, engine: EngineRecord, sa
     if not shown:
         return
     result.ended_seconds = round(shown[-1].end, 3)
-    names = [name for name in experiment.extension.judged_signals if any(name in sample.values for sample in shown)]
+    judged = [*experiment.extension.judged_signals, *engine.stop_conditions, *engine.steady_conditions, *engine.detect_conditions]
+    names = [name for name in dict.fromkeys(judged) if any(name in sample.values for sample in shown)]
     changing = [name for name in names if len({msgspec.json.encode(sample.values.get(name)) for sample in shown}) > 1]
     order = [*changing, *(name for name in names if name not in changing)]
     result.series = [_series(name, shown) for name in order[:MAX_SERIES]]

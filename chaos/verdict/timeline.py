@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 import msgspec
 
 from chaos.model.conditions import JsonValue, holds, parse_condition
-from chaos.model.experiment import SELF_HEALING, Extension
+from chaos.model.experiment import SELF_HEALING, START, Extension, stretched
 from chaos.model.records import EngineRecord, Line, State, landed_faults
 from chaos.observe.view import Sample
 
@@ -101,7 +101,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     ``held``: a fault lasts until it is undone, instead of healing by itself. ``undo_began``: when the undoing began, ``undone``: when
     the last undo was read back; both None where it did not come to that. ``disturbances``: how often faults, or undos after faults that
-    were held, take the steady state away by themselves; ``faults``: how many landed.
+    were held, take the steady state away by themselves; ``faults``: how many landed. ``stopped``: a condition ended it in its middle.
     """
 
     extension: Extension
@@ -116,6 +116,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     undone: float | None = None
     disturbances: int = 1
     faults: int = 1
+    stopped: bool = False
 
     def samples_of(self, condition: dict[str, JsonValue]) -> list[ConditionSample]:
         """What each sample says of a condition."""
@@ -136,7 +137,7 @@ def build_timeline(
     return Timeline(
         extension=extension,
         samples=samples,
-        seconds=seconds,
+        seconds=stretched(seconds, extension.starting, baseline.values.get(START)),
         baseline=baseline.values,
         baseline_t=baseline.t,
         injection=injection,
@@ -145,6 +146,7 @@ def build_timeline(
         end=samples[-1].end,
         disturbances=_disturbances(lines),
         faults=len(landed_faults(lines)),
+        stopped=engine.stopped is not None,
         undone=max((_seconds(line.at, engine) for line in lines if line.state is State.VERIFIED), default=None),
     )
 

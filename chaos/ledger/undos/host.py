@@ -29,7 +29,14 @@ STATE = ("sh", "-c", f'found=$({MOCK} status) || exit; echo "$found" | grep -o -
 KUBELET_UNIT = re.compile(r"(?=[\w@.-]{1,100}$)[\w@.-]*(?:kubelet|kubelite|hyperkube|k3s|rke2|k0s|kubernetes)[\w@.-]*\.service", re.ASCII)
 """Units that may run a kubelet: no entry of a ledger makes the suite start another one."""
 
-_UNIT = re.compile(r"gpu-conformance-[a-z0-9][a-z0-9-]{0,80}-kubelet-(restart|start|stop)")
+RUNTIME_UNIT = re.compile(r"(?:containerd|crio|cri-o)\.service")
+"""Units that run a container runtime and nothing else. Where it is a child of the kubelet's (k3s), no unit restarts it alone."""
+
+_UNIT = re.compile(r"gpu-conformance-[a-z0-9][a-z0-9-]{0,80}-(?:kubelet-(?:restart|start|stop)|runtime-restart|reboot|delay-end|link-up)")
+NETWORK_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+DELAY_HANDLE = "677:"
+"""Of the queue that delays, so that no other one is taken off."""
+
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 _MODE = re.compile(r"(\S+), (Enabled|Disabled)")
 _ALL = "all devices"
@@ -152,10 +159,7 @@ class KubeletArgs(NodeArgs, frozen=True, kw_only=True):
 
 
 class HostKubelet(HostAction):
-    """``host.kubelet``: call off what is about to happen to the kubelet, and start it. Restored is an active one that nothing is
-
-    about to stop.
-    """
+    """``host.kubelet``: call off what is about to happen to the kubelet, and start it. Restored is one that runs and goes on to."""
 
     name = "host.kubelet"
     Args = KubeletArgs
@@ -167,6 +171,125 @@ class HostKubelet(HostAction):
             script += f"; systemctl stop {args.returning}.timer; true"
         check = ("systemctl", "is-active", args.kubelet, f"{args.pending}.timer")
         return Programs(undo=("sh", "-c", script), check=check, expected="active\ninactive")
+
+
+class RuntimeArgs(NodeArgs, frozen=True, kw_only=True):
+    """``unit`` runs the container runtime; ``pending`` is the unit of the run that is about to restart it."""
+
+    unit: str
+    pending: str
+
+    def __post_init__(self) -> None:
+        if not _UNIT.fullmatch(self.pending):
+            raise ValueError(f"host.runtime: {self.pending!r} is no unit of a run")
+        if not RUNTIME_UNIT.fullmatch(self.unit):
+            raise ValueError(f"host.runtime: {self.unit!r} is no unit of a container runtime")
+
+
+class HostRuntime(HostAction):
+    """``host.runtime``: call off the restart of the container runtime, and start it. Restored is an active one."""
+
+    name = "host.runtime"
+    Args = RuntimeArgs
+
+    def programs(self, args: RuntimeArgs) -> Programs:
+        """``systemctl``, for the timer and the runtime."""
+        script = f"systemctl stop {args.pending}.timer; systemctl start {args.unit}"
+        check = ("systemctl", "is-active", args.unit, f"{args.pending}.timer")
+        return Programs(undo=("sh", "-c", script), check=check, expected="active\ninactive")
+
+
+class NothingUndone(HostAction):
+    """A fault that is not undone. That the host runs programs is verified."""
+
+    def programs(self, args: NodeArgs) -> Programs:
+        """Nothing to undo."""
+        return Programs(check=("true",), expected="")
+
+
+class HostSystemd(NothingUndone):
+    """``host.systemd``: systemd has read its units again."""
+
+    name = "host.systemd"
+    Args = NodeArgs
+
+
+class RebootArgs(NodeArgs, frozen=True, kw_only=True):
+    """``pending`` is the unit of the run that is about to reboot the machine."""
+
+    pending: str
+
+    def __post_init__(self) -> None:
+        if not _UNIT.fullmatch(self.pending):
+            raise ValueError(f"host.reboot: {self.pending!r} is no unit of a run")
+
+
+class HostReboot(HostAction):
+    """``host.reboot``: call off a reboot that has not begun. One that has is not undone: that the machine runs programs is verified."""
+
+    name = "host.reboot"
+    Args = RebootArgs
+
+    def programs(self, args: RebootArgs) -> Programs:
+        """``systemctl``, for the timer, which no boot outlives."""
+        undo, check = ("systemctl", "stop", f"{args.pending}.timer"), ("systemctl", "is-active", f"{args.pending}.timer")
+        return Programs(undo=undo, check=check, expected="inactive")
+
+
+class NetworkArgs(NodeArgs, frozen=True, kw_only=True):
+    """``device`` is the network device that is changed; ``ending`` the unit of the run whose timer takes the change back by itself."""
+
+    device: str
+    ending: str
+
+    def __post_init__(self) -> None:
+        if not _UNIT.fullmatch(self.ending):
+            raise ValueError(f"{self.ending!r} is no unit of a run")
+        if not NETWORK_DEVICE.fullmatch(self.device):
+            raise ValueError(f"{self.device!r} is no name of a network device")
+
+
+class HostDelay(HostAction):
+    """``host.delay``: take the run's queue off a network device, which gets the kernel's default again, and call off the timer."""
+
+    name = "host.delay"
+    Args = NetworkArgs
+
+    def programs(self, args: NetworkArgs) -> Programs:
+        """``tc``, for the queue of that handle and no other, and ``systemctl``, for the timer."""
+        script = f"{' '.join(end_delay(args.device))}; systemctl stop {args.ending}.timer; true"
+        check = f"tc qdisc show dev {args.device}; systemctl is-active {args.ending}.timer"
+        return Programs(undo=("sh", "-c", script), check=("sh", "-c", check), expected="inactive", read=_delay_in)
+
+
+def end_delay(device: str) -> tuple[str, ...]:
+    """Takes the run's queue off a network device."""
+    return ("tc", "qdisc", "del", "dev", device, "root", "handle", DELAY_HANDLE)
+
+
+def _delay_in(output: str) -> str:
+    """The run's queue in what ``tc`` shows, and what is no answer of ``tc``; a device that is gone delays nothing."""
+    lines = [line.strip() for line in output.strip().splitlines()]
+    known = [line for line in lines if line.startswith("qdisc ") or "Cannot find device" in line]
+    return "\n".join(line for line in lines if line not in known or f" {DELAY_HANDLE} " in f"{line} ")
+
+
+class HostLink(HostAction):
+    """``host.link``: take the link up, and call off the timer that would. Restored is a link that is up."""
+
+    name = "host.link"
+    Args = NetworkArgs
+
+    def programs(self, args: NetworkArgs) -> Programs:
+        """``ip``, what the kernel says of the device, and ``systemctl``, for the timer."""
+        script = f"ip link set dev {args.device} up || exit 1; systemctl stop {args.ending}.timer; true"
+        check = f"{' '.join(link_state(args.device))}; systemctl is-active {args.ending}.timer"
+        return Programs(undo=("sh", "-c", script), check=("sh", "-c", check), expected="up\ninactive")
+
+
+def link_state(device: str) -> tuple[str, ...]:
+    """Prints the state of a network device's link: ``up``, ``down``, or another word of the kernel's."""
+    return ("cat", f"/sys/class/net/{device}/operstate")
 
 
 class MockArgs(NodeArgs, frozen=True, kw_only=True):
@@ -228,15 +351,11 @@ def _mode_of(uuid: str, output: str) -> str:
     return modes.get(uuid, "Enabled" if whole else output)
 
 
-class HostReset(HostAction):
-    """``host.reset``: a reset is not undone. Whether the device is back, samples show; that the host runs programs is verified."""
+class HostReset(NothingUndone):
+    """``host.reset``: whether the device is back after its reset, samples show."""
 
     name = "host.reset"
     Args = DeviceArgs
-
-    def programs(self, args: DeviceArgs) -> Programs:
-        """Nothing to undo."""
-        return Programs(check=("true",), expected="")
 
 
 class HostDevice(HostAction):
@@ -250,4 +369,15 @@ class HostDevice(HostAction):
         return Programs(check=nvidia_smi("--query-gpu=uuid", "--format=csv,noheader", "-i", args.uuid), expected=args.uuid)
 
 
-HOST_ACTIONS: tuple[type[HostAction], ...] = (HostKubelet, HostMock, HostPersistence, HostReset, HostDevice)
+HOST_ACTIONS: tuple[type[HostAction], ...] = (
+    HostKubelet,
+    HostRuntime,
+    HostSystemd,
+    HostReboot,
+    HostDelay,
+    HostLink,
+    HostMock,
+    HostPersistence,
+    HostReset,
+    HostDevice,
+)

@@ -107,8 +107,7 @@ class NodeLabels(NodeValue):
 
     def human(self, args: ValueArgs) -> tuple[str, str]:
         """The node, and the kubectl line that restores it."""
-        words = [f"{key}-" if prior is None else f"{key}={prior}" for key, prior in args.prior.items()]
-        return f"node {args.name}", kubectl("label", "node", args.name, *words, "--overwrite")
+        return f"node {args.name}", _labelling(args.name, args.prior)
 
 
 def _wrong(args: ValueArgs, node: Json) -> dict[str, str | None]:
@@ -153,6 +152,12 @@ class NodeUnschedulable(NodeValue):
     def human(self, args: UnschedulableArgs) -> tuple[str, str]:
         """The node, and the kubectl line that restores it."""
         return f"node {args.name}", kubectl("cordon" if args.prior else "uncordon", args.name)
+
+
+def _labelling(name: str, prior: Mapping[str, str | None]) -> str:
+    """The kubectl line that sets labels of a node to what they were; None: it had no such label."""
+    words = [f"{key}-" if value is None else f"{key}={value}" for key, value in prior.items()]
+    return kubectl("label", "node", name, *words, "--overwrite")
 
 
 def changed(what: str, prior: Any, current: Any) -> UndoRefused:
@@ -207,7 +212,8 @@ class NodeCleared(Undo):
 
         A cordon that nothing explains is left too, and refused: nobody knows whose it is. A condition that tells the fault, which is
         over, is set to what it is without one: detectors of Xids never do that themselves. One that came with the fault is taken away.
-        A repair under way gets half of the time to end by itself; agents that it leaves stopped are started again.
+        A repair under way gets half of the time to end by itself; agents that it leaves stopped are started again. A cordon of before
+        that is gone stays gone: the API server does not keep who takes one away, and the node may have been opened on purpose.
         """
         node = same_node(cluster, args)
         if _under_repair(args, node):
@@ -223,7 +229,7 @@ class NodeCleared(Undo):
         reported = [kind for kind in _conditions(node, args.names) if kind not in args.conditions]
         ours = [kind for kind in reported if _DEVICES.search(kind)]
         found = cordon(node)
-        if found and not args.unschedulable and not _of_another(args, node):
+        if found and not args.unschedulable and not named_cordoner(node):
             if found.kind in (Kind.UNKNOWN, Kind.SUITE) and not moved and not noted and not ours:
                 raise UndoRefused(
                     "changed by another", f"node {args.name} is cordoned, and no remediation shows that did it", prior=False, current=True
@@ -264,7 +270,9 @@ class NodeCleared(Undo):
 
     def human(self, args: ClearedArgs) -> tuple[str, str]:
         """The node, and the line that puts it back into service."""
-        return f"node {args.name}", kubectl("cordon" if args.unschedulable else "uncordon", args.name)
+        if args.unschedulable:
+            return f"node {args.name}", _labelling(args.name, {STATE_LABEL: args.labels.get(STATE_LABEL)})
+        return f"node {args.name}", kubectl("uncordon", args.name)
 
 
 def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> ClearedArgs:
@@ -330,11 +338,6 @@ def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:
     return {key: args.notes.get(key) for key in sorted({*now, *args.notes}) if now.get(key) != args.notes.get(key)}
 
 
-def _of_another(args: ClearedArgs, node: Json) -> bool:
-    """Whether the node was cordoned since, by somebody whose name the API server keeps."""
-    return not args.unschedulable and bool(named_cordoner(node))
-
-
 def _conditions(node: Json, names: tuple[str, ...] = ()) -> dict[str, str]:
     """Status of the health conditions that name no other GPU. One that was never written and one that tells no fault are the same."""
     return {item.type: item.status for item in fault_conditions(node) if not names_another(item.message, names)}
@@ -344,8 +347,8 @@ def _differs(args: ClearedArgs, node: Json | None) -> str:
     if node is None:
         return f"node {args.name} is gone"
     reported = []
-    if is_unschedulable(node) != args.unschedulable and not _of_another(args, node):
-        reported.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
+    if is_unschedulable(node) and not args.unschedulable and not named_cordoner(node):
+        reported.append("it is cordoned")
     reported += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
     reported += [f"annotation {key}" for key in _noted(args, node)]
     reported += [f"condition {kind}, which was not there" for kind in _added(args, node)]

@@ -1,4 +1,4 @@
-"""Undos of workloads: a scaled one, pods whose owner replaces them, and one environment variable of a pod template."""
+"""Undos of workloads: a scaled one, pods whose owner replaces them, one variable of a pod template, and remediation's breaker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.objects import is_ready, node_of, owners_of, uid_of
+from fixtures.model.platform.remediators import BREAKER, CLOSED, TRIPPED, breaker_status
 
 SCALED = ("apps/deployments", "apps/statefulsets", "apps/replicasets")
 """Kinds that experiments may scale."""
@@ -115,6 +116,41 @@ def _replicas(obj: Json) -> int:
 
 def _ready(obj: Json) -> int:
     return int(mapping(obj, "status").get("readyReplicas") or 0)
+
+
+class BreakerArgs(Args, frozen=True, kw_only=True):
+    """The ConfigMap by which remediation says whether its breaker is closed, as it was."""
+
+    namespace: str
+    uid: str
+    key: str = "configmaps"
+    name: str = BREAKER
+    prior: str = CLOSED
+    ours: str = TRIPPED
+
+    def __post_init__(self) -> None:
+        if (self.key, self.name, self.prior, self.ours) != ("configmaps", BREAKER, CLOSED, TRIPPED):
+            raise ValueError(f"breaker.closed: a breaker is ConfigMap {BREAKER}, and only closed")
+
+
+class BreakerClosed(WorkloadValue):
+    """``breaker.closed``: close the breaker that too many sick nodes have tripped. Nobody else does: it waits for a person."""
+
+    name = "breaker.closed"
+    Args = BreakerArgs
+
+    def value(self, obj: Json, args: BreakerArgs) -> tuple[str, str]:
+        """``data.status``."""
+        return "status", breaker_status(obj)
+
+    def patch(self, obj: Json, args: BreakerArgs) -> Json:
+        """Closed."""
+        return {"data": {"status": args.prior}}
+
+    def human(self, args: BreakerArgs) -> tuple[str, str]:
+        """The ConfigMap, and the line that closes the breaker."""
+        body = f'{{"data":{{"status":"{args.prior}"}}}}'
+        return f"configmap {args.namespace}/{args.name}", kubectl("patch", "configmap", args.name, "-p", body, namespace=args.namespace)
 
 
 class ReplacedArgs(Args, frozen=True, kw_only=True):

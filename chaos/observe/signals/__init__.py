@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.observe.signals import agents, allocations, claims, gangs, metrics, nodes, pods
+from chaos.observe.signals import agents, allocations, claims, gangs, metrics, nodes, pace, pods
 from chaos.observe.view import Signal
 
 SIGNALS: dict[str, Signal] = {
-    name: signal for module in (nodes, pods, agents, metrics, gangs, claims, allocations) for name, signal in module.SIGNALS.items()
+    name: signal for module in (nodes, pods, pace, agents, metrics, gangs, claims, allocations) for name, signal in module.SIGNALS.items()
 }
 """What experiments may name under ``signals``, ``steady``, ``detect``, ``contained``, ``expect`` and ``collateral``."""

@@ -6,7 +6,7 @@ from functools import partial
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import PlanFacts
-from chaos.observe.signals.nodes import joined_nodes, known_nodes, slowly
+from chaos.observe.signals.nodes import joined_nodes, known_nodes, leaving, slowly
 from chaos.observe.view import NoData, Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, domain_members, domain_of, domain_state
@@ -71,11 +71,12 @@ def agent_pods(reading: Reading) -> JsonValue:
 def elsewhere(reading: Reading, *, component: str) -> JsonValue:
     """``{node: [pod, ready, capacity, allocatable]}`` of every node beside the targets that runs the component: nobody may touch it.
 
-    ``pod`` is its UID and restarts, the others are the node's devices. Raises :class:`NoData` when the untouched node is not among them.
+    ``pod`` is its UID and restarts, the others are the node's devices. Of a node that an autoscaler takes away it is as it was before.
+    Raises :class:`NoData` when the untouched node is not among them.
     """
 
     def read() -> JsonValue:
-        facts, view = PlanFacts.of(reading.plan), View.at(reading)
+        facts, view, left = PlanFacts.of(reading.plan), View.at(reading), leaving(reading)
         nodes = {name_of(node): node for node in view.select("nodes") if name_of(node) not in reading.plan.nodes}
         found = {
             node_of(pod): [
@@ -86,6 +87,9 @@ def elsewhere(reading: Reading, *, component: str) -> JsonValue:
             for pod in pods_of(view, _component(reading, component))
             if node_of(pod) in nodes
         }
+        seen: dict[str, JsonValue] = reading.memory.setdefault(f"elsewhere.{component}.seen", {})
+        found |= {node: seen[node] for node in left & seen.keys()}
+        seen |= found
         if reading.plan.untouched not in found:
             raise NoData(f"{component} has no pod on {reading.plan.untouched or 'a node that is left untouched'}")
         return found
@@ -147,10 +151,16 @@ def _agents(reading: Reading) -> list[Json]:
 
 
 def _counts(reading: Reading, item: Json) -> list[int]:
-    """Desired, ready and updated pods of a DaemonSet. Pods of nodes that joined are left out, as are such nodes without a pod yet."""
+    """Desired, ready and updated pods of a DaemonSet. Pods of nodes that joined are left out, as are such nodes without a pod yet.
+
+    Pods of nodes that an autoscaler has taken away count as if they were there.
+    """
     desired, here, updated = scheduled_pods(item)
     wanted: int = reading.memory.setdefault("daemonsets.first", {}).setdefault(uid_of(item), desired)
-    if desired <= wanted:
+    if desired < wanted:
+        left = leaving(reading) - {name_of(node) for node in View.at(reading).select("nodes")}
+        return [count + min(len(left), wanted - desired) for count in (desired, here, updated)]
+    if desired == wanted:
         return [desired, here, updated]
     known, pods = known_nodes(reading), View.at(reading).select("pods", namespace_of(item))
     late = [pod for pod in pods if node_of(pod) not in known and controller_of(pod) == uid_of(item)]

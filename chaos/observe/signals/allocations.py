@@ -19,7 +19,8 @@ import msgspec
 from chaos.model.allocations import REPLICA, Allocations, PodDevices
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import CANARY_LABEL, PlanFacts
-from chaos.observe.signals.pods import WORKER, holding, uuids_in
+from chaos.observe.signals.pace import uuids_in
+from chaos.observe.signals.pods import WORKER, holding
 from chaos.observe.view import NoData, Reading, View, target_gpu
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.pod_resources import PROGRAM, Granted, PodResources

@@ -26,6 +26,7 @@ from fixtures.model.objects import (
     VOLATILE_LABELS,
     amounts_of,
     annotations_of,
+    boot_of,
     condition,
     device_amounts,
     is_unschedulable,
@@ -37,7 +38,9 @@ from fixtures.model.objects import (
     text_of,
     uid_of,
 )
-from fixtures.model.standing import NODES, Kept, Standing, differences, kept_of
+from fixtures.model.platform.agents import DRIVER_PAUSE, paused_agents
+from fixtures.model.platform.remediators import BREAKER, breaker_status, fence_limit
+from fixtures.model.standing import NODES, Difference, Kept, Standing, differences, kept_of
 from fixtures.verdict.record import TargetKind
 
 T = TypeVar("T")
@@ -131,6 +134,12 @@ def label_changes(reading: Reading) -> JsonValue:
     return sum(one != other for digests in seen for one, other in pairwise(digests))
 
 
+def driver_pauses(reading: Reading) -> JsonValue:
+    """How often agents of a target node were paused for another driver since the sampler began. Any other label says nothing of that."""
+    paused = ([bool(paused_agents(one, DRIVER_PAUSE)) for one in states] for states in _label_states(reading))
+    return sum(now and not before for states in paused for before, now in pairwise(states))
+
+
 def label(reading: Reading, key: str) -> str:
     """A label of the target node; empty without."""
     return next((labels_of(node).get(key, "") for node in _targets(reading).values()), "")
@@ -208,13 +217,34 @@ def remediation_in_order(reading: Reading) -> JsonValue:
 
 
 def quarantined(reading: Reading) -> JsonValue:
-    """Nodes that are cordoned, tainted for a time, in repair or with a fault, sorted. One that joined since does not count."""
-    facts, joined = PlanFacts.of(reading.plan), joined_nodes(reading)
+    """Nodes that are cordoned, tainted for a time, in repair or with a fault, sorted. One that joined since or leaves does not count."""
+    facts, others = PlanFacts.of(reading.plan), joined_nodes(reading) | leaving(reading)
     try:
         works = work_of(View.at(reading).select("nodes"), facts.is_fence)
     except msgspec.ValidationError as error:
         raise NoData(f"nodes cannot be read: {error}") from error
-    return sorted(name for name, work in works.items() if name not in joined and work.first(*_QUARANTINE))
+    return sorted(name for name, work in works.items() if name not in others and work.first(*_QUARANTINE))
+
+
+def breaker(reading: Reading) -> JsonValue:
+    """``CLOSED`` or ``TRIPPED``. Raises :class:`NoData` where remediation has no such ConfigMap."""
+    if status := breaker_status(_config_map(reading, BREAKER)):
+        return status
+    raise NoData(f"no ConfigMap {BREAKER} of remediation says whether its breaker is closed")
+
+
+def beyond_limit(reading: Reading) -> JsonValue:
+    """How many nodes more are cordoned than remediation's breaker allows. Raises :class:`NoData` where its settings do not say."""
+    nodes = View.at(reading).select("nodes")
+    limit = fence_limit(_config_map(reading, "fault-quarantine"), nodes)
+    if limit is None:
+        raise NoData("no ConfigMap fault-quarantine of remediation says how many nodes it may cordon")
+    return max(sum(map(is_unschedulable, nodes)) - limit, 0)
+
+
+def _config_map(reading: Reading, name: str) -> Json | None:
+    found = PlanFacts.of(reading.plan).components.get("remediation")
+    return View.at(reading).find("configmaps", name, found.namespace) if found else None
 
 
 def known_nodes(reading: Reading) -> set[str]:
@@ -230,22 +260,57 @@ def joined_nodes(reading: Reading) -> set[str]:
 
 
 def others(reading: Reading) -> JsonValue:
-    """What is not as the sampler first saw it on nodes that are no target: ``node: field was … and is …``; sorted.
+    """What is not as the sampler first saw it on nodes that are no target: ``node: field was … and is …``; sorted."""
+    return listed(f"{one.subject}: gone" if not one.field else f"{one.subject}: {one}" for one in _changes_elsewhere(reading))
+
+
+def out_of_service(reading: Reading) -> JsonValue:
+    """Of :func:`others`, what takes a node out of service: gone, not Ready, cordoned, tainted against pods, or with fewer devices."""
+    facts = PlanFacts.of(reading.plan)
+    found = (one for one in _changes_elsewhere(reading) if _takes_out(one, facts))
+    return listed(f"{one.subject}: gone" if not one.field else f"{one.subject}: {one}" for one in found)
+
+
+def _takes_out(one: Difference, facts: PlanFacts) -> bool:
+    if not one.field:
+        return True
+    if one.field == "status.conditions.Ready.status":
+        return bool(one.after != "True")
+    if one.field.startswith("spec.taints."):
+        return one.field.endswith(".effect") and one.after in ("NoSchedule", "NoExecute")
+    resource = one.field.removeprefix("status.allocatable.")
+    fewer = resource != one.field and facts.is_device(resource) and number_of(one.after) < number_of(one.before)
+    return fewer or (one.field == "spec.unschedulable" and one.after is True)
+
+
+def _changes_elsewhere(reading: Reading) -> list[Difference]:
+    """What is not as the sampler first saw it on nodes that are no target.
 
     A node that joins later is nobody's damage; one that leaves is, unless an autoscaler announced that. What somebody else wrote is theirs.
     """
 
-    def read() -> JsonValue:
+    def read() -> list[Difference]:
         targets, memory = set(reading.plan.nodes), reading.memory
         nodes = [node for node in View.at(reading).select("nodes") if name_of(node) not in targets]
         now = Standing(objects={name_of(node): _kept(memory, node) for node in nodes})
-        memory.setdefault("nodes.leaving", set()).update(name_of(node) for node in nodes if _read(is_leaving, node))
+        left = leaving(reading)
         first, since = memory.setdefault("nodes.first", (now, reading.now))
-        gone = sorted(first.objects.keys() - now.objects.keys() - memory["nodes.leaving"])
-        found = [one for one in differences(first, now, since) if not one.by and one.subject not in memory["nodes.leaving"]]
-        return listed([*(f"{name}: gone" for name in gone), *(f"{one.subject}: {one}" for one in found)])
+        gone = [Difference(subject=name, before="there", after="gone") for name in sorted(first.objects.keys() - now.objects.keys() - left)]
+        return [*gone, *(one for one in differences(first, now, since) if not one.by and one.subject not in left)]
 
-    return slowly(reading, "nodes.others", read)
+    found: list[Difference] = slowly(reading, "nodes.others", read)
+    return found
+
+
+LEAVING = "nodes.leaving"
+"""Under this name a reading's memory holds them."""
+
+
+def leaving(reading: Reading) -> set[str]:
+    """Names of nodes that an autoscaler or the cloud takes away, or has taken away: what becomes of them is not the experiment's."""
+    names: set[str] = reading.memory.setdefault(LEAVING, set())
+    names |= {name_of(node) for node in View.at(reading).select("nodes") if _read(is_leaving, node)}
+    return names
 
 
 def _kept(memory: dict[str, Any], node: Json) -> Kept:
@@ -332,6 +397,8 @@ SIGNALS: dict[str, Signal] = {
     # UIDs of the target nodes' objects.
     "node.uids": lambda reading: {name: uid_of(node) for name, node in _targets(reading).items()},
     "node.registered.anew": registered_anew,
+    # Boot ids of the target nodes: another one shows that the machine booted.
+    "node.boots": lambda reading: {name: boot_of(node) for name, node in _targets(reading).items()},
     # Whether a target node is cordoned.
     "node.unschedulable": lambda reading: any(map(is_unschedulable, _targets(reading).values())),
     "node.cordoned.by.others": cordoned_by_another,
@@ -340,6 +407,7 @@ SIGNALS: dict[str, Signal] = {
     # ``{node: {annotation: value}}`` of the target nodes.
     "node.annotations": lambda reading: {name: annotations_of(node) for name, node in _targets(reading).items()},
     "node.labels.changes": label_changes,
+    "node.driver.pauses": driver_pauses,
     # ``nvidia.com/gpu.deploy.*`` of the target nodes: what the operator runs there.
     "node.deploy": lambda reading: {
         key: value
@@ -360,5 +428,8 @@ SIGNALS: dict[str, Signal] = {
     "remediation.history": partial(in_turn, key=STATE_LABEL),
     "remediation.in.order": remediation_in_order,
     "nodes.quarantined": quarantined,
+    "breaker": breaker,
+    "breaker.exceeded": beyond_limit,
     "nodes.others": others,
+    "harm.nodes": out_of_service,
 }

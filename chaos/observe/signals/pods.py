@@ -9,15 +9,13 @@ Facts: docs/facts/pod-lifecycle.md#who-ended-a-pod.
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Collection, Iterable
 
 import msgspec
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import CANARY_LABEL, PlanFacts, canary_namespace
-from chaos.observe.signals.nodes import listed, slowly
+from chaos.observe.signals.nodes import leaving, listed, slowly
 from chaos.observe.view import Reading, Signal, View
 from fixtures.kubernetes.models import Json
 from fixtures.model.demand.pod_devices import requested_devices
@@ -42,6 +40,7 @@ from fixtures.model.objects import (
     unhealthy_devices,
     uses_claims,
 )
+from fixtures.model.platform.name_servers import KUBE_SYSTEM, ready_name_servers
 from fixtures.model.pod_endings import DELETED, DONE, GONE, Ending, FirstSight, ending_of, refusal_of
 from fixtures.verdict.record import TargetKind
 
@@ -53,6 +52,7 @@ class WatchedPod(msgspec.Struct, kw_only=True):
     """
 
     name: str
+    node: str
     first: FirstSight
     state: str
     ending: Ending | None = None
@@ -81,15 +81,19 @@ class WatchedPods:
         self._ignored = ignored
         self._looked = False
 
-    def look(self, pods: Iterable[Json], at: float, *, newcomers: bool) -> None:
-        """Take in what pods say at a time in Unix seconds. ``newcomers``: whether those are watched that were not there at first."""
+    def look(self, pods: Iterable[Json], at: float, *, newcomers: bool, leaving: Collection[str] = ()) -> None:
+        """Take in what pods say at a time in Unix seconds. ``newcomers``: whether those are watched that were not there at first.
+
+        ``leaving``: nodes that somebody takes away. What was not known to have ended there by then is not watched any more.
+        """
         now = {uid_of(pod): pod for pod in pods}
+        self.known = {uid: one for uid, one in self.known.items() if one.ending is not None or one.node not in leaving}
         for uid, watched in self.known.items():
             self._learn(watched, now.get(uid))
         if newcomers or not self._looked:
             for uid, pod in now.items():
                 if uid not in self.known and phase_of(pod) == "Running" and not is_going(pod):
-                    self.known[uid] = WatchedPod(name=full_name(pod), first=FirstSight.of(pod, at), state=state_of(pod))
+                    self.known[uid] = WatchedPod(name=full_name(pod), node=node_of(pod), first=FirstSight.of(pod, at), state=state_of(pod))
         self._looked = True
 
     def _learn(self, watched: WatchedPod, pod: Json | None) -> None:
@@ -138,12 +142,11 @@ def state_of(pod: Json) -> str:
     return f"{uid_of(pod)} {restarts_of(pod)} {phase_of(pod)}{gone}"
 
 
-_BEAT = re.compile(r"^beat (\d{1,12})\s*$", re.MULTILINE)
-_UUID = re.compile(r"\(UUID: ([A-Za-z0-9-]{1,80})\)")
 WORKER, PROBE, VICTIM = "worker", "probe", "victim"
-"""Roles of canaries: a worker holds its devices for the whole experiment, a probe asks whether a pod can start now, a victim holds the
+"""Roles of canaries.
 
-device that the fault is about.
+A worker holds its devices for the whole experiment, a probe asks whether a pod can start now, and a victim holds the device that the
+fault is about.
 """
 
 
@@ -174,49 +177,8 @@ def victim(reading: Reading) -> JsonValue:
     return next((state_of(pod) for pod in canaries(reading, VICTIM)), "")
 
 
-def stalled(reading: Reading) -> JsonValue:
-    """Seconds since the slowest worker's counter last moved, seen from here."""
-    memory: dict[str, tuple[int, float]] = reading.memory.setdefault("canaries.stalled", {})
-    now, worst = time.monotonic(), 0.0
-    for uid, beat in _beats(reading).items():
-        if uid not in memory or memory[uid][0] != beat:
-            memory[uid] = (beat, now)
-        worst = max(worst, now - memory[uid][1])
-    return round(worst, 2)
-
-
-def seen(reading: Reading) -> JsonValue:
-    """``{worker: [UUID…]}``: devices that the workers see from inside."""
-    found = {name_of(pod): uuids_in(View.at(reading).log_tail(namespace_of(pod), name_of(pod), 40)) for pod in _beating(reading)}
-    return {name: uuids for name, uuids in sorted(found.items()) if uuids}
-
-
-def uuids_in(text: str) -> list[str]:
-    """UUIDs of an ``nvidia-smi -L`` listing, each once, sorted."""
-    return sorted(set(_UUID.findall(text)))
-
-
-def beat_in(text: str) -> int | None:
-    """The last heartbeat of a worker's log; None without one."""
-    found = _BEAT.findall(text)
-    return int(found[-1]) if found else None
-
-
 def _budgets(reading: Reading) -> list[Budget]:
     return [budget_of(item) for item in View.at(reading).select("policy/poddisruptionbudgets", canary_namespace(reading.plan))]
-
-
-def _beating(reading: Reading) -> list[Json]:
-    return [pod for pod in canaries(reading, WORKER) if phase_of(pod) == "Running" and not is_going(pod)]
-
-
-def _beats(reading: Reading) -> dict[str, int]:
-    """Counters by UID of the workers that run; -1 before the first beat. Raises NoData when a log cannot be read."""
-    beats = {}
-    for pod in _beating(reading):
-        beat = beat_in(View.at(reading).log_tail(namespace_of(pod), name_of(pod), 40))
-        beats[uid_of(pod)] = -1 if beat is None else beat
-    return beats
 
 
 def strangers(reading: Reading) -> JsonValue:
@@ -232,11 +194,12 @@ def ended(reading: Reading) -> JsonValue:
 def failed(reading: Reading) -> JsonValue:
     """Failed pods that asked for devices, with their reasons: the experiment's own, and strangers of the targets that the cluster ended.
 
-    Sorted. A stranger counts if it was seen running.
+    Sorted. A stranger counts if it was seen running. A victim that is being deleted has failed by that alone: ``canaries.victim`` has it.
     """
     pods = [*View.at(reading).pods_on(reading.plan.nodes), *View.at(reading).select("pods", canary_namespace(reading.plan))]
     facts = PlanFacts.of(reading.plan)
-    own = [pod for pod in pods if _own(reading, pod) and phase_of(pod) == "Failed" and uses_devices(pod, facts)]
+    evicted = [pod for pod in canaries(reading, VICTIM) if is_going(pod)]
+    own = [pod for pod in pods if _own(reading, pod) and phase_of(pod) == "Failed" and uses_devices(pod, facts) and pod not in evicted]
     return listed({*_here(reading).failed(), *(f"{full_name(pod)} {reason_of(pod) or condition(pod, 'Ready') or 'Failed'}" for pod in own)})
 
 
@@ -265,19 +228,38 @@ def others(reading: Reading) -> JsonValue:
     return _elsewhere(reading)[0]
 
 
-def _elsewhere(reading: Reading) -> tuple[list[str], list[str]]:
-    """What :func:`others` and :func:`others_ended` say: both of the same look."""
+def harmed(reading: Reading) -> JsonValue:
+    """Those of :func:`others`, and those that hold a device there which their kubelet calls Unhealthy since; sorted."""
+    damaged, _, unhealthy = _elsewhere(reading)
+    return listed([*damaged, *unhealthy])
 
-    def read() -> JsonValue:
+
+def _elsewhere(reading: Reading) -> tuple[list[str], list[str], list[str]]:
+    """Device pods elsewhere that the cluster ended, those that ended otherwise, and those that lost a device: all of the same look.
+
+    Pods of a node that an autoscaler takes away are left out: it ends them.
+    """
+
+    def read() -> tuple[list[str], list[str], list[str]]:
         facts, plan = PlanFacts.of(reading.plan), reading.plan
         ours = _ours(reading)
         ignored = (DONE,) if ours else (DONE, DELETED, GONE)
         known: WatchedPods = reading.memory.setdefault("pods.elsewhere", WatchedPods(owned=ours, ignored=ignored))
-        pods = [pod for pod in View.at(reading).select("pods") if node_of(pod) and node_of(pod) not in plan.nodes]
-        known.look([pod for pod in pods if not _own(reading, pod) and uses_devices(pod, facts)], reading.now, newcomers=False)
-        return known.damaged(), known.undecided()
+        on = {*plan.nodes, ""}
+        pods = [pod for pod in View.at(reading).select("pods") if node_of(pod) not in on and not _own(reading, pod)]
+        pods = [pod for pod in pods if uses_devices(pod, facts)]
+        known.look(pods, reading.now, newcomers=False, leaving=leaving(reading))
+        unhealthy = {
+            f"{full_name(pod)} holds {device}, which is Unhealthy"
+            for pod in pods
+            for status in container_statuses(pod)
+            for device in unhealthy_devices(status)
+            if is_live(pod)
+        }
+        first: set[str] = reading.memory.setdefault("pods.unhealthy.first", unhealthy)
+        return known.damaged(), known.undecided(), sorted(unhealthy - first)
 
-    found: tuple[list[str], list[str]] = slowly(reading, "pods.others", read)
+    found: tuple[list[str], list[str], list[str]] = slowly(reading, "pods.others", read)
     return found
 
 
@@ -316,10 +298,8 @@ SIGNALS: dict[str, Signal] = {
     "canaries.victim": victim,
     # Nodes that live workers are bound to, sorted, one entry per pod.
     "canaries.nodes": lambda reading: sorted(node_of(pod) for pod in canaries(reading, WORKER) if is_live(pod) and node_of(pod)),
-    # The smallest heartbeat counter of the workers; -1 while none beats.
-    "canaries.progress": lambda reading: min(_beats(reading).values(), default=-1),
-    "canaries.stalled": stalled,
-    "canaries.seen": seen,
+    # How many live workers are bound to the target nodes.
+    "canaries.on_target": lambda reading: sum(is_live(pod) and node_of(pod) in reading.plan.nodes for pod in canaries(reading, WORKER)),
     # Phase of the newest probe pod; empty before there is one.
     "probe.phase": lambda reading: phase_of(max(canaries(reading, PROBE), key=lambda pod: (created_at(pod), name_of(pod)), default=None)),
     # Nodes of probe pods that were bound, sorted.
@@ -335,6 +315,8 @@ SIGNALS: dict[str, Signal] = {
         **{full_name(pod): state_of(pod) for pod in _on_targets(reading) if is_live(pod) and _own(reading, pod)},
     },
     "pods.strangers": strangers,
+    # How many of the cluster's name servers are ready.
+    "names.servers": lambda reading: ready_name_servers(View.at(reading).select("pods", KUBE_SYSTEM)),
     "pods.ended": ended,
     "pods.failed": failed,
     "pods.refused": refused,
@@ -342,4 +324,5 @@ SIGNALS: dict[str, Signal] = {
     # Device pods elsewhere than on the targets that ended with an error since the sampler first saw them, with how; sorted.
     # Those of ``pods.others`` are not among them. Nothing tells who caused these.
     "pods.others.ended": lambda reading: _elsewhere(reading)[1],
+    "harm.pods": harmed,
 }
