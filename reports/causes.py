@@ -1,4 +1,6 @@
-"""What needs attention, by cause: one cause, its symptoms (requirements), what to do. Terminal, page and Markdown lead with it.
+"""What needs attention, by cause: one cause, its symptoms (requirements), what to do. Page and Markdown lead with it.
+
+A terminal is read from its end: there they stand last, next to the verdict.
 
 A node that is not Ready makes five requirements fail, and a right that is missing makes sixty undecided: each is one cause.
 Findings without a cause (errors of the suite, records older than schema 1.9) stand by requirement.

@@ -82,6 +82,12 @@ def recovery_cell(result: ChaosResult, sign: str = "±") -> str:
     return span.words(sign) + (" (undo)" if result.recovery_from == "undo" else "")
 
 
+def recovered_part(result: ChaosResult) -> float | None:
+    """Seconds to the recovery as a part of the bound; None without one of the two."""
+    span, bound = recovery(result), finite(result.bound_seconds)
+    return span.seconds / bound if span is not None and bound else None
+
+
 def recovery_words(result: ChaosResult) -> str:
     """``recovered 0.74 s (± 0.68 s) after the undo began, bound 15 s``, or that there was nothing to recover from; "" for neither."""
     span, bound = recovery(result), finite(result.bound_seconds)

@@ -130,6 +130,14 @@ def presets(report: Report) -> list[str]:
     return [f"{preset.name} ({preset.why})" for preset in report.run.presets]
 
 
+def tables(report: Report) -> str:
+    """``tables of 2026-11``, with those of the user's own; empty for a record that names none."""
+    dates = sorted({one.date for one in report.run.tables if not one.own})
+    own = ", ".join(f"{one.name} of {one.date}" for one in report.run.tables if one.own)
+    words = f"tables of {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    return "; ".join(part for part in (words, f"your own: {own}" if own else "") if part)
+
+
 def blocker_words(blocker: Blocker) -> str:
     """``worse than the baseline in 3 respects``."""
     count = len(blocker.sentences)

@@ -31,7 +31,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """One requirement of the programme. ``levels`` go with ``RELEASES``; "" where the release does not have it.
 
     Each of ``ways`` is a list of the suite's requirements that show it if all of them pass. ``beyond`` is the part of it that the suite
-    does not judge: then it is shown in part at most. Without ways, ``beyond`` says why the suite shows nothing.
+    does not judge: then it is shown in part at most. Without ways, ``beyond`` says why the suite shows nothing. ``missed`` is a defect of
+    the simulated cluster that one of the ways finds and the programme's own test does not, for the reason in ``why``.
     """
 
     section: str
@@ -39,6 +40,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     levels: tuple[str, str, str, str]
     ways: tuple[tuple[str, ...], ...] = ()
     beyond: str = ""
+    missed: str = ""
+    why: str = ""
 
     def level(self, release: str) -> str:
         """``MUST``, ``SHOULD``, or "" where the release does not have the requirement."""

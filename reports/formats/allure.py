@@ -63,17 +63,17 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
 
 
 def _results(report: Report, chaos: ChaosReport | None) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files that a reader counts: each result, and before it its attachment."""
+    """Names and contents of the files that a reader counts: each result, and before it the table of those with too many steps."""
     moment = phrases.started(report)
     for index, case in enumerate(cases(report, chaos)):
         digest = _digest(f"{report.run.id} {case.key} {index}")
         attachment = {"name": "subjects" if case.subjects else "findings", "source": f"{digest}-attachment.txt", "type": "text/plain"}
         steps = case.steps
-        if steps:
+        if long := len(steps) > MAX_STEPS:  # else the steps say all of it
             yield attachment["source"], _table(case, steps).encode()
         began = case.started or moment
         start = (round(began.timestamp() * 1000) if began else 0) + index  # milliseconds keep the order of what has no start of its own
-        yield f"{digest}-result.json", msgspec.json.encode(_item(report, case, digest, start, steps, [attachment] if steps else []))
+        yield f"{digest}-result.json", msgspec.json.encode(_item(report, case, digest, start, steps, [attachment] if long else []))
 
 
 def clear(folder: Path) -> None:
@@ -118,7 +118,7 @@ def _item(report: Report, case: Case, digest: str, start: int, steps: list[Step]
         status=DISPLAY[case.verdict].allure,
         statusDetails=_filled(message=visible(f"{WORD[case.verdict]}: {case.message}"), trace="\n".join(map(visible, case.lines))),
         stage="finished",
-        # Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text
+        # Markdown of our own words only; text from the cluster is in steps and parameters, which Allure shows as plain text
         description="\n\n".join(markdown_plain(visible(part)) for part in (phrases.banner(report.target), *case.meaning) if part),
         steps=_steps(steps, case.total, start),
         parameters=[{"name": name, "value": value, "excluded": True} for name, value in parameters.items() if value],

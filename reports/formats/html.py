@@ -22,7 +22,7 @@ from reports import chaos_phrases as chaotic
 from reports import phrases, remedies
 from reports.causes import found_causes, need_words
 from reports.page.matrix import matrix
-from reports.page.nodes import nodes
+from reports.page.nodes import measured, nodes
 from reports.page.rows import MAX_NAMED, areas, buckets, devices, experiments, needing_attention
 from reports.page.timeline import NAME_CHARS
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
@@ -108,6 +108,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         target_name=phrases.target_name(report.target),
         started=_started(report),
         presets=phrases.presets(report)[:MAX_INVENTORY_SHOWN],
+        tables=phrases.tables(report),
         inventory=_inventory(report)[:MAX_INVENTORY_SHOWN],
         sources=_sources(report),
         devices=devices(_inventory(report)),
@@ -115,6 +116,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         residue=report.residue[:MAX_RESIDUE_SHOWN],
         matrix=matrix(report),
         nodes=None if chaotic.only_chaos(report, chaos) else nodes(report),
+        measured=[] if chaotic.only_chaos(report, chaos) else measured(report),
         need_words=need_words(report),
         comparison=report.comparison,
         compared=buckets(report.comparison),

@@ -34,7 +34,10 @@ def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int =
     head = "\n".join(_head(report, chaos)) + "\n"
     held = chaos_phrases.attention(chaos.experiments) if chaos else []
     rows = [*((_experiment(r), "experiments") for r in held), *((_block(one), "causes") for one in found_causes(report))]
-    closing = f"\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
+    areas = "" if chaos_phrases.only_chaos(report, chaos) else "\n".join(["", *_areas(report), ""])
+    if len(areas.encode()) > max_bytes // 4:
+        areas = cut_lines(areas, max_bytes // 4)
+    closing = f"{areas}\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
     room = max_bytes - len(closing.encode()) - 500
     if len(head.encode()) > room:
         return cut_lines(head, room + 400) + closing
@@ -94,6 +97,9 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
     if presets := phrases.presets(report):
         yield ""
         yield f"**Presets:** {escape('; '.join(presets), 1_500)}"
+    if tables := phrases.tables(report):
+        yield ""
+        yield f"**Judged by:** {escape(tables, 1_500)}"
     if not chaos_phrases.only_chaos(report, chaos):
         yield ""
         yield f"**Scope:** {escape(phrases.scope_words(report), 2_000)}"
@@ -113,9 +119,6 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
     if chaos:
         yield ""
         yield from _experiments(chaos)
-    if not chaos_phrases.only_chaos(report, chaos):
-        yield ""
-        yield from _areas(report)
 
 
 def _areas(report: Report) -> Iterator[str]:
@@ -184,6 +187,8 @@ def _block(found: Found) -> str:
         f"({found.level.value} {WORD[found.verdict]}: {names}{more})</summary>",
         "",
     ]
+    if found.where and len(found.subjects) > 1:
+        lines += [escape(found.where, 600), ""]
     sentences = found.sentences(200)
     lines += [f"- {escape(sentence, 800)}" for sentence in sentences[: found.most_shown]]
     if len(sentences) > found.most_shown:

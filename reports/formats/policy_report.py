@@ -15,8 +15,8 @@ from reports.verdicts import DISPLAY
 
 GROUP = "wgpolicyk8s.io/v1alpha2"
 NAME, SOURCE = "gpu-conformance", "gpu-conformance"
-MAX_RESULTS = 1_000
-"""Of one object: etcd takes 1.5 MiB. Those that need attention come first, and the others are counted."""
+MAX_RESULTS, MAX_BYTES = 1_000, 1_000_000
+"""Results of one object, and their JSON: etcd takes 1.5 MiB. Those that need attention come first, and the others are counted."""
 
 Json = dict[str, object]
 
@@ -38,8 +38,9 @@ def _object(report: Report, namespace: str, found: list[tuple[Result, SubjectRes
     found = sorted(found, key=lambda one: rank[_verdict(*one)])
     counts = Counter(DISPLAY[_verdict(*one)].policy for one in found)
     annotations = {"gpu-conformance.io/run": one_line(report.run.id, NAME_LIMIT)}
-    if len(found) > MAX_RESULTS:
-        annotations["gpu-conformance.io/left-out"] = str(len(found) - MAX_RESULTS)
+    results = _fitting(report, found[:MAX_RESULTS])
+    if len(found) > len(results):
+        annotations["gpu-conformance.io/left-out"] = str(len(found) - len(results))
     labels = {"app.kubernetes.io/managed-by": NAME, "gpu-conformance.io/simulated": str(report.target.simulated).lower()}
     metadata: Json = {"name": NAME, "labels": labels, "annotations": annotations}
     return {
@@ -47,8 +48,20 @@ def _object(report: Report, namespace: str, found: list[tuple[Result, SubjectRes
         "kind": "PolicyReport" if namespace else "ClusterPolicyReport",
         "metadata": {**metadata, "namespace": one_line(namespace, NAME_LIMIT)} if namespace else metadata,
         "summary": {word: counts[word] for word in ("pass", "fail", "warn", "error", "skip")},
-        "results": [_result(report, *one) for one in found[:MAX_RESULTS]],
+        "results": results,
     }
+
+
+def _fitting(report: Report, found: list[tuple[Result, SubjectResult | None]]) -> list[Json]:
+    results: list[Json] = []
+    room = MAX_BYTES
+    for one in found:
+        made = _result(report, *one)
+        room -= len(json.dumps(made))
+        if room < 0:
+            break
+        results.append(made)
+    return results
 
 
 def _verdict(result: Result, subject: SubjectResult | None) -> Verdict:

@@ -1,11 +1,14 @@
 """What became of a cluster from run to run: each cause and each node, since when, and how often it came back. From records alone.
 
-A run is one line of ``history.jsonl``. ``job --to folder=DIR`` appends it, so that it outlives the run's own folder. Folders of runs
-without a line are read from their records.
+A run is one line of ``history.jsonl``. ``job --to folder=DIR`` appends it, so that it outlives the run's own folder. A file that is full
+becomes ``history.1.jsonl``, in the place of an older one. Folders of runs without a line are read from their records.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,8 +27,10 @@ from reports.folder import JSON_NAME, ReportError, load
 from reports.safe_text import NAME_LIMIT, one_line
 
 NAME = "history.jsonl"
+OLDER = "history.1.jsonl"
 VERSION = "1.0"
-MAX_BYTES = 256 << 20
+MAX_BYTES = 128 << 20
+"""Of each of the two files: 26 kB for each of the runs that are shown."""
 MAX_RUNS = 5_000
 """That are shown: five years of three runs a day."""
 MAX_CAUSES = 200
@@ -122,11 +127,32 @@ def judged_whole(report: Report) -> bool:
 
 
 def append(report: Report, folder: Path) -> None:
-    """Add the run's line to the history in the folder, below what a process that was killed left there. Raises ``OSError``."""
-    with private_files.open_new(folder / NAME, append=True) as file:
-        size = file.tell()
-        cut = size > 0 and _last_byte(folder / NAME, size) != b"\n"
-        file.write(b"\n" * cut + msgspec.json.encode(entry_of(report)) + b"\n")
+    """Add the run's line to the history in the folder, below what a process that was killed left there. Raises ``OSError``.
+
+    A file that has no room for it is renamed first. One process writes at a time.
+    """
+    line = msgspec.json.encode(entry_of(report)) + b"\n"
+    while not _appended(folder, line):
+        pass
+
+
+def _appended(folder: Path, line: bytes) -> bool:
+    """Add a line to the file, or rename it where it has no room. False where that, or another process that did it, asks for another try."""
+    path = folder / NAME
+    with private_files.open_new(path, append=True) as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return False
+        except FileNotFoundError:
+            return False
+        size = file.seek(0, os.SEEK_END)
+        if size and size + len(line) > MAX_BYTES:
+            path.replace(folder / OLDER)
+            return False
+        file.write(b"\n" * (size > 0 and _last_byte(path, size) != b"\n") + line)
+        return True
 
 
 def _last_byte(path: Path, size: int) -> bytes:
@@ -148,7 +174,7 @@ def read(folder: Path) -> Histories:
         raise ReportError(f"{folder}: no such folder")
     found: dict[str, Entry] = {}
     problems: list[str] = []
-    for entry in _lines(folder / NAME, problems):
+    for entry in _lines(folder, problems):
         found[entry.run_id] = entry
     for path in sorted({path.parent.resolve() for pattern in (JSON_NAME, f"*/{JSON_NAME}") for path in folder.glob(pattern)}):
         if path.name in found:
@@ -169,7 +195,7 @@ def read(folder: Path) -> Histories:
 def newest(folder: Path) -> tuple[Path, list[Entry]]:
     """The report folder of the newest run that still has one, in a folder with a history, and all runs. Raises :class:`ReportError`."""
     problems: list[str] = []
-    entries = sorted(_lines(folder / NAME, problems), key=lambda entry: entry.started_at)
+    entries = sorted(_lines(folder, problems), key=lambda entry: entry.started_at)
     for entry in reversed(entries):
         path = folder / entry.run_id
         if path.resolve().parent == folder.resolve() and (path / JSON_NAME).is_file():
@@ -177,21 +203,28 @@ def newest(folder: Path) -> tuple[Path, list[Entry]]:
     raise ReportError(f"{folder}: no run of its history has a report any more")
 
 
-def _lines(path: Path, problems: list[str]) -> Iterator[Entry]:
-    try:
-        data = users_files.read(path, MAX_BYTES)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ReportError(f"{path}: {error.strerror or error}") from error
-    broken = 0
-    for line in data.splitlines():
+def _lines(folder: Path, problems: list[str]) -> Iterator[Entry]:
+    """The runs of both files, and sentences about lines that are left out. Of a file that is too long its newest lines are read."""
+    for path in (folder / OLDER, folder / NAME):
         try:
-            yield json_text.decode(line, Entry)
-        except NotJson:
-            broken += 1  # the last line of a process that was killed, for one
-    if broken:
-        problems.append(f"{path}: {broken} lines are no runs, and are left out")
+            with users_files.opened(path) as file:
+                before = max(file.seek(0, os.SEEK_END) - MAX_BYTES, 0)
+                file.seek(before)
+                lines = file.read(MAX_BYTES).split(b"\n")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ReportError(f"{path}: {error.strerror or error}") from error
+        if before:
+            problems.append(f"{path}: it is longer than {MAX_BYTES >> 20} MiB, and its oldest runs are left out")
+        broken = 0
+        for line in filter(None, lines[1 if before else 0 :]):
+            try:
+                yield json_text.decode(line, Entry)
+            except NotJson:
+                broken += 1  # the last line of a process that was killed, for one
+        if broken:
+            problems.append(f"{path}: {broken} lines are no runs, and are left out")
 
 
 class Course(msgspec.Struct, kw_only=True):

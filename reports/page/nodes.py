@@ -19,6 +19,7 @@ MAX_NODES = 150
 """Nodes that need attention and have a section. With ten findings each the page of 1,000 nodes stays below 2 MB."""
 MAX_FOUND, MAX_LEFT_OUT = 20, 20
 MAX_POOLS = 20
+MAX_MEASURED = 50
 WIDTH = 240
 """Of the longest bar of a pool."""
 
@@ -48,17 +49,31 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """Devices of the nodes of one product: on nodes without a finding, on those that need attention, and on those not judged.
+    """Devices of the nodes of one product, and how many of them pods hold, are sick, and are on nodes in need of attention or not judged.
 
-    ``bars`` have x and width of each, in this order, with its class.
+    ``held`` is None where nobody counted. ``bars`` have x and width of the held ones, of the others and of the sick ones, with a class.
     """
 
     name: str
     nodes: int
-    good: int
+    devices: int
+    held: int | None
+    sick: int
     in_need: int
     not_judged: int
     bars: list[tuple[int, int, str]]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that a requirement measured. ``width`` of a bar and ``mark``, where the least is, are parts of :data:`WIDTH`."""
+
+    result: Result
+    name: str
+    verdict: Verdict
+    value: str
+    least: str
+    width: int
+    mark: int | None
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,19 +136,56 @@ def _one(result: Result, subject: SubjectResult) -> Said:
 def _pools(inventory: list[InventoryRow], in_need: set[str]) -> list[Pool]:
     counts: dict[str, Counter[str]] = {}
     for row in inventory:
-        kind = "failed" if row.node in in_need else "passed" if row.judged else "not_applicable"
         pool = counts.setdefault(row.product or "product not known", Counter())
-        pool[kind] += device_count(row)
+        number = device_count(row)
+        pool["in_need" if row.node in in_need else "good" if row.judged else "not_judged"] += number
+        pool["devices"] += number
+        claimed = sum(bool(device.claims) for one in row.slices for device in one.devices)
+        pool["held"] += max(row.held or 0, claimed)
+        pool["uncounted"] += row.held is None and not row.slices
+        pool["sick"] += row.sick or 0
         pool["nodes"] += 1
-    most = max((sum(found.values()) - found["nodes"] for found in counts.values()), default=0) or 1
-    return [_pool(name, found, most) for name, found in sorted(counts.items(), key=lambda one: (-one[1]["failed"], one[0]))[:MAX_POOLS]]
+    most = max((found["devices"] for found in counts.values()), default=0) or 1
+    return [_pool(name, found, most) for name, found in sorted(counts.items(), key=lambda one: (-one[1]["in_need"], one[0]))[:MAX_POOLS]]
 
 
 def _pool(name: str, found: Counter[str], most: int) -> Pool:
     bars, x = [], 0
-    for kind in ("passed", "failed", "not_applicable"):
-        width = round(WIDTH * found[kind] / most)
+    sick = min(found["sick"], found["devices"])
+    held = min(found["held"], found["devices"] - sick)
+    for kind, number in (("held", held), ("free", found["devices"] - held - sick), ("failed", sick)):
+        width = round(WIDTH * number / most)
         bars.append((x, width, kind))
         x += width
-    good, in_need, left = found["passed"], found["failed"], found["not_applicable"]
-    return Pool(name=name, nodes=found["nodes"], good=good, in_need=in_need, not_judged=left, bars=bars)
+    return Pool(
+        name=name,
+        nodes=found["nodes"],
+        devices=found["devices"],
+        held=None if found["uncounted"] else found["held"],
+        sick=found["sick"],
+        in_need=found["in_need"],
+        not_judged=found["not_judged"],
+        bars=bars,
+    )
+
+
+def measured(report: Report) -> list[Measured]:
+    """What requirements measured, those that fall short first."""
+    found = [(result, subject, subject.measure) for result in report.results for subject in result.subjects if subject.measure]
+    rows = []
+    for result, subject, measure in found:
+        alike = [one for _, _, one in found if one.unit == measure.unit]
+        most = max(max(one.value, one.least or 0) for one in alike) or 1
+        least = measure.least
+        rows.append(
+            Measured(
+                result=result,
+                name=subject.name,
+                verdict=subject.verdict,
+                value=f"{measure.value:g} {measure.unit}",
+                least="" if least is None else f"{least:g} {measure.unit}",
+                width=round(WIDTH * max(measure.value, 0) / most),
+                mark=None if least is None else round(WIDTH * least / most),
+            )
+        )
+    return sorted(rows, key=lambda row: row.verdict is not Verdict.FAILED)[:MAX_MEASURED]

@@ -254,6 +254,8 @@ class ExperimentRow:
     result: ChaosResult
     timeline: timelines.Timeline | None
     findings: list[ChaosFinding]
+    recovered: float | None
+    """Seconds to the recovery as a part of the most that they may be."""
 
 
 def experiments(chaos: ChaosReport | None) -> list[ExperimentRow]:
@@ -267,6 +269,7 @@ def experiments(chaos: ChaosReport | None) -> list[ExperimentRow]:
             result=result,
             timeline=timelines.timeline(result),
             findings=phrases.by_urgency(result.findings)[:MAX_FINDINGS_SHOWN],
+            recovered=chaotic.recovered_part(result),
         )
         for result in phrases.by_urgency(chaos.experiments)
     ]

@@ -15,8 +15,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from fixtures.verdict import coverage
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.record import Report, TargetKind, Verdict
+from fixtures.verdict.record import Cause, Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
 from reports.causes import Found, found_causes, need_words
 from reports.safe_text import NAME_LIMIT, ascii_only, one_line, visible
@@ -34,8 +35,11 @@ ALL_VERDICTS_WIDTH = 76
 MAX_FINDINGS = 5
 
 
-def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
-    """The whole summary, ending in a newline. ``width`` is in columns; the last line names verdict, exit code and path."""
+def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None, wraps: bool = False) -> str:
+    """The whole summary, ending in a newline. ``width`` is in columns; the last line names verdict, exit code and path.
+
+    ``wraps``: sentences outside of tables go on in a next line too, which programs that search a pipe for them would miss.
+    """
     buffer = io.StringIO()
     console = _console(buffer, width, colour)
     for line in _header(report, colour):
@@ -46,22 +50,27 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
         _print_experiments(console, chaos, width, colour)
     if wording := _scope(report, colour):
         console.print()
-        console.print(wording, soft_wrap=True)
+        console.print(wording, soft_wrap=not wraps)
     if report.residue:
         console.print()
         console.print(_residue(report, chaos, colour))
     console.print()
     if chaos is not None and report.results:
-        console.print(_chaos_line(report, chaos, colour), soft_wrap=True)
+        console.print(_chaos_line(report, chaos, colour), soft_wrap=not wraps)
     console.print(_last_line(report, chaos, report_path, colour), soft_wrap=True)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
-def verdict_line(report: Report, *, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
-    """The last line of :func:`summary` alone, for a terminal on which nobody wants the rest."""
+def verdict_line(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
+    """The last line of :func:`summary` alone, for a terminal on which nobody wants the rest. ``width``: where it wraps, 0 for nowhere."""
     buffer = io.StringIO()
-    _console(buffer, MIN_WIDTH, colour).print(_last_line(report, chaos, report_path, colour), soft_wrap=True)
-    return buffer.getvalue().rstrip()
+    console = _console(buffer, width, colour)
+    line = _last_line(report, chaos, report_path, colour)
+    if 0 < width < len(line):  # the path stays whole, so that it can be copied
+        sentence, line = line.divide([len(line) - len(plain(report_path, 2_000, colour))])
+        console.print(sentence)
+    console.print(line, soft_wrap=True)
+    return "\n".join(one.rstrip() for one in buffer.getvalue().rstrip().splitlines())
 
 
 def _console(file: io.StringIO, width: int, colour: bool) -> Console:
@@ -83,12 +92,27 @@ def _console(file: io.StringIO, width: int, colour: bool) -> Console:
 def _print_requirements(console: Console, report: Report, width: int, colour: bool) -> None:
     console.print()
     console.print(_areas(report, colour, width))
+    if lines := _not_applicable(report):
+        console.print()
+        for line in lines:
+            console.print(plain(line, 10_000, colour))
     rows = found_causes(report)
     if rows:
         console.print()
         console.print(_findings(rows[:MAX_ROWS], colour))
     if len(rows) > MAX_ROWS:
         console.print(f"... and {len(rows) - MAX_ROWS} more causes; see the report.")
+
+
+def _not_applicable(report: Report) -> list[str]:
+    """Requirements with nothing to judge, all of them by their reasons, which the last line has in short."""
+    applicable = {result.id for result in report.results if result.verdict is not Verdict.NOT_APPLICABLE}
+    lines = []
+    for group in coverage.groups(report.scope) if report.scope is not None else []:
+        ids = [one.id for one in group.requirements if one.id not in applicable]
+        if ids and group.cause not in (Cause.SELECTION, Cause.NODES):
+            lines.append(one_line(f"Not applicable, because {group.because}: {', '.join(ids)}", 8_000))
+    return lines
 
 
 def _print_experiments(console: Console, chaos: ChaosReport, width: int, colour: bool) -> None:
@@ -119,6 +143,8 @@ def _header(report: Report, colour: bool) -> list[Text]:
         lines.append(one_line(devices, 1_500))
     if presets := phrases.presets(report):
         lines.append("Presets " + one_line("; ".join(presets), 1_500))
+    if tables := phrases.tables(report):
+        lines.append(f"Judged by {one_line(tables, 1_500)}")
     texts = [plain(line, 2_000, colour) for line in lines]
     warning = phrases.banner(target)
     if warning:
@@ -170,6 +196,7 @@ def _findings(rows: list[Found], colour: bool) -> Table:
 
 def _explanation(one: Found) -> list[str]:
     lines, sentences = [one_line(one.title, NAME_LIMIT)], one.sentences(400)
+    lines += [f"On {one_line(one.where, 600)}"] if one.where and len(one.subjects) > 1 else []
     lines += [f"- {sentence}" for sentence in sentences[: one.most_shown]]
     if len(sentences) > one.most_shown:
         lines.append(f"- and {len(sentences) - one.most_shown} more")
