@@ -12,6 +12,7 @@ from conformance.delivery.node_labels import LABEL, UNTIL
 from deploy.rights import ACCOUNT, CONFIG_MAP, NAMESPACE, RELEASE, RESULTS, admission_policy
 from deploy.templates import Format, Json, resolved
 from fixtures.model.nodes.health import CONFORMANT
+from fixtures.model.nodes.releases import PREFIX, RELEASED, RELEASING
 from fixtures.ownership.owned import RUN_NAME
 
 NAME = "gpu-conformance"
@@ -48,6 +49,10 @@ _VARIABLES = {
     " + (has(object.spec.initContainers) ? object.spec.initContainers : []) : []",
     "before": f"{_NODES} && has(oldObject.metadata.labels) ? oldObject.metadata.labels : {{}}",
     "after": f"{_NODES} && has(object.metadata.labels) ? object.metadata.labels : {{}}",
+    "noted": f"{_NODES} && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {{}}",
+    "notes": f"{_NODES} && has(object.metadata.annotations) ? object.metadata.annotations : {{}}",
+    "tainted": f"{_NODES} && has(oldObject.spec.taints) ? oldObject.spec.taints : []",
+    "taints": f"{_NODES} && has(object.spec.taints) ? object.spec.taints : []",
     "claims": f"variables.writes && {_CLAIMS} ? (request.resource.resource == 'resourceclaims' ? [object.spec] : [object.spec.spec]) : []",
 }
 
@@ -58,6 +63,18 @@ _LABELS_ALONE = (
     f" && variables.before.all(key, key in {_LABELS} || key in variables.after)"
 )
 """RBAC cannot limit a patch of nodes to some labels."""
+
+_SPEC = ("podCIDR", "podCIDRs", "providerID", "unschedulable", "configSource", "externalID")
+_NOTES = f"['{RELEASING}', '{RELEASED}']"
+_RELEASE_ALONE = (
+    f"{_NODES} && request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '')"
+    f" && {_same('labels', 'finalizers', 'ownerReferences')} && {_same(*_SPEC, of='spec')}"
+    f" && variables.notes.all(key, key in {_NOTES} || (key in variables.noted && variables.noted[key] == variables.notes[key]))"
+    f" && variables.noted.all(key, key in {_NOTES} || key in variables.notes)"
+    f" && variables.taints.all(one, one in variables.tainted)"
+    f" && variables.tainted.all(one, one.key.startsWith('{PREFIX}') || one in variables.taints)"
+)
+"""Nor one of their taints to the suite's own: it takes those off, and sets none."""
 
 _STATUS = ("capacity", "allocatable", "phase", "addresses", "daemonEndpoints", "nodeInfo", "images", "volumesInUse", "volumesAttached")
 _OTHERS = f"status.conditions.filter(one, one.type != '{CONFORMANT}')"
@@ -100,7 +117,7 @@ _YIELDS = (
 def tree() -> list[Any]:
     """The policy and its binding, for a namespace and a ConfigMap of results that are still to be filled in."""
     creating = f"!(variables.writes && {_PODS})"
-    allowed = (_LABELS_ALONE, _CONDITION_ALONE, _A_PAGE, _THE_RESULTS)
+    allowed = (_LABELS_ALONE, _CONDITION_ALONE, _RELEASE_ALONE, _A_PAGE, _THE_RESULTS)
     validations = [
         (
             Format(f"variables.own || {' || '.join(f'({one})' for one in allowed)}", (RELEASE, CONFIG_MAP)),

@@ -99,6 +99,7 @@ def undo_rights() -> set[str]:
         "object.present": [PresentArgs(key=key, name="x", uid="x", saved={}) for key in OPERAND_KINDS],
         "workload.replicas": [ReplicasArgs(key=key, namespace="x", name="x", uid="x", prior=0, ours=0, ready=0) for key in SCALED],
         "workload.env": [],  # on the simulated cluster only (D3): a DaemonSet of a real control plane is not written to
+        "breaker.closed": [],  # likewise (R2): who may patch ConfigMaps may patch every one
     }
     return {text for name, undo in REGISTRY.items() for args in samples.get(name, [None]) for text in undo.rights(args)}
 

@@ -11,6 +11,8 @@ import yaml
 
 from conformance.catalogue import Catalogue
 from deploy.templates import Json
+from fixtures.model.nodes.health import CONFORMANT
+from fixtures.model.nodes.sweeping import LATE_SECONDS
 from fixtures.verdict.record import Level
 from reports.formats.openmetrics import PREFIX
 
@@ -25,6 +27,18 @@ _RUN = (
     ("Residue", f"{PREFIX}_residue_objects{{{REAL}}} > 0", "The last run left something in the cluster: gpu-conformance cleanup"),
 )
 """What is wrong with a run: name, expression, summary."""
+
+_HAS = f'kube_node_status_condition{{condition="{CONFORMANT}",status="true"}} == 1'
+_SWEPT = 'kube_cronjob_status_last_successful_time{cronjob="gpu-conformance-labels"}'
+_NODES = (
+    ("NodeNotConformant", f'kube_node_status_condition{{condition="{CONFORMANT}",status="false"}} == 1', "A node failed its last run"),
+    (
+        "VerdictNotSwept",
+        f"count({_HAS}) > 0 unless on() (time() - max({_SWEPT}) < {LATE_SECONDS:.0f})",
+        "Nothing lets the verdicts of nodes end: gpu-conformance publish --sweep has not run for 3 hours",
+    ),
+)
+"""What is wrong with verdicts on nodes, by the metrics of kube-state-metrics."""
 
 
 def files(catalogue: Catalogue) -> dict[str, str]:
@@ -41,7 +55,9 @@ def alert_name(identifier: str) -> str:
 
 def rule_object(catalogue: Catalogue) -> Json:
     """A PrometheusRule: a group about runs, and one for each area."""
-    groups = [{"name": "gpu-conformance-runs", "rules": [_rule(name, expr, "warning", summary) for name, expr, summary in _RUN]}]
+    groups = [
+        {"name": "gpu-conformance-runs", "rules": [_rule(name, expr, "warning", summary) for name, expr, summary in (*_RUN, *_NODES)]}
+    ]
     for area in catalogue.areas:
         rules = []
         for one in area.requirements:

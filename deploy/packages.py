@@ -13,7 +13,7 @@ from conformance.version import VERSION
 from deploy import account_policy, rights, workload
 from deploy.rights import FULL, NAMESPACE, READ_ONLY
 from deploy.templates import Json, resolved, template
-from deploy.workload import CRON, ONCE, READS, WRITES
+from deploy.workload import CRON, NONE, ONCE, READS, WRITES
 
 ROLES_HEADER = "# Written by `make docs` from conformance/*/catalogue.yaml; do not edit.\n"
 HEADER = "# Written by `make docs` from deploy/workload.py; do not edit.\n"
@@ -25,6 +25,7 @@ OVERLAYS: dict[str, Json] = {
     "read-only-once": {"access": READS, "mode": ONCE},
     "full-once": {"access": WRITES, "mode": ONCE},
     "read-only-labels": {"access": READS, "mode": CRON, "publishHours": 26},
+    "sweep": {"access": READS, "mode": NONE, "publishHours": 26, "results": {**workload.DEFAULTS["results"], "configMap": ""}},
 }
 """What kustomize builds: the values that differ from the defaults."""
 
@@ -65,7 +66,7 @@ def schema() -> Json:
         name: {"type": kinds[type(value)], "description": workload.DESCRIPTIONS[name]} for name, value in workload.DEFAULTS.items()
     }
     properties["access"]["enum"] = [READS, WRITES]
-    properties["mode"]["enum"] = [CRON, ONCE]
+    properties["mode"]["enum"] = [CRON, ONCE, NONE]
     properties["image"]["minLength"] = 1
     properties["deadlineSeconds"]["minimum"] = 60
     properties["publishHours"] |= {"minimum": 0, "maximum": MAX_HOURS}

@@ -22,16 +22,18 @@ RELEASE, CONFIG_MAP = ".Release.Namespace", ".Values.results.configMap"
 """Where a template finds what a chart's owner chose for :data:`NAMESPACE` and :data:`RESULTS`."""
 
 Right = tuple[str, str, str]
-"""API group, resource with its subresource as in RBAC (``pods/log``), verb."""
+"""API group, resource with its subresource as in RBAC (``pods/log``) or a path that is none (``/metrics``), verb."""
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 
 def right(text: str) -> Right:
-    """The right that a catalogue's ``"VERB RESOURCE-KEY"`` names. Raises ValueError when it names none."""
+    """The right that a catalogue's ``"VERB RESOURCE-KEY"`` or ``"get /PATH"`` names. Raises ValueError when it names none."""
     verb, _, key = text.partition(" ")
     if verb not in _VERBS or not key:
         raise ValueError(f"{text!r}: not 'VERB RESOURCE', with a verb of {', '.join(_VERBS)}")
+    if key.startswith("/"):
+        return "", key, verb
     first, _, rest = key.partition("/")
     group, resource = ("", key) if (key not in KINDS and first in KINDS) or not rest else (first, rest)
     return group, resource, verb
@@ -52,18 +54,21 @@ def rights(requirements: Iterable[Requirement]) -> set[Right]:
 
 
 def cluster_role(name: str, wanted: Iterable[Right]) -> Json:
-    """A ClusterRole: one rule for each group and set of verbs."""
+    """A ClusterRole: one rule for each group and set of verbs, and one for all paths outside resources, which are only read."""
     verbs: dict[tuple[str, str], set[str]] = defaultdict(set)
     for group, resource, verb in wanted:
         verbs[group, resource].add(verb)
     rules: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    paths = sorted(resource for _, resource in verbs if resource.startswith("/"))
     for (group, resource), given in sorted(verbs.items()):
-        rules[group, tuple(verb for verb in _VERBS if verb in given)].append(resource)
+        if resource not in paths:
+            rules[group, tuple(verb for verb in _VERBS if verb in given)].append(resource)
+    of_resources = [{"apiGroups": [group], "resources": names, "verbs": list(given)} for (group, given), names in sorted(rules.items())]
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name},
-        "rules": [{"apiGroups": [group], "resources": names, "verbs": list(given)} for (group, given), names in sorted(rules.items())],
+        "rules": of_resources + ([{"nonResourceURLs": paths, "verbs": ["get"]}] if paths else []),
     }
 
 

@@ -21,7 +21,7 @@ URL_FOLDER = "/var/run/gpu-conformance"
 CA_FOLDER = "/etc/gpu-conformance-ca"
 USER = 65532
 READS, WRITES = "read-only", "full"
-CRON, ONCE = "cronjob", "job"
+CRON, ONCE, NONE = "cronjob", "job", "none"
 LABELS = {"app.kubernetes.io/name": NAME}
 """Not the labels of what a run creates: `cleanup` looks for those."""
 
@@ -52,7 +52,7 @@ DESCRIPTIONS = {
     "imagePullPolicy": "as Kubernetes has it",
     "imagePullSecrets": "as a pod has them",
     "access": "read-only: reads and changes nothing; full: also starts probe pods in namespaces of its own",
-    "mode": "cronjob or job",
+    "mode": "cronjob or job; none: nothing runs, for verdicts that are published from elsewhere",
     "schedule": "when a cronjob runs",
     "deadlineSeconds": "a run that takes longer is ended, and removes what it made",
     "options": "further options of a run, such as --strict",

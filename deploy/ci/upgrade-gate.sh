@@ -21,7 +21,7 @@
 #
 # Exit codes: 0 the upgrade may stay, 1 something is worse, 2 interrupted, 3 an error of the suite's own, 4 wrong use,
 # 10 the runs do not tell, 11 a run left something in the cluster. "before" ends with 0 if the upgrade may begin.
-set -eu
+set -euf # -f: a glob among the options is the suite's
 umask 077
 
 tool=${GPU_CONFORMANCE:-gpu-conformance}

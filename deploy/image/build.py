@@ -51,7 +51,7 @@ UNUSED = ("kubernetes/aio/", "bin/")
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "PYTHONPATH": f"/{PREFIX}",
+    "PYTHONPATH": f"/{PREFIX}:/{PREFIX}/gpu_conformance/suite",
     "PYTHONDONTWRITEBYTECODE": "1",
     "LANG": "C.UTF-8",
     "HOME": "/tmp",
