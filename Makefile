@@ -11,7 +11,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents return frozen messages bench local local-node fidelity upgrade-local rights-local conformance-node chaos-node chaos-selfcheck faults allure-page docs screenshots spirv helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local simulator incidents return frozen messages bench local local-node sockets fidelity fidelity-nodes upgrade-local rights-local conformance-node chaos-node chaos-selfcheck faults allure-page docs screenshots spirv helm linters karpenter image packages sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,11 +80,17 @@ local: $(STAMP) ## build etcd and Kubernetes 1.37 from pinned Go modules into th
 fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,500 requests; writes out/fidelity.json (ARGS="--seed 2", LOCAL=1.36)
 	@$(BIN)/python -m tests.simulator.fidelity $(ARGS) $(if $(LOCAL),--minor $(LOCAL))
 
+fidelity-nodes: $(STAMP) ## break a real node in a virtual machine and a simulated one in the same ways; writes what docs/fidelity-nodes.md shows
+	@$(BIN)/python -m tests.simulator.fidelity.nodes
+
 matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too; writes out/local-matrix.json (LOCAL=1.36, ARGS="--only NAME")
 	@$(BIN)/python -m tests.simulator.localcluster.matrix $(if $(LOCAL),--minor $(LOCAL)) $(ARGS)
 
-upgrade-local: $(STAMP) ## upgrade real Kubernetes under simulated GPU nodes, with the gate of deploy/ci around it (ARGS="1.35 1.36"; default: the newest step)
+upgrade-local: $(STAMP) ## upgrade real Kubernetes under simulated GPU nodes and roll it back, with the gate of deploy/ci around it (ARGS="1.36 1.37"; default: every minor and back)
 	@$(BIN)/python -m tests.upg.local_upgrade $(ARGS)
+
+sockets: $(STAMP) ## download the schemas of Cluster API and Karpenter, for the test of deploy/sockets on real Kubernetes
+	@$(BIN)/python -m tests.sockets.contracts
 
 local-node: $(STAMP) ## build a node in a virtual machine into the cache and boot it: kubelet, containerd, systemd (as root)
 	@$(BIN)/python -m fixtures.localcluster.guest.image $(ARGS)
@@ -118,17 +124,28 @@ docs: $(STAMP) ## write every generated file: pages of docs/, the README's comma
 KEPT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpu-conformance/tools
 HELM_VERSION := v3.18.6
 LINTERS := tests/upg/linters
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+KREW := sigs.k8s.io/krew/cmd/krew@v0.4.3
+KARPENTER = $(shell sed -n '/^karpenter:/,/version:/s/.*version: //p' tests/sockets/contracts.yaml)
 
 helm: ## build helm from a pinned Go module into .tools/bin, for the tests of the chart
 	@mkdir -p .tools/bin
 	@test -x $(KEPT)/$(HELM_VERSION)/helm || CGO_ENABLED=0 GOBIN=$(KEPT)/$(HELM_VERSION) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@ln -sf $(KEPT)/$(HELM_VERSION)/helm .tools/bin/helm
 
-linters: ## build what lints Argo's and Tekton's files of deploy/ci: their own validation, from pinned Go modules
+linters: ## build what lints deploy/ci and the kubectl plugin: actionlint, krew, Argo's and Tekton's own validation, from pinned Go modules
 	@mkdir -p .tools/bin $(KEPT)
+	@for module in $(ACTIONLINT) $(KREW); do \
+	  program=$${module%@*}; program=$${program##*/}; folder=$(KEPT)/$$program-$${module##*@}; \
+	  { test -x $$folder/$$program || CGO_ENABLED=0 GOBIN=$$folder go install $$module; } && ln -sf $$folder/$$program .tools/bin/$$program; \
+	done
 	@built=$(KEPT)/ci-lint-$$(cat $(LINTERS)/main.go $(LINTERS)/go.mod $(LINTERS)/go.sum | sha256sum | cut -c1-16) && \
 	  { test -x $$built || { CGO_ENABLED=0 go build -C $(LINTERS) -trimpath -ldflags "-s -w" -o $$built.$$$$ . && mv $$built.$$$$ $$built; }; } && \
 	  ln -sf $$built .tools/bin/ci-lint
+
+karpenter: ## build Karpenter with its provider of simulated machines from a pinned Go module into the cache, for a test on real Kubernetes
+	@test -x $(KEPT)/karpenter-$(KARPENTER)/kwok || \
+	  CGO_ENABLED=0 GOBIN=$(KEPT)/karpenter-$(KARPENTER) go install -trimpath -ldflags "-s -w" sigs.k8s.io/karpenter/kwok@$(KARPENTER)
 
 image: $(STAMP) ## build the image as an OCI layout from Debian packages and locked wheels, without registry or daemon, and try it
 	@$(BIN)/python -m deploy.image.build $(ARGS)
@@ -139,6 +156,9 @@ spirv: $(STAMP) ## compile the kernels for Level Zero from their C; writes fixtu
 
 screenshots: $(STAMP) ## take the pictures of README.md; writes docs/images (Chromium needed)
 	@$(BIN)/python -m tests.development.screenshots
+
+packages: $(STAMP) ## build wheel, sdist and the kubectl plugin with its manifest for krew into out/packages (ARGS="--tag v0.1.0")
+	@$(BIN)/python -m deploy.release $(ARGS)
 
 sbom: $(STAMP) ## write out/sbom.cdx.json (CycloneDX) with the Python distributions, and the image's Debian packages if make image was run
 	@$(BIN)/python -m deploy.sbom $(foreach image,$(firstword $(wildcard out/image/*.tar)),--image $(image)) $(ARGS)

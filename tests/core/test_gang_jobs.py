@@ -195,6 +195,16 @@ def test_a_snapshot_without_workloads_of_kueue_does_not_tell_whether_a_queues_la
     assert finding.outcome is Outcome.UNDECIDED
 
 
+@each_row
+def test_a_group_asks_for_as_many_pods_as_its_job_needs(least: int, spec: Json, outcome: Outcome) -> None:
+    """Volcano makes a group of one pod for pods that name none: the other seven are placed when there happens to be room."""
+    pods = of_job(8, annotations={"scheduling.k8s.io/group-name": "g"}, schedulerName="volcano")
+    group = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": least}, "status": {"phase": "Running"}}
+    lists: Json = {"pods": pods, "batch__jobs": [a_job(spec=spec)], "scheduling_volcano_sh__podgroups": [group]}
+    [finding] = check_used(a_scope(**lists))
+    assert finding.outcome is outcome, finding.message
+
+
 def test_a_policy_that_asks_for_none_makes_it_not_applicable() -> None:
     with pytest.raises(NotApplicable):
         list(check_used(a_scope(a_policy(gang={"required": False}), pods=of_job(8), batch__jobs=[a_job()])))

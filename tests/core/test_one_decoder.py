@@ -22,6 +22,7 @@ WORLDS = ("fixtures/simulator/", "fixtures/localcluster/")
 
 DECODES_WITHIN_BOUNDS = "gives json_text.decode_with its decoder"
 READERS = {
+    "fixtures/cluster/kinds.py": ("typed.decode", "kinds that the suite reads"),
     "chaos/act/context.py": ("msgspec.json.decode", "the output of an activity, which it has just encoded"),
     "chaos/engine/child.py": ("msgspec.json.decode typed.decode", "plan and experiment that the parent wrote; the journal of this process"),
     "chaos/engine/processes.py": ("typed.decode", "orders that the parent wrote"),

@@ -93,9 +93,11 @@ def test_what_was_changed_gives_the_same_policy_again(document: dict[str, object
     assert len(text.changed) < len(text.whole) / 4
 
 
-def test_values_of_variables_are_never_reported() -> None:
-    text = policy_text(build_policy({"network": {"env": {"NGC_TOKEN": "hush-hush"}}}))
+def test_what_may_be_a_credential_is_never_reported() -> None:
+    conditions = {key: ["command ./slo hush", "http https://shop.example/?token=hush"] for key in ("stopIf", "steadyIf", "detectIf")}
+    text = policy_text(build_policy({"network": {"env": {"NGC_TOKEN": "hush-hush"}}, "chaos": conditions}))
     assert "NGC_TOKEN" in text.changed
+    assert text.changed.count("not shown") == 7
     assert "hush" not in text.changed + text.whole
 
 

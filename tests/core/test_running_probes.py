@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from conformance.plugin.waves import fit_beside
+from conformance.causes import cause_of
+from conformance.plugin.waves import Shape, fit_beside
 from conformance.probes.running import ended, pinned_pod
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -86,12 +87,12 @@ def test_what_is_no_pod_is_trouble() -> None:
 
 
 POD_START = 4
-TOGETHER = ("FENCE-06", "PSA-04", "ISO-01", "ISO-02")
+TOGETHER = ("FENCE-06", "PSA-04", "ISO-01", "ISO-02", "ISO-03", "OBS-02", "OBS-09")
 
 
 @each_row
-def test_a_wave_holds_no_more_than_the_scarcest_place_has_free(units: list[int], free: list[int], fits: bool) -> None:
-    assert fit_beside(units, free) is fits
+def test_a_wave_holds_no_more_than_the_scarcest_place_has_free(units: list[int], holders: list[int], free: list[int], fits: bool) -> None:
+    assert fit_beside([*(Shape(devices) for devices in units), *(Shape(0, count) for count in holders)], free) is fits
 
 
 def test_probes_wait_for_their_pods_together_and_each_is_judged(tmp_path: Path) -> None:
@@ -178,6 +179,25 @@ def test_without_a_class_no_pod_is_created(tmp_path: Path) -> None:
         assert "create pods" not in cluster.requests().by_verb_and_resource
         workspace.close()
         assert workspace.residue == []
+
+
+REFUSALS = {
+    "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: images come from registry.example.com": "RefusedByAdmission",
+    'admission webhook "validate.kyverno.svc-fail" denied the request: require-labels': "RefusedByAdmission",
+    'pods "probe" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true': "RefusedByAdmission",
+    'pods is forbidden: User "audit" cannot create resource "pods" in API group "" in the namespace "x"': "RightMissing",
+}
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+def test_what_admission_refuses_is_no_missing_right_and_no_silent_server(tmp_path: Path, message: str) -> None:
+    with served(tmp_path, troubles=[Trouble("create", "pods", 403, 99, message=message)], admissions=chain()) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        with pytest.raises(Inconclusive) as refused:
+            workspace.create("pods", POD, workspace.namespace())
+        assert cause_of(refused.value.code) == REFUSALS[message]
+        assert message in str(refused.value)
+        workspace.close()
 
 
 def test_a_dry_run_creates_no_class(tmp_path: Path) -> None:

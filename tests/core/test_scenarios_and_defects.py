@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("defects")  # each is judged once
 RED = (Verdict.FAILED, Verdict.WARNED)
 ALARM = (*RED, Verdict.INCONCLUSIVE, Verdict.ERROR)
 
-ASKING = {"INV-03", "DRA-01", "OBS-01", "OBS-03", "OBS-04", "OBS-08"}
+ASKING = {"INV-03", "DRA-01", "OBS-01", "OBS-03", "OBS-04", "OBS-08", "PLAT-04", "UPG-01"}
 """Ask the cluster for what no snapshot holds: all of it, or what cannot be told from the objects."""
 
 SHARED_CAUSES = yaml.safe_load((FOLDER / "causes.yaml").read_text(encoding="utf-8")).keys()

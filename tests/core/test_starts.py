@@ -1,12 +1,13 @@
 """How fast a run starts pods on a node: the first one is timed, and the others wait for their turn."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from conformance.probes.running import pinned_pod
 from fixtures.cluster.client import Cluster
-from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy
 from fixtures.probes.pods import decode_pod
@@ -50,6 +51,29 @@ def test_a_first_pod_that_is_slow_is_the_only_one_and_its_figure_the_reason(tmp_
             assert reason.value.code == "SlowRuntime"
         assert list(probing.pods()) == [FIRST]
         probing.workspace.close()
+
+
+class NoPods:
+    """Pods of a wave in which nobody shares any."""
+
+    def start(self, place: str, pods: Sequence[Json]) -> list[str]:
+        raise AssertionError(place, pods)
+
+
+def test_a_pod_that_is_slow_beside_others_makes_their_findings_void_and_the_next_is_timed_alone(tmp_path: Path) -> None:
+    with simulated(tmp_path, "healthy:podStart=600") as kubeconfig:
+        probing = Probing(kubeconfig, seconds=0.3)
+        whole, probing.workspace = probing.workspace, probing.workspace.branch(NoPods())
+        probing.start("beside")
+        assert probing.pods().keys() == {FIRST, "beside"}
+        assert not whole.in_time()
+        assert whole.in_time()
+        probing.workspace.clear()
+        probing.workspace = whole
+        with pytest.raises(Inconclusive, match="had not started"):
+            probing.start("alone")
+        assert list(probing.pods()) == ["calibration-2"]
+        whole.close()
 
 
 def test_a_deadline_that_the_runtime_missed_is_named(tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ def test_no_tenant_at_all_is_named() -> None:
     assert found.startswith("the policy's tenants.namespaces is empty")
 
 
-EVERYWHERE = (*NAMESPACES, a_namespace("default"), a_namespace("argocd"))
+EVERYWHERE = (*NAMESPACES, a_namespace("default"), a_namespace("jenkins"))
 TRAINING = a_pod(devices=8, node="gpu-0")
 
 
@@ -316,14 +316,14 @@ def test_a_healthy_cluster_without_tenants_of_its_own_is_no_shortfall(
 
 
 def test_namespaces_of_pods_that_were_not_read_are_not_called_the_tenants() -> None:
-    policy = a_policy(tenants={"moreInfrastructure": ["team-*", "argocd"]})
+    policy = a_policy(tenants={"moreInfrastructure": ["team-*", "jenkins"]})
     assert about_patterns(policy, namespaces=EVERYWHERE, offline=True) == []
     assert about_patterns(policy, trouble={"namespaces": "Forbidden"}) == []
 
 
 def test_what_the_owner_calls_the_platforms_is_a_note() -> None:
-    named = a_scope(a_policy(tenants={"moreInfrastructure": ["team-a", "argocd", "default"]}), namespaces=EVERYWHERE, pods=[TRAINING])
-    reported = "no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name argocd, default, team-a"
+    named = a_scope(a_policy(tenants={"moreInfrastructure": ["team-a", "jenkins", "default"]}), namespaces=EVERYWHERE, pods=[TRAINING])
+    reported = "no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name default, jenkins, team-a"
     assert list(unmatched_patterns.notes(named)) == [reported]
     one_left = a_scope(a_policy(tenants={"moreInfrastructure": ["team-*"]}), namespaces=EVERYWHERE, pods=[TRAINING])
     (stated,) = unmatched_patterns.notes(one_left)

@@ -39,7 +39,7 @@ def test_twice_as_many_more_nodes_are_twice_as_much_more_work(requirement: str) 
     assert large - middle <= 2.4 * (middle - small) + LARGE
 
 
-CALLS_PER_OBJECT = {"nodes": 12, "pods": 196}
+CALLS_PER_OBJECT = {"nodes": 13, "pods": 150}
 """Of reading one object of a list: its text is decoded by one call for the whole page."""
 
 

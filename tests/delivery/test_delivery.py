@@ -4,10 +4,7 @@ import base64
 import gzip
 import json
 import os
-import shutil
-import ssl
 import stat
-import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -22,6 +19,7 @@ from conformance.delivery.outcome import DeliveryError, Outcome, archive, line, 
 from fixtures.cluster.client import Cluster
 from fixtures.verdict.record import TargetKind
 from reports.folder import write_all
+from tests.certificates import needs_openssl, of_loopback
 from tests.hostile.faults import effects
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
@@ -290,16 +288,11 @@ def test_nobody_there_is_reported_without_the_url(folder: Path, tmp_path: Path) 
         files.put(folder, url_file(tmp_path, "http://127.0.0.1:1/b?X-Amz-Signature=secret"))
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
+@needs_openssl
 def test_only_a_store_whose_certificate_is_trusted_gets_anything(
     folder: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "ca.crt"
-    making = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    making += ["-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(making, check=True, capture_output=True, timeout=60)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context, certificate = of_loopback(tmp_path)
     store.socket = context.wrap_socket(store.socket, server_side=True)
     file = url_file(tmp_path, f"https://127.0.0.1:{store.server_port}/b?X-Amz-Signature=secret")
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)

@@ -93,6 +93,24 @@ def test_a_run_that_did_not_judge_left_something_or_never_came_is_an_alert(folde
     assert promtool(folder, case("fresh", judged(), at="25h"), every="1h")[0] == 0
 
 
+def test_a_node_that_failed_and_a_verdict_that_nothing_ends_are_alerts(folder: Path) -> None:
+    """As kube-state-metrics has them: the condition of a node, and when the sweep last succeeded."""
+
+    def metrics(status: str, swept: int | None) -> list[dict[str, str]]:
+        found = [{"series": f'kube_node_status_condition{{node="gpu-0",condition="GPUConformant",status="{status}"}}', "values": "1x40"}]
+        cronjob = 'kube_cronjob_status_last_successful_time{cronjob="gpu-conformance-labels"}'
+        return found if swept is None else [*found, {"series": cronjob, "values": f"{swept}x40"}]
+
+    cases = [
+        {**case("failed", judged(), "GPUConformanceNodeNotConformant", at="4h"), "input_series": metrics("false", None)},
+        {**case("never swept", judged(), "GPUConformanceVerdictNotSwept", at="4h"), "input_series": metrics("true", None)},
+        {**case("not swept any more", judged(), "GPUConformanceVerdictNotSwept", at="4h"), "input_series": metrics("true", 0)},
+        {**case("swept", judged(), at="4h"), "input_series": metrics("true", 3 * 3600)},
+    ]
+    code, text = promtool(folder, *cases, every="1h")
+    assert code == 0, text[-3000:]
+
+
 def test_promtool_tells_a_rule_that_does_not_fire(folder: Path) -> None:
     assert promtool(folder, case("wrong", judged(), "GPUConformanceFENCE01"))[0] == 1
 

@@ -16,6 +16,7 @@ from reports import schema
 from tests.development import chaos_pages
 from tests.incidents import table
 from tests.simulator.fidelity import known as known_answers
+from tests.simulator.fidelity import nodes
 from tests.simulator.localcluster import known as known_verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,7 @@ def _generated_whole() -> dict[str, str]:
     return {
         **{f"docs/{name}": text for name, text in pages.pages().items()},
         "docs/fidelity.md": known_answers.page(),
+        "docs/fidelity-nodes.md": nodes.page(),
         "docs/fidelity-verdicts.md": known_verdicts.page(),
         "docs/incidents.md": table.page(),
         **{f"deploy/{name}": text for name, text in deploy.items()},

@@ -54,6 +54,21 @@ def test_a_device_and_its_part_are_one_device(held: tuple[str, str], outcome: st
     assert given(claims, [a_slice("gpu-0", devices=devices)])[NODE] == outcome
 
 
+def a_part(name: str, counters: dict[str, str], **more: Any) -> Json:
+    named = {"type": "mig", "parentUUID": "GPU-gpu-0", "uuid": f"MIG-{name}"}
+    draws = [{"counterSet": "gpu-0", "counters": {counter: {"value": amount} for counter, amount in counters.items()}}]
+    return {"name": name, "attributes": {key: {"string": value} for key, value in named.items()}, "consumesCounters": draws, **more}
+
+
+@each_row
+def test_partitions_draw_no_more_of_a_counter_than_their_device_has(parts: list[Json], outcome: str) -> None:
+    sets = a_slice("gpu-0", devices=[], slices=2, name="counters")
+    sets["spec"]["sharedCounters"] = [{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}, "slice-0": {"value": "1"}}}]
+    claims = [a_claim(f"c-{part['name']}", device=part["name"]) for part in parts]
+    slices = [sets, a_slice("gpu-0", devices=[*parts, a_part("free", {"memory": "80Gi"})], slices=2)]
+    assert given(claims, slices)[NODE] == outcome
+
+
 @pytest.mark.parametrize(("address", "outcome"), [("0000:1b:00.0", "bad"), ("0000:2a:00.0", "ok")])
 def test_a_machine_and_a_pod_do_not_have_the_device_of_one_address(address: str, outcome: str) -> None:
     """The shape for machines has a UUID of its own."""

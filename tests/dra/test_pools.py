@@ -36,6 +36,25 @@ def test_the_newest_generation_is_complete_and_its_names_unique(slices: list[Jso
     assert judged(slices)[NODE] is outcome
 
 
+def counted(sets: list[str], *draws: str, counter: str = "memory") -> Json:
+    """A slice with counter sets, and devices that draw on them."""
+    used = [
+        a_device(f"mig-{n}", consumesCounters=[{"counterSet": name, "counters": {counter: {"value": "1"}}}]) for n, name in enumerate(draws)
+    ]
+    found = a_slice("gpu-0", devices=used, slices=2, name="-".join([*sets, *draws]))
+    found["spec"]["sharedCounters"] = [{"name": name, "counters": {"memory": {"value": "2"}}} for name in sets]
+    return found
+
+
+def without_counter(name: str) -> Json:
+    return counted([], name, counter="compute")
+
+
+@each_row
+def test_devices_draw_on_counters_of_their_pool(slices: list[Json], outcome: Outcome) -> None:
+    assert judged(slices)[NODE] is outcome
+
+
 @each_row
 def test_a_pod_of_the_driver_lives_on_the_node(pods: list[Pod], outcome: Outcome) -> None:
     if any("csi" in pod.name for pod in pods):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.test_all
 
 CATALOGUE = load_catalogue()
 COMMAND = snapshot_command(CATALOGUE)
-_READ_PAGES = {id_ for id_, one in CATALOGUE.by_id.items() if "get pods/proxy" in one.writes}
+_READ_PAGES = {id_ for id_, one in CATALOGUE.by_id.items() if {"get pods/proxy", "get /metrics"} & set(one.writes)}
 ASK_THE_CLUSTER = {id_ for id_, one in CATALOGUE.by_id.items() if one.access is not Access.READ} | _READ_PAGES | {"INV-03"}
 
 

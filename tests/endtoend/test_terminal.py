@@ -26,6 +26,20 @@ def test_each_failure_stands_once_with_what_to_do(tmp_path: Path) -> None:
     assert done.output.splitlines()[-1].startswith("NOT CONFORMANT")
 
 
+def test_eighty_columns_wrap_titles_and_sum_up_what_has_nothing_to_judge(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--only", "FENCE", "--columns", "80")
+    assert done.code == 0, done.output
+    rows = [line for line in done.output.splitlines() if re.match(r" +\d+/\d+ FENCE-", line)]
+    assert rows
+    assert all(" n.a. " not in line for line in rows)
+    wide = [line for line in done.output.splitlines() if len(line) > 80]
+    assert all(str(tmp_path) in line and " " not in line.strip() for line in wide), "only a path may be wider, so that it can be copied"
+    assert done.output.splitlines()[-1].endswith("report/report.html")
+    assert "*** SIMULATED CLUSTER" in done.output
+    reasons = dict(re.findall(r"Not applicable, because ([^:]*): ([-, \nA-Z0-9]*)\n", done.output))
+    assert {"FENCE-05", "FENCE-06"} <= {id_ for ids in reasons.values() for id_ in re.findall(r"[A-Z]+-\d+", ids)}
+
+
 @pytest.mark.test_all
 @pytest.mark.parametrize("silence", [("--no-summary",), ("-q", "-q"), ("-q", "-q", "--no-summary")], ids=" ".join)
 def test_the_last_line_is_the_verdict_whatever_a_user_silences(tmp_path: Path, silence: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from fixtures.kubernetes.models import Json
+from fixtures.model.cluster import Scope
 from fixtures.model.nodes.pools import pools
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
@@ -143,6 +144,15 @@ def test_a_tolerated_node_without_pod_fails_too_and_a_cordon_is_tolerated_by_the
     node = a_node(taints=[FENCE, "node.kubernetes.io/unschedulable:NoSchedule"], cordoned=True)
     (finding,) = check_agents_reach(a_scope(nodes=[node], daemonsets=[a_daemonset()]))
     assert finding.outcome is Outcome.BAD
+
+
+def test_a_taint_that_holds_a_node_until_it_returns_is_named_where_an_agent_does_not_tolerate_it() -> None:
+    policy = a_policy(**{"return": {"tolerate": ["example.com/repair"]}})
+    node = a_node(taints=[FENCE, "example.com/repair:NoSchedule"])
+    scope = Scope(a_scope(policy, nodes=[node], daemonsets=[a_daemonset()]).snapshot, policy, frozenset({node.name}))
+    (finding,) = check_agents_reach(scope)
+    assert "does not tolerate example.com/repair:NoSchedule" in messages([finding])
+    assert finding.cause == "TaintNotTolerated"
 
 
 def test_agents_that_the_policy_names_must_be_there_and_everywhere() -> None:

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, grouped
+from conformance.gang.adapters import Coscheduling, Gang, Guarantee, Kai, Kueue, Native, Volcano, chosen, grouped
 from conformance.gang.adapters.base import in_turn
 from conformance.gang.adapters.grouped import LINKS
 from conformance.gang.checks import check_installed
@@ -12,17 +12,18 @@ from conformance.gang.judging import Attempt, judge_fit
 from conformance.gang.plan import make_plan
 from conformance.gang.watching import without_devices
 from fixtures.cluster.kinds import KINDS
-from fixtures.kubernetes.models import ConfigMap, Json, Meta
+from fixtures.kubernetes.models import ConfigMap, Json, Meta, Pod
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.held_claims import held_claim
 from fixtures.model.dra.slices import BY_CLASS
 from fixtures.model.queues.kueue_quotas import pods_ready_timeout
+from fixtures.ownership.owned import RUN_LABEL
 from fixtures.probes.pods import keeps
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
-from tests.builders import a_cpu_node, a_node, a_policy, a_scope
+from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.core.test_gang_jobs import a_job, of_job
 from tests.dra import a_class, a_slice
 from tests.tables import each_row
@@ -35,7 +36,7 @@ KUEUE = "kueue.x-k8s.io/workloads"
 def scope_of(served: tuple[str, ...] = (), policy: Any = None, **items: list[Any]) -> Scope:
     """Only the built-in kinds and ``served`` are served; ``items`` by key with ``__`` for ``/``."""
     named = {name.replace("__", "/").replace("_", "."): values for name, values in items.items()}
-    custom = ("volcano", "kueue", "kubeflow", "jobset", "ray", "scheduling.k8s.io")
+    custom = ("volcano", "run.ai", "kueue", "kubeflow", "jobset", "ray", "scheduling.k8s.io")
     listings = [
         Listing(key=key, items=named.get(key, []), served=key in served or not any(word in key for word in custom)) for key in KINDS
     ]
@@ -164,6 +165,77 @@ POD: Json = {"metadata": {"name": "g-0", "labels": {"a": "b"}}, "spec": {"contai
 def test_a_gang_of_volcano_has_the_priority_of_its_pods() -> None:
     spec = Volcano().group(Gang(name="g", pods=(POD, POD)), "probes")["spec"]
     assert spec == {"minMember": 2, "queue": "default", "priorityClassName": "probes"}
+
+
+# -- KAI and coscheduling --
+
+RUN: Any = SimpleNamespace(run_id="r")
+
+
+def kai_of(queues: list[Json], pods: list[Pod] | None = None) -> Kai:
+    """An adapter that was set up for eight devices on gpu-0, on a cluster with these queues: name, parent, limit, allocated."""
+    made = [
+        {
+            "metadata": {"name": one["name"]},
+            "spec": {"parentQueue": one.get("parent"), "resources": {"gpu": {"limit": one["limit"]}} if "limit" in one else {}},
+            "status": {"allocated": {"nvidia.com/gpu": one.get("allocated", "0")}},
+        }
+        for one in queues
+    ]
+    scope = scope_of(("scheduling.run.ai/queues",), scheduling_run_ai__queues=made, pods=pods or [])
+    adapter = Kai()
+    adapter.setup(scope, RUN, "nvidia.com/gpu", 8, [a_node("gpu-0")])
+    return adapter
+
+
+@each_row
+def test_a_queue_of_kai_without_room_for_the_gang_proves_nothing(queues: list[Json], code: str) -> None:
+    if not code:
+        assert kai_of(queues).queue == "default-queue"
+        return
+    with pytest.raises(Inconclusive) as caught:
+        kai_of(queues)
+    assert caught.value.code == code
+
+
+ROOM = [{"name": "default-queue", "limit": -1}]
+
+
+@pytest.mark.parametrize(
+    ("pod", "harmed"),
+    [
+        (a_pod("train", node="gpu-0", schedulerName="kai-scheduler"), True),
+        (a_pod("train", node="gpu-1", schedulerName="kai-scheduler"), False),
+        (a_pod("train", node="gpu-0"), False),
+        (a_pod("probe", node="gpu-0", schedulerName="kai-scheduler", labels={RUN_LABEL: "r"}), False),
+        (a_pod("train", node="gpu-0", schedulerName="kai-scheduler", phase="Succeeded"), False),
+    ],
+    ids=["a pod of KAI's", "elsewhere", "of another scheduler", "of the run", "ended"],
+)
+def test_kai_is_not_asked_where_it_may_end_pods_for_a_probe(pod: Pod, harmed: bool) -> None:
+    """It takes devices back for queues below their share, whatever the PriorityClass says."""
+    if not harmed:
+        kai_of(ROOM, [pod])
+        return
+    with pytest.raises(Inconclusive, match="KAI may end team-a/train on gpu-0"):
+        kai_of(ROOM, [pod])
+
+
+def test_a_gang_of_kai_names_its_queue_and_waits_before_it_ends_others() -> None:
+    adapter, gang = kai_of(ROOM), Gang(name="g", pods=(POD, POD))
+    made = adapter.group(gang, "low")
+    assert (made["apiVersion"], made["kind"]) == ("scheduling.run.ai/v2alpha2", "PodGroup")
+    assert made["spec"] == {"minMember": 2, "queue": "default-queue", "priorityClassName": "low", "preemptionDelay": "24h"}
+    member = adapter.member(POD, "g")
+    assert member["metadata"]["annotations"] == {"pod-group-name": "g"}
+    assert member["metadata"]["labels"]["kai.scheduler/queue"] == "default-queue"
+    assert member["spec"]["schedulerName"] == "kai-scheduler"
+
+
+def test_a_gang_of_coscheduling_is_named_by_a_label() -> None:
+    member = Coscheduling().member(POD, "g")
+    assert member["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "g"
+    assert member["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
 
 
 def test_gangs_are_created_in_turn() -> None:

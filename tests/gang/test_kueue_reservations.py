@@ -118,8 +118,9 @@ def test_a_check_that_has_not_answered_holds_quota_and_one_that_rejected_does_no
     assert outcome(a_workload("QuotaReserved", minutes=1)) == "undecided"
 
 
-def test_pods_on_a_worker_cluster_are_not_missed() -> None:
-    assert outcome(a_workload("QuotaReserved", "Admitted", clusterName="worker-1")) == "not_judged"
+@each_row
+def test_pods_on_a_worker_cluster_are_not_missed(conditions: list[str], status: Json, expected: str) -> None:
+    assert outcome(a_workload(*conditions, **status)) == expected
 
 
 def test_what_is_finished_or_holds_no_device_is_no_subject() -> None:

@@ -111,6 +111,9 @@ def test_a_worker_cluster_that_is_lost_fails_although_the_check_stays_active() -
     lost["status"]["conditions"][0]["lastTransitionTime"] = ago(2)
     assert judged(work(), clusterqueues=asks, admissionchecks=[check], multikueueclusters=[lost])[1].outcome is Outcome.UNDECIDED
     assert len(judged(work(), admissionchecks=[check], multikueueclusters=[lost])) == 1  # the queue asks no worker cluster
+    there_now = [{"name": "mk", "state": "Ready", "message": 'The workload got reservation on "west"'}]
+    runs = judged(work("QuotaReserved", "Admitted", admissionChecks=there_now), admissionchecks=[check], multikueueclusters=[lost, there])
+    assert [str(found.subject) for found in runs if found.subject.kind == "MultiKueueCluster"] == ["MultiKueueCluster west"]
 
 
 def evictions(reason: str, count: int) -> Json:

@@ -10,6 +10,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import must_be_alone
 from chaos.engine.campaign import plan_now
+from chaos.engine.turns import Turn
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.observe.view import View
 from chaos.plan.selectors import PlanRefused, TargetUnclear
@@ -161,7 +162,7 @@ def test_an_experiment_is_not_inapplicable_because_a_list_has_no_answer(
     silent.add(resource)
     with pytest.raises(TargetUnclear, match="no answer in 30 s"):
         plan_now(on.where(tmp_path), EXPERIMENTS[id_])
-    assert describe_plan(on.where(tmp_path), EXPERIMENTS[id_])[0][1].startswith("  undecided: ")
+    assert describe_plan(on.where(tmp_path), Turn(experiment=EXPERIMENTS[id_]))[0][1].startswith("  undecided: ")
 
 
 @pytest.mark.parametrize(("resource", "id_"), [("daemonsets", "A8c"), ("deployments", "A1"), ("workloads", "S2")])

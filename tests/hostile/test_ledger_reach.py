@@ -332,6 +332,17 @@ def test_what_remediation_did_since_is_taken_away_and_the_plan_says_what_the_nod
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["annotations"] == {"owner": "me"}
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_node_that_was_opened_since_is_not_cordoned_again(tmp_path: Path, listed: bool) -> None:
+    with world(tmp_path) as (cluster, _):
+        assert cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True}}).ok
+        args = msgspec.to_builtins(cleared_args(cluster, "gpu-1"))
+        assert cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": None}}).ok
+        done = recovered(cluster, written(tmp_path, "R5", "node.cleared", args, cluster if listed else None))
+        assert of_remediation(cluster) == (None, None, False)
+        assert done.clean
+
+
 def test_what_remediation_had_written_before_the_fault_comes_back_where_the_proof_lists_it(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         noted(cluster, "remediation-succeeded", "[1]")

@@ -70,6 +70,13 @@ def test_what_a_file_system_keeps_for_itself_holds_nobody_up(cluster: Cluster, t
     assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
 
 
+def test_a_record_of_runs_says_which_of_them_it_could_not_read(tmp_path: Path, shut: Shut, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r1").mkdir()
+    shut(tmp_path / "r1")
+    assert main(["chaos", "record", str(tmp_path)]) == 5
+    assert f"folder {tmp_path / 'r1'}: Permission denied; it is left out" in capsys.readouterr().err
+
+
 def test_a_proof_that_may_be_in_a_folder_is_reported(tmp_path: Path, shut: Shut) -> None:
     (tmp_path / "run").mkdir()
     shut(tmp_path / "run")

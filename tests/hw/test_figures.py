@@ -7,12 +7,13 @@ import pytest
 
 from conformance.health.judging import links_of
 from conformance.hw import figures
-from conformance.hw.figures import judge_figures, peak_of, peaks, probe_figures, usual_figures
+from conformance.hw.figures import judge_figures, peak_of, probe_figures, usual_figures
 from conformance.probes.running import ProbeResult
 from fixtures.compute.document import Device, Document, Figures, Library, Status, Step, Trouble, WrongValues, encode
 from fixtures.kubernetes.models import Json
 from fixtures.model.placement.free_devices import places_of, why_partial
 from fixtures.policy.model import Hardware, Policy, Probes
+from fixtures.tables.rows import DEVICE_FIGURES
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable, Subject
 from tests.builders import a_node, a_scope
@@ -78,9 +79,9 @@ def test_a_device_that_fails_is_no_peer() -> None:
 
 
 def test_every_row_has_a_source_and_products_have_rows() -> None:
-    assert all(row.source and row.date.year >= 2026 for row in peaks())
+    assert all(row.source and row.date.year >= 2026 for row in DEVICE_FIGURES.rows)
     assert all(peak_of(f"AMD Instinct {name}") and links_of(f"AMD Instinct {name}") for name in ("MI300X", "MI325X", "MI250X", "MI210"))
-    assert all(links_of(row.product.strip("*").replace("[23]", "2")) for row in peaks() if row.copies)
+    assert all(links_of(row.product.strip("*").replace("[23]", "2")) for row in DEVICE_FIGURES.rows if row.copies)
     for table in MACHINES.values():
         assert peak_of(str(table["0.name"])) is not None
     assert peak_of("NVIDIA H100 PCIe") != peak_of(H100)

@@ -35,6 +35,7 @@ from fixtures.nodeprobe.document import (
     Way,
     encode,
 )
+from fixtures.tables.rows import PRODUCT_LINKS
 from fixtures.verdict.findings import Finding, Outcome
 from tests.hw.documents import of_driver
 from tests.nodeprobe.tables import MACHINES, OF_VENDORS, Table
@@ -263,7 +264,7 @@ def test_what_hides_behind_one_free_device_or_a_nameless_board_is_no_proof() -> 
 
 
 def test_the_rows_of_products_are_dated_and_say_where_from() -> None:
-    rows = judging.rows()
+    rows = PRODUCT_LINKS.rows
     assert len(rows) >= 12
     assert all(row.source and row.date.year >= 2026 and (row.joined == "board" or row.step) for row in rows)
     named = {"NVIDIA H200": 18, "NVIDIA A10": 0, "NVIDIA A100-SXM4-80GB": 12, "NVIDIA GB300": 18, "AMD Instinct MI300X": 7, "Tesla T4": 0}

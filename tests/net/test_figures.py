@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from conformance.net.figures import Figure, fabric_of, figure_of, measured
+from conformance.net.figures import Figure, fabric_of, figure_of
 from conformance.net.judging import judge_bandwidth
 from conformance.net.two_nodes import FabricRun
 from conformance.outputs import nccl_tests
 from fixtures.policy.model import Network
+from fixtures.tables.rows import BUS_BANDWIDTHS
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_policy
 from tests.net.logs import Via, a_run, adapters, gdr, nccl_log
@@ -53,7 +54,7 @@ def a_measured_run(
 
 
 def test_every_row_has_a_source_and_a_date_and_no_two_say_the_same() -> None:
-    rows = measured()
+    rows = BUS_BANDWIDTHS.rows
     assert len({(row.product, row.fabric, row.gbits, row.machine, row.per_node, row.ranks) for row in rows}) == len(rows) >= 12
     for row in rows:
         assert row.source.startswith("https://"), row
@@ -100,7 +101,7 @@ def test_without_the_speed_of_every_port_the_fabric_is_not_known() -> None:
 @each_row
 def test_real_tables_of_healthy_fabrics_reach_the_minimum_of_their_row(name: str, fabric: str, ranks: int) -> None:
     product = "GB200" if fabric == "nvlink" else "H100"
-    (row,) = [row for row in measured() if (row.product, row.fabric, row.ranks) == (product, fabric, ranks)]
+    (row,) = [row for row in BUS_BANDWIDTHS.rows if (row.product, row.fabric, row.ranks) == (product, fabric, ranks)]
     largest = nccl_tests.largest(nccl_tests.parse(sample(name)))
     assert largest is not None
     assert row.minimum <= largest.out_of_place.busbw

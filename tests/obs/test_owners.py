@@ -135,6 +135,9 @@ def test_a_kubelet_is_read_where_the_policy_lets_a_privileged_pod_look(way: str,
         (labelled(page(), 1), labelled(page(), 1), "OwnerWrong", "429 Too Many Requests"),
         (labelled(page(SLICED), 0, more='[^}]*GPU_I_ID="2"'), page(SLICED), "", ""),
         (page(), page(), "OwnerNotNamed", ""),
+        (labelled(page(), 0).replace("train-0", "train-1"), page(), "ProbeDidNotRun", ""),  # another pod of the run, on the same device
+        (labelled(page(), 0).replace("team-a", "team-b"), page(), "OwnerNotNamed", ""),
+        (re.sub(r'(?m)^.*gpu="0".*\n', "", page()), page(), "NotUnderstood", ""),  # the page lost that device, which OBS-01 says
         (labelled(page(), 1), page(), "OwnerWrong", ""),
         (labelled(labelled(page(), 0), 1), page(), "OwnerWrong", ""),
         (labelled(page(), 0), labelled(page(), 0), "OwnerStale", ""),

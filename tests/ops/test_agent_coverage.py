@@ -5,6 +5,7 @@ import pytest
 
 from conformance.ops.agent_coverage import check_coverage
 from conformance.ops.rollout import check_rolled_out
+from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import DaemonSet, Json, Node, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import NFD, a_daemonset, a_node, a_pod, a_scope
@@ -48,7 +49,7 @@ def test_an_exporter_that_somebody_narrowed_to_one_node_fails_although_its_count
         nodes=nodes(), pods=pods_on(["gpu-0"]), apps__daemonsets=[narrowed], nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=True)]
     )
     (words,) = bad(found).values()
-    assert "not selected on gpu-1, gpu-2" in words
+    assert "selects gpu-1, gpu-2" in words
 
 
 def test_a_tenants_daemonset_of_that_selector_does_not_stand_for_the_operators() -> None:
@@ -111,7 +112,7 @@ PLUGIN = an_amd_agent("device-plugin")
 def test_a_part_of_amds_operator_that_is_enabled_has_its_daemonset_on_every_node(suffix: str, spec: Json) -> None:
     config, place = a_device_config(**spec), f"DeviceConfig kube-amd-gpu/default {suffix}"
     assert "no DaemonSet has that selector" in amd_findings(config, PLUGIN)[place]
-    assert "not selected on gpu-1" in amd_findings(config, PLUGIN, an_amd_agent(suffix, **{HOST: "gpu-0"}))[place]
+    assert "selects gpu-1" in amd_findings(config, PLUGIN, an_amd_agent(suffix, **{HOST: "gpu-0"}))[place]
     assert amd_findings(config, PLUGIN, an_amd_agent(suffix)) == {}
     assert amd_findings(a_device_config(), PLUGIN) == {}
 
@@ -192,3 +193,18 @@ def test_discovery_on_one_node_of_a_pool_fails_although_the_plugin_of_its_image_
     pods = [*pods_on(["gpu-0", "gpu-1", "gpu-2"], "nvidia-device-plugin"), *pods_on(["gpu-0"], "gpu-feature-discovery")]
     found = bad(findings(nodes=[a_node(f"gpu-{n}") for n in range(3)], pods=pods, daemonsets=[plugin, discovery]))
     assert list(found) == ["Agent k8s-device-plugin (discovery) on the pool of gpu-0"]
+
+
+def an_efa_plugin(*types: str) -> DaemonSet:
+    term = {"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "In", "values": [*types]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    containers = [{"name": "plugin", "image": "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.10"}]
+    return a_daemonset("aws-efa-k8s-device-plugin", "kube-system", affinity=affinity, containers=containers)
+
+
+@each_row
+def test_a_fabrics_plugin_is_on_each_machine_with_its_fabric(machine: str, selects: list[str], offers: dict[str, str], warns: bool) -> None:
+    efa = [a_node(f"gpu-{n}", labels={INSTANCE_TYPE: machine}, capacity=offers) for n in range(2)]
+    found = findings(nodes=efa, apps__daemonsets=[an_efa_plugin(*selects)] if selects else [])
+    warned = [finding for finding in found if finding.outcome is Outcome.ADVISED]
+    assert [finding.cause for finding in warned] == ["AgentSelectsTooFew"] * warns

@@ -5,6 +5,7 @@ import pytest
 
 from conformance.ops.driver_upgrades import check_upgrades
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.model.cluster import Scope
 from fixtures.model.nodes.holds import SPEC_UNSCHEDULABLE, label
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.subjects import NotApplicable
@@ -32,6 +33,14 @@ def test_a_step_under_way_is_undecided_with_the_time_to_ask_again() -> None:
     assert finding.outcome is Outcome.UNDECIDED
     assert "ask again in 23 h" in finding.message
     assert only(in_state("pod-restart-required"), written_state(HOUR), nodes={"heldHours": 0.5}).outcome is Outcome.BAD
+
+
+def test_the_validation_that_an_upgrade_waits_for_is_what_a_run_about_the_node_gives() -> None:
+    policy = a_policy(**{"return": {"tolerate": ["node.kubernetes.io/unschedulable"]}})
+    node = in_state("validation-required", cordoned=HOUR)
+    scope = a_scope(policy, nodes=[node, in_state("validation-required", "gpu-1")])
+    found = {one.subject.name: one.outcome for one in check_upgrades(Scope(scope.snapshot, policy, frozenset({"gpu-0"})), {})}
+    assert found == {"gpu-0": Outcome.NOT_JUDGED, "gpu-1": Outcome.UNDECIDED}
 
 
 def test_a_step_of_unknown_age_is_undecided() -> None:

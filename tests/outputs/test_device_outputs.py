@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm, job_logs, nvidia_smi, xid
 from fixtures.model.devices import xid_catalogue
-from fixtures.model.devices.xid_catalogue import XidClass
-from fixtures.text import yaml_text
+from fixtures.tables.rows import XID_ACTIONS, XidClass
 from tests.outputs.lookalikes import lookalike
 from tests.tables import each_row
 
@@ -81,8 +79,7 @@ def test_a_log_without_xid_proves_nothing() -> None:
 
 
 def test_catalogue_rows_do_not_overlap() -> None:
-    rows = yaml_text.packaged(Path(xid_catalogue.__file__).with_suffix(".yaml"), xid_catalogue._Catalogue).actions
-    codes = [code for one in rows for code in one.each()]
+    codes = [code for one in XID_ACTIONS.rows for code in one.each()]
     assert len(codes) == len(set(codes))
     assert {code for code, entry in xid_catalogue.catalogue().items() if entry.action == "RESET_GPU"} >= {
         *(46, 62, 64, 95, 109, 110, 119, 120, 140),

@@ -3,6 +3,7 @@ import itertools
 import pytest
 
 from fixtures.model.devices import mig_geometry
+from fixtures.tables.rows import MIG_PROFILES, Geometry
 from tests.tables import each_row
 
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -36,8 +37,8 @@ def test_layouts_of_a_node() -> None:
     assert not mig_geometry.fits_devices(H100, 10**9, {"1g.10gb": 10**9})[0]
 
 
-@pytest.mark.parametrize("geometry", mig_geometry.GEOMETRIES, ids=lambda geometry: geometry.name)
-def test_every_maximum_fits_and_one_more_does_not(geometry: mig_geometry.Geometry) -> None:
+@pytest.mark.parametrize("geometry", MIG_PROFILES.rows, ids=lambda geometry: geometry.name)
+def test_every_maximum_fits_and_one_more_does_not(geometry: Geometry) -> None:
     product = {"H100 96GB, GH200 96GB or H20 96GB": "GH200 96GB", "H100 NVL 94GB": "H100 NVL"}.get(geometry.name, geometry.name)
     assert mig_geometry.geometry_of(product) is geometry
     for profile, maximum in geometry.maxima.items():
@@ -53,7 +54,7 @@ def test_every_maximum_fits_and_one_more_does_not(geometry: mig_geometry.Geometr
 
 def test_greedy_placement_agrees_with_a_search() -> None:
     """On one device: every layout of plain profiles against trying all placements."""
-    geometry = next(one for one in mig_geometry.GEOMETRIES if one.name == "H100 80GB")
+    geometry = next(one for one in MIG_PROFILES.rows if one.name == "H100 80GB")
     plain = ["7g.80gb", "4g.40gb", "3g.40gb", "2g.20gb", "1g.20gb", "1g.10gb"]
     starts = {"7g.80gb": [0], "4g.40gb": [0], "3g.40gb": [0, 4], "2g.20gb": [0, 2, 4], "1g.20gb": [0, 2, 4, 6], "1g.10gb": list(range(7))}
 

@@ -204,7 +204,10 @@ def quota(space: str, resource: str, name: str) -> Json:
 
 
 def base(*, kubelet: str = "v1.34.2", system: str = "Ubuntu 22.04.5 LTS", provider: str = "", **labels: str) -> list[Json]:
-    """What every cluster has: its own namespaces, a node without devices and CoreDNS on it."""
+    """What every cluster has: its own namespaces, a node without devices and CoreDNS on it, and the first right of RBAC."""
     spaces = [namespace(name, "") for name in ("default", "kube-node-lease", "kube-public", "kube-system")]
     cpu = node("cpu-0", labels=labels, kubelet=kubelet, system=system, provider=provider)
-    return [*spaces, cpu, pod("coredns-0", "kube-system", "cpu-0")]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:masters"}
+    rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": meta("cluster-admin")}
+    return [*spaces, cpu, pod("coredns-0", "kube-system", "cpu-0"), {**rights, "roleRef": role, "subjects": [group]}]

@@ -1,5 +1,7 @@
 """Every platform's healthy cluster is green with the presets that its own marks choose, and only true things are said without them."""
 
+import json
+
 import pytest
 
 from fixtures.policy.model import Policy
@@ -14,7 +16,7 @@ FEWEST_PASSED = 20
 
 
 def test_there_is_a_cluster_of_every_platform() -> None:
-    assert len(CLUSTERS) == 21
+    assert len(CLUSTERS) == 23
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
@@ -31,6 +33,22 @@ def test_without_policy_and_preset_every_red_line_is_one_that_is_true(name: str)
     found = not_green(snapshot_as_served(with_quotas(cluster.objects)), Policy())
     assert {id_: result.message for id_, result in found.items() if id_ not in cluster.red} == {}
     assert found.keys() == cluster.red.keys()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("fpga-xilinx_u250_gen3x16_xdma_shell_4_1-0", "fpga-xilinx_u250_gen3x16_base_4-0", "INV-06"),
+        ("4.6.21", "4.6.20", "INV-06"),
+        ("NoSchedule", "PreferNoSchedule", "FENCE-01"),
+    ],
+)
+def test_devices_that_a_policy_alone_names_are_compared_with_their_peers(old: str, new: str, wrong: str) -> None:
+    """A card with another shell in its flash, one with older firmware, and a node without a fence."""
+    cluster = CLUSTERS["fpga"]()
+    objects = [json.loads(json.dumps(one).replace(old, new)) if one["metadata"]["name"] == "u250-2" else one for one in cluster.objects]
+    snapshot = snapshot_as_served(with_quotas(objects))
+    assert list(not_green(snapshot, policy_over(snapshot, cluster.policy))) == [wrong]
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

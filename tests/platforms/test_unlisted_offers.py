@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pytest
+
 from fixtures.kubernetes.models import Json
 from fixtures.policy.model import Policy
 from fixtures.verdict.record import Result, Verdict
@@ -41,6 +43,37 @@ def test_it_passes_where_the_policy_lists_them() -> None:
     labels = {NFD: "true", PRESENT: "true"}
     found = judged(node("gpu-0", VOLCANO, labels, FENCE), policy=policy)
     assert {id_: found[id_].verdict for id_ in DEVICES[:3]} == dict.fromkeys(DEVICES[:3], Verdict.PASSED)
+
+
+ANNOTATION = "volcano.sh/node-vgpu-register"
+TWO = "GPU-0,10,81559,100,NVIDIA-H100,0,true:GPU-1,10,81559,100,NVIDIA-H100,0,true:"
+REPORTED = {
+    "HAMi#1376, NVIDIA's name is left at 0, and memory is too large to be listed": {
+        **VOLCANO,
+        "nvidia.com/gpu": 0,
+        "volcano.sh/vgpu-memory": 0,
+    },
+    "volcano-vgpu-device-plugin#56, without memory": {**VOLCANO, "volcano.sh/vgpu-memory": 0},
+    "an older plugin lists parts alone": {"volcano.sh/vgpu-number": 20},
+}
+
+
+@pytest.mark.parametrize("report", REPORTED)
+def test_parts_of_devices_are_devices_by_the_annotation_of_their_plugin(report: str) -> None:
+    labels = {**gfd(H100, 2), NFD: "true"}
+    found = judged(
+        node("gpu-0", REPORTED[report], labels, FENCE, annotations={ANNOTATION: TWO}), node("cpu-0", {"volcano.sh/vgpu-number": 0})
+    )
+    assert {id_: found[id_].verdict for id_ in DEVICES} == dict.fromkeys(DEVICES, Verdict.PASSED)
+
+
+def test_parts_that_went_are_no_devices_and_those_of_a_plugin_that_is_registered_are_missed() -> None:
+    """volcano-vgpu-device-plugin#18: the name stays after its plugin was removed, beside the devices of another."""
+    labels = {**gfd(H100, 2), NFD: "true"}
+    gone = judged(node("gpu-0", {"nvidia.com/gpu": 2, "volcano.sh/vgpu-number": 0}, labels, FENCE))
+    assert gone["ADV-01"].verdict is Verdict.PASSED
+    lost = judged(node("gpu-0", {"volcano.sh/vgpu-number": 0}, labels, FENCE, annotations={ANNOTATION: TWO}))
+    assert lost["ADV-01"].verdict is Verdict.FAILED
 
 
 @each_row

@@ -53,8 +53,8 @@ OPERATOR = "label nvidia.com/gpu.present"
 CAPACITY = "capacity nvidia.com/gpu"
 
 
-def subject(name: str, verdict: Verdict = Verdict.PASSED, *, kind: str = "node", namespace: str = "", **text: str) -> SubjectResult:
-    return SubjectResult(kind=kind, namespace=namespace, name=name, verdict=verdict, **text)
+def subject(name: str, verdict: Verdict = Verdict.PASSED, *, kind: str = "node", namespace: str = "", **more: Any) -> SubjectResult:
+    return SubjectResult(kind=kind, namespace=namespace, name=name, verdict=verdict, **more)
 
 
 def result(id: str, verdict: Verdict, subjects: list[SubjectResult] | None = None, **fields: object) -> Result:

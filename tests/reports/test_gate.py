@@ -288,6 +288,14 @@ def test_a_comment_fits_a_pull_request_and_has_a_legend() -> None:
     assert to_markdown(decided(a_run({"gpu-0": Verdict.PASSED}), a_run({"gpu-0": Verdict.PASSED}))).startswith("## ✅ GATE OPEN")
 
 
+def test_a_comment_that_is_cut_closes_what_it_opened() -> None:
+    names = [f"{at}-" + "<`|" * 80 for at in range(70)]
+    text = to_markdown(decided(a_run(dict.fromkeys(names, Verdict.PASSED)), a_run(dict.fromkeys(names, Verdict.FAILED))))
+    assert text.count("lines do not fit here") == 2
+    assert len(text) < 65_536
+    assert text.index("<details>") < text.index("</details>") < text.index("❌ closes the gate")
+
+
 def test_programs_get_every_change() -> None:
     found = json.loads(to_json(worse()))
     assert (found["open"], found["exitCode"], len(found["changes"])) == (False, 1, 201)

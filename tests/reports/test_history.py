@@ -1,6 +1,7 @@
 """The history of a cluster: since when a cause is there, how often it came back, and what a run does not say of it."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -139,6 +140,36 @@ def test_a_line_that_was_cut_short_costs_no_other(tmp_path: Path) -> None:
         file.write(b'{"runId": "cut sho')
     history.append(on_day(2, []), tmp_path)
     assert [entry.run_id for entry in history.read(tmp_path).entries] == ["20261101-060000-abcd", "20261102-060000-abcd"]
+
+
+def test_a_history_that_is_full_makes_room_and_loses_its_oldest_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = len(msgspec.json.encode(entry_of(on_day(1, [])))) + 1
+    monkeypatch.setattr(history, "MAX_BYTES", 3 * one)
+    for day in range(1, 8):
+        history.append(on_day(day, []), tmp_path)
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 6 * one
+    found = history.read(tmp_path)
+    assert ([entry.run_id[6:8] for entry in found.entries], found.problems) == (["04", "05", "06", "07"], [])
+    assert (tmp_path / history.OLDER).stat().st_mode & 0o777 == 0o600
+
+
+def test_writers_that_find_a_history_full_at_once_lose_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = [on_day(day, []) for day in range(1, 25)]
+    monkeypatch.setattr(history, "MAX_BYTES", 12 * (len(msgspec.json.encode(entry_of(reports[0]))) + 1))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda report: history.append(report, tmp_path), reports))
+    found = history.read(tmp_path)
+    assert (len(found.entries), found.problems) == (24, [])
+    assert (tmp_path / history.OLDER).read_bytes().count(b"\n") == 12
+
+
+def test_of_a_history_that_is_too_long_the_newest_runs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in range(1, 5):
+        history.append(on_day(day, []), tmp_path)
+    monkeypatch.setattr(history, "MAX_BYTES", (tmp_path / history.NAME).stat().st_size // 2 + 10)
+    found = history.read(tmp_path)
+    assert [entry.run_id[6:8] for entry in found.entries] == ["03", "04"]
+    assert "its oldest runs are left out" in found.problems[0]
 
 
 def test_a_cause_costs_all_devices_of_its_nodes_at_most() -> None:

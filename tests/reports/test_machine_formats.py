@@ -116,6 +116,16 @@ def test_allure_fields_are_those_of_allures_own_model(tmp_path: Path) -> None:
         known(item, "TestResult")
 
 
+@pytest.mark.parametrize(("subjects", "attached"), [(allure.MAX_STEPS, 0), (allure.MAX_STEPS + 1, 1)])
+def test_allure_attaches_subjects_that_are_no_steps(subjects: int, attached: int, tmp_path: Path) -> None:
+    long = result("REQ-01", Verdict.FAILED, [subject(f"pod-{index:02d}", Verdict.FAILED) for index in range(subjects)])
+    [item] = allure_results(report([long]), tmp_path).values()
+    [*tables] = tmp_path.glob("*-attachment.txt")
+    assert [one["source"] for one in item.get("attachments", [])] == [file.name for file in tables]  # type: ignore[attr-defined]
+    assert len(tables) == attached
+    assert all(f"pod-{subjects - 1}" in file.read_text(encoding="utf-8") for file in tables)
+
+
 def test_allure_keeps_addresses_out(tmp_path: Path) -> None:
     allure_results(sample_report(), tmp_path)
     written = "".join(file.read_text(encoding="utf-8") for file in tmp_path.iterdir())

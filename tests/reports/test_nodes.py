@@ -7,6 +7,7 @@ from fixtures.verdict.record import (
     DeviceClaim,
     FindingCause,
     InventoryRow,
+    Measure,
     PublishedDevice,
     PublishedSlice,
     Remedy,
@@ -16,7 +17,7 @@ from fixtures.verdict.record import (
 )
 from reports.causes import device_count, found_causes, need_words, nodes_in_need
 from reports.formats import html, markdown
-from reports.page.nodes import MAX_NODES, nodes
+from reports.page.nodes import MAX_NODES, Nodes, measured, nodes
 from reports.phrases import subject_detail
 from reports.terminal.summary import summary
 from tests.reports.page_reports import fleet_report
@@ -78,10 +79,39 @@ def test_a_node_has_a_section_with_all_that_was_judged_of_it() -> None:
     first, second = found.rows
     assert (first.name, first.passed, [one.words for one in first.found]) == ("gpu-1", 1, ["no taint", "a device short"])
     assert (second.name, [one.words for one in second.found]) == ("gpu-2", ["Agent ops/exporter on gpu-2: old"])
-    assert [(pool.name, pool.nodes, pool.good, pool.in_need, pool.not_judged) for pool in found.pools] == [
-        ("H100", 2, 0, 16, 0),
-        ("A100", 2, 8, 0, 8),
+    assert [(pool.name, pool.nodes, pool.devices, pool.in_need, pool.not_judged) for pool in found.pools] == [
+        ("H100", 2, 16, 16, 0),
+        ("A100", 2, 16, 0, 8),
     ]
+
+
+def test_a_pool_shows_what_is_held_and_what_is_sick() -> None:
+    made = a_report()
+    made.inventory[0].held, made.inventory[0].sick = 3, 1
+    assert [pool.held for pool in nodes_of(made).pools] == [None, None]  # nobody counted those of gpu-2
+    made.inventory[1].held, made.inventory[1].sick = 8, 0
+    pool, _ = nodes_of(made).pools
+    assert (pool.held, pool.sick) == (11, 1)
+    assert pool.bars == [(0, 165, "held"), (165, 60, "free"), (225, 15, "failed")]
+
+
+def test_a_figure_is_beside_the_least_that_it_has_to_be() -> None:
+    low = subject("bus bandwidth", Verdict.FAILED, kind="measurement", measure=Measure(value=120, unit="GB/s", least=240))
+    alone = subject("bus bandwidth", kind="measurement", namespace="two", measure=Measure(value=60, unit="GB/s"))
+    made = report([result("NET-06", Verdict.FAILED, [alone, low])])
+    assert [(one.value, one.least, one.width, one.mark) for one in measured(made)] == [
+        ("120 GB/s", "240 GB/s", 120, 240),
+        ("60 GB/s", "", 60, None),
+    ]
+    page = html.render(made)
+    assert 'id="measured"' in page
+    assert "no figure" in page
+
+
+def nodes_of(made: Report) -> Nodes:
+    found = nodes(made)
+    assert found is not None
+    return found
 
 
 def test_what_left_a_node_out_is_said() -> None:

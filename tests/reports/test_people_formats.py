@@ -90,7 +90,7 @@ def test_markdown_has_verdict_banner_areas_and_findings() -> None:
     assert any(line.startswith("> **SIMULATED CLUSTER: scenario h100-8x") for line in lines)
     assert "| FENCE | 1 | 1 | 1 | 0 | 0 | 0 | 0 | 10 / 10 |" in lines
     assert text.count("<details>") == text.count("</details>") == 6
-    assert text.index("FENCE-01") < text.index("REQ-02")
+    assert text.index("FENCE-01") < text.index("REQ-02") < text.index("| Area |"), "causes stand before counts"
 
 
 def test_markdown_escapes_what_github_would_interpret() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.cli.main import main
@@ -63,6 +64,13 @@ def test_a_large_policy_report_keeps_what_is_urgent_and_counts_the_rest(monkeypa
     assert [one["result"] for one in item["results"]] == ["fail", "pass", "pass"]
     assert item["metadata"]["annotations"]["gpu-conformance.io/left-out"] == "7"
     assert item["summary"]["pass"] == 9
+
+
+def test_a_policy_report_fits_into_etcd() -> None:
+    many = [msgspec.structs.replace(subject(f"gpu-{at}", Verdict.FAILED), message="ü" * 900) for at in range(500)]
+    item = objects(report([result("FENCE-01", Verdict.FAILED, many)]))[""]
+    assert 900_000 < len(json.dumps(item)) < 1_100_000
+    assert int(item["metadata"]["annotations"]["gpu-conformance.io/left-out"]) == 500 - len(item["results"])
 
 
 def test_a_simulation_is_named_as_such() -> None:

@@ -1,3 +1,6 @@
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from conformance.probes.running import PendingPod, ProbeResult
@@ -8,6 +11,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.devices.counts import TIMES
 from fixtures.model.placement.free_devices import places_of
 from fixtures.model.placement.shared_devices import shared_resources
+from fixtures.policy.platforms import presets
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
 from tests.adv.built import outcomes, scope_of, verdict
@@ -190,3 +194,44 @@ def test_two_shared_units_are_refused_in_the_words_of_the_plugin() -> None:
     assert several() == ("bad", "SeveralSharesGranted")
     assert several(two="it failed on gpu-0: OutOfnvidia.com/gpu") == ("undecided", "RefusedForAnotherReason")
     assert several(one="its image cannot be pulled", two=refusal) == ("undecided", "PositiveControlFailed")
+
+
+# -- parts that KAI and Run:ai give
+
+
+GROUP = {"runai-gpu-group": "g1"}
+
+
+def a_part(name: str, namespace: str = "team-a", *, labels: Mapping[str, str] = GROUP, **spec: Any) -> Pod:
+    asked: dict[str, Any] = {"annotations": {"gpu-fraction": "0.05"}, "schedulerName": "kai-scheduler", "node": "gpu-0"}
+    return a_pod(name, namespace, labels=labels, **{**asked, **spec})
+
+
+def with_parts(*pods: Pod, **policy: Any) -> Scope:
+    annotations = {"run.ai/reserve_for_gpu_index": "GPU-1"}
+    reservation = a_pod("reservation", "kai-resource-reservation", node="gpu-0", devices=1, labels=GROUP, annotations=annotations)
+    return a_scope(a_policy(**policy), nodes=[a_node()], pods=[reservation, *pods])
+
+
+def test_parts_that_a_scheduler_gives_share_a_device() -> None:
+    """KAI-Scheduler#45, #49, #708: nothing holds a pod to its part, and one that takes more memory ends the others."""
+    stranger = a_part("stranger")
+    for pod, outcome in (
+        (a_part("mine", "vault"), Outcome.BAD),
+        (a_part("mine", "vault", node=""), None),
+        (a_part("mine", "vault", labels={}, status={"conditions": [{"type": "PodBound", "status": "True"}]}), Outcome.UNDECIDED),
+        (a_pod("mine", "vault", node="gpu-0", devices=1), Outcome.OK),
+    ):
+        found = by_name(check_isolated(with_parts(pod, stranger, tenants={"isolated": ["vault"]})))
+        assert found.get("mine") is outcome
+        assert "stranger" not in found
+
+
+@pytest.mark.parametrize(("most", "outcome"), [(16, Outcome.BAD), (20, Outcome.OK)])
+def test_a_device_of_many_parts_is_shared_as_often_as_the_policy_allows(most: int, outcome: Outcome) -> None:
+    scope = with_parts(*(a_part(f"part-{number}") for number in range(20)), advertisement={"maxReplicas": most})
+    assert by_name(check_isolated(scope)) == {"gpu-0 gpu-fraction": outcome}
+
+
+def test_the_preset_of_kai_allows_many_small_parts() -> None:
+    assert presets()["kai"].policy["advertisement"] == {"maxReplicas": 100}

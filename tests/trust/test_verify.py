@@ -111,6 +111,13 @@ def edited_finding(folder: Path) -> None:
     reseal(folder)
 
 
+def struck_from_what_is_judged_again(folder: Path) -> None:
+    """A folder whose owner also edits the list of requirements that its evidence decides."""
+    edited_finding(folder)
+    edit(folder / "evidence/index.json", lambda index: index["judgedAgain"].remove("FENCE-01"))
+    reseal(folder)
+
+
 def edited_object(folder: Path) -> None:
     path = next((folder / "evidence/objects").glob("Node.h100-1.*"))
     edit(path, lambda node: node["spec"].update(taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]))
@@ -223,7 +230,9 @@ def test_a_forgery_is_found(forgery: str, found: str, folder: Path, capsys: pyte
 def test_what_a_run_wrote_fits_and_says_how_much_of_it_was_judged_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = verified(folder, capsys)
     assert code == 0, text
-    again = re.fullmatch(r"FITS: (\d+) of (\d+) read requirements judged again, byte for byte; not signed: .*\n", text)
+    again = re.fullmatch(
+        r"as the record says, .*: ADV-06\nFITS: (\d+) of (\d+) read requirements judged again, byte for byte; not signed: .*\n", text
+    )
     assert again is not None, text
     assert int(again[2]) - int(again[1]) == 1  # ADV-06 rests on the data of a ConfigMap, which is not kept
 
@@ -286,24 +295,36 @@ def test_a_signature_makes_no_failure_a_success(base: Path, folder: Path, capsys
     assert (code, "statement.json: says something else of the run than report.json" in text) == (1, True), text
 
 
-def test_minisign_signs_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if shutil.which("minisign") is None:
-        pytest.skip("minisign is not on this machine")
-    key, public = tmp_path / "m.key", tmp_path / "m.pub"
-    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", key], check=True, capture_output=True)
-    assert main(["sign", str(folder), "--with", "minisign", "--key", str(key)]) == 0
+@pytest.mark.parametrize(
+    ("program", "making"), [("minisign", "-G -W -p m.pub -s m.key"), ("cosign", "generate-key-pair --output-key-prefix m")]
+)
+def test_other_programs_sign_too(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, making: str
+) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not on this machine")
+    monkeypatch.setenv("COSIGN_PASSWORD", "")
+    subprocess.run([program, *making.split()], cwd=tmp_path, check=True, capture_output=True)
+    assert main(["sign", str(folder), "--with", program, "--key", str(tmp_path / "m.key")]) == 0
     capsys.readouterr()
-    assert verified(folder, capsys, "--key", str(public))[0] == 0
+    assert verified(folder, capsys, "--key", str(tmp_path / "m.pub"))[0] == 0
+    edit(folder / "statement.json", lambda one: one["predicate"].update(result="FAILED"))
+    assert verified(folder, capsys, "--key", str(tmp_path / "m.pub"))[0] == 1
 
 
 def test_cosign_is_given_a_key_and_sends_nothing_to_a_log(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin/cosign"
     program.parent.mkdir()
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$0.words"; while [ "$1" != --output-signature ]; do shift; done; echo s > "$2"\n')
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$0.words"; while [ "$1" != --bundle ]; do shift; done; echo s > "$2"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     assert main(["sign", str(folder), "--with", "cosign", "--key", "cosign.key"]) == 0
-    assert {"--tlog-upload=false", "cosign.key", str(folder / "statement.json")} <= set(Path(f"{program}.words").read_text().split("\n"))
+    words = Path(f"{program}.words")
+    assert {"--signing-config", "--trusted-root", "cosign.key", str(folder / "statement.json")} <= set(words.read_text().split("\n"))
+    bundle = str(folder / "statement.json.sigstore.json")
+    (tmp_path / "cosign.pub").touch()
+    assert main(["verify", str(folder), "--key", str(tmp_path / "cosign.pub")]) == 0
+    assert {"verify-blob", "--bundle", bundle, "--insecure-ignore-tlog=true", "--trusted-root"} <= set(words.read_text().split("\n"))
 
 
 def test_a_program_that_is_missing_or_refuses_is_one_line(

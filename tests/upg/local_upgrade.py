@@ -1,84 +1,109 @@
-"""``make upgrade-local``: a real upgrade of the control plane under simulated GPU nodes, with the gate of ``deploy/ci`` around it.
+"""``make upgrade-local``: real upgrades and roll-backs of the control plane under simulated GPU nodes, with the gate of ``deploy/ci``.
 
-etcd's data, the nodes and everything that runs on them stay; etcd and the Kubernetes programs are replaced by those of the next
-minor. The gate has to let that upgrade stay. Then the API server is started as an upgrade leaves it that lost an admission plugin,
-and the gate has to stop that.
+etcd's data, the nodes and everything that runs on them stay; the Kubernetes programs are replaced by those of the next minor of the
+chain. The gate has to let each of these steps stay. After them it has to stop regressions that an upgrade can bring, each by name: the
+programs start as one of the project's defects leaves them. The newest etcd stays on the way back: an older one does not start on its
+data (https://etcd.io/docs/v3.7/downgrades/downgrade_3_7/).
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
-from fixtures.cluster.client import Cluster
-from fixtures.localcluster.control_plane import components
-from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.release import DEFAULT_MINOR, Binaries, BinariesMissing, find, minors
+from fixtures.localcluster.control_plane.components import SCHEDULER_FILE
+from fixtures.localcluster.control_plane.control_plane import HEALTHY, ControlPlane
+from fixtures.localcluster.install.release import Binaries, BinariesMissing, UnknownMinor, find, minors, version_key
 from fixtures.localcluster.local_cluster import LocalCluster
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.config.defects import behaviour_of
+from fixtures.simulator.config.scenario import load_defect, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "deploy" / "ci" / "upgrade-gate.sh"
+SCENARIO = "healthy"
 START_SECONDS = 60.0
 PHASE_SECONDS = 900
-LOST_PLUGIN = "ResourceQuota"
-"""REQ-07 asks the API server whether a quota on devices is enforced."""
+REGRESSIONS = (
+    "req-quota-not-enforced",
+    "psa-enforcement-exempted",
+    "fence-scheduler-ignores-taints",
+    "gang-native-binds-what-fits",
+    "obs-no-scheduling-events",
+)
+"""Defects of programs that an upgrade can bring. The last takes a right away, which no later start gives back."""
+RUN_OPTIONS = "--only REQ-07,PSA-03,FENCE-05,GANG-03,OBS-06,INV"
+
+_ID = re.compile(r"^  ([A-Z]+-\d+) ", re.MULTILINE)
 
 
-class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of the script."""
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of the script. ``version`` is what the API server states, ``regression`` a defect or empty, ``due`` what that breaks."""
 
-    name: str
+    phase: str
+    version: str
+    regression: str = ""
+    due: tuple[str, ...] = ()
     code: int
     output: str
     seconds: float
 
     @property
-    def last_line(self) -> str:
-        """What the gate decides, in the phases that ask it."""
-        return self.output.rstrip().rpartition("\n")[2]
-
-
-class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. The versions are those that the API server states."""
-
-    version_before: str
-    version_after: str
-    before: Phase
-    healthy: Phase
-    regression: Phase
+    def named(self) -> list[str]:
+        """Requirements that the gate names as new failures."""
+        return sorted(set(_ID.findall(self.output.partition("\nnew failure (")[2].partition("\n\n")[0])))
 
     @property
     def holds(self) -> bool:
-        """Whether the healthy upgrade may stay and the regression may not."""
-        stopped = self.regression.code == 1 and "new failure: REQ-07" in self.regression.output
-        return self.before.code == 0 and self.healthy.code == 0 and stopped
+        """Whether the gate decided rightly: a regression is stopped by its own requirements, and nothing else is stopped."""
+        if not self.regression:
+            return self.code == 0 and not self.named
+        return self.code == 1 and bool(self.named) and set(self.named) <= set(self.due)
+
+    @property
+    def text(self) -> str:
+        """One line: what ran, and what the gate said of it."""
+        decided = f"stopped by {', '.join(self.named)}" if self.named else f"exit code {self.code}"
+        wrong = "" if self.holds else "  <- THE GATE DECIDED WRONGLY"
+        return f"{self.version} {self.regression or 'healthy'}, {self.phase}: {decided} after {self.seconds:.0f} s{wrong}"
 
 
-def replace_programs(plane: ControlPlane, binaries: Binaries, *flags: str) -> None:
-    """End etcd and the Kubernetes programs, clients first, and start those of ``binaries`` on the same data, port and keys."""
+def replace_programs(plane: ControlPlane, binaries: Binaries, scheduler: bytes, behaviour: Behaviour = HEALTHY) -> None:
+    """End etcd and the Kubernetes programs, clients first, and start those of ``binaries`` on the same data, port and keys.
+
+    ``scheduler`` is the scheduler's configuration before ``behaviour`` changes it.
+    """
     for process in reversed(plane._processes):
         process.stop(START_SECONDS)
     plane._processes.clear()
-    layout, deadline = plane.layout, time.monotonic() + START_SECONDS
-    plane._run("etcd", components.command("etcd", binaries, layout))
-    plane._run("kube-apiserver", components.command("kube-apiserver", binaries, layout, *flags)).until(plane._ready, START_SECONDS)
-    for name, further in (("kube-controller-manager", [components.controllers(node_lifecycle=True)]), ("kube-scheduler", [])):
-        plane._run(name, components.command(name, binaries, layout, *further))
-    plane.version = Cluster.from_kubeconfig(plane.kubeconfig).probe()
-    plane._wait_for_controllers(Cluster.from_kubeconfig(plane.kubeconfig), deadline)
+    (plane.folder / SCHEDULER_FILE).write_bytes(scheduler)
+    plane._start(binaries, True, behaviour, time.monotonic() + START_SECONDS)
 
 
-def upgrade(older: Binaries, newer: Binaries, folder: Path, *, run_options: str = "", tell: Callable[[str], None] = print) -> Upgrade:
-    """Start ``older``, judge, upgrade to ``newer``, judge, break the API server, judge. Everything lives below ``folder``."""
-    with LocalCluster.start(None, "healthy", folder / "cluster", older.paths["kube-apiserver"].parent) as cluster:
-        policy = folder / "policy.json"
+def upgrade(
+    chain: Sequence[Binaries],
+    regressions: Sequence[str],
+    folder: Path,
+    *,
+    run_options: str = RUN_OPTIONS,
+    tell: Callable[[str], None] = print,
+) -> list[Step]:
+    """Go along the chain with the gate around it, in files below ``folder``. The regressions are spread over the steps, in order."""
+    scenario, newest = load_scenario(SCENARIO), max(chain, key=lambda one: version_key(one.version))
+    taken: list[Step] = []
+    stops = len(chain) - 1
+    with LocalCluster.start(None, SCENARIO, folder / "cluster", chain[0].paths["kube-apiserver"].parent) as cluster:
+        policy, plane = folder / "policy.json", cluster.plane
         policy.write_bytes(msgspec.json.encode(cluster.policy))
+        scheduler = (plane.folder / SCHEDULER_FILE).read_bytes()
         settings = {
             "GPU_CONFORMANCE": f"{sys.executable} -m conformance.cli.main",
             "GATE_KUBECONFIG": str(cluster.kubeconfig),
@@ -87,24 +112,34 @@ def upgrade(older: Binaries, newer: Binaries, folder: Path, *, run_options: str 
             "GATE_SETTLE": "60",
             "GATE_RUN": run_options,
         }
-        tell(f"Kubernetes {cluster.version} runs, with the nodes of healthy")
-        before = _phase("before", settings, tell)
-        plane, version_before = cluster.plane, cluster.plane.version
-        replace_programs(plane, newer)
-        version_after = plane.version
-        tell(f"upgraded to {version_after}")
-        healthy = _phase("after", settings, tell)
-        replace_programs(plane, newer, "--disable-admission-plugins", LOST_PLUGIN)
-        tell(f"planted: the API server of {version_after} runs without the admission plugin {LOST_PLUGIN}")
-        regression = _phase("after", settings, tell)
-    return Upgrade(version_before=version_before, version_after=version_after, before=before, healthy=healthy, regression=regression)
+
+        def judge(phase: str, regression: str = "", due: Sequence[str] = ()) -> None:
+            code, output, seconds = _gate(phase, settings)
+            step = Step(
+                phase=phase, version=plane.version, regression=regression, due=tuple(due), code=code, output=output, seconds=seconds
+            )
+            taken.append(step)
+            tell(step.text)
+
+        judge("before")
+        for number, (before, binaries) in enumerate(pairwise(chain)):
+            if version_key(binaries.version) < version_key(before.version):
+                binaries = msgspec.structs.replace(binaries, paths={**binaries.paths, "etcd": newest.paths["etcd"]})
+            replace_programs(plane, binaries, scheduler)
+            judge("after")
+            for name in regressions[len(regressions) * number // stops : len(regressions) * (number + 1) // stops]:
+                defect = load_defect(name)
+                replace_programs(plane, binaries, scheduler, behaviour_of(scenario, [defect]))
+                judge("after", name, defect.trips)
+    return taken
 
 
-def _phase(name: str, settings: dict[str, str], tell: Callable[[str], None]) -> Phase:
+def _gate(phase: str, settings: dict[str, str]) -> tuple[int, str, float]:
+    """Exit code, output and seconds of the script."""
     started = time.monotonic()
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_"))}
     done = subprocess.run(
-        ["sh", str(SCRIPT), name],
+        ["sh", str(SCRIPT), phase],
         env={**kept, **settings},
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -113,30 +148,36 @@ def _phase(name: str, settings: dict[str, str], tell: Callable[[str], None]) -> 
         timeout=PHASE_SECONDS,
         check=False,
     )
-    phase = Phase(name=name, code=done.returncode, output=done.stdout, seconds=round(time.monotonic() - started, 1))
-    tell(f"upgrade-gate.sh {name}: exit code {phase.code} after {phase.seconds:.0f} s; {phase.last_line[:200]}")
-    return phase
+    return done.returncode, done.stdout, round(time.monotonic() - started, 1)
+
+
+def there_and_back() -> list[str]:
+    """Every pinned minor from the oldest to the newest, and back."""
+    oldest_first = minors()[::-1]
+    return [*oldest_first, *oldest_first[-2::-1]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit 0 when the gate decides rightly, 1 when not, 4 when a minor is not built."""
+    """Exit 0 when the gate decides rightly at every step, 1 when not, 4 when a minor is not built."""
     parser = argparse.ArgumentParser(prog="make upgrade-local", description=(__doc__ or "").partition("\n\n")[0])
-    known = minors()
-    parser.add_argument("older", nargs="?", default=known[known.index(DEFAULT_MINOR) + 1], help="minor to start with")
-    parser.add_argument("newer", nargs="?", default=DEFAULT_MINOR, help="minor to upgrade to")
-    parser.add_argument("--run-options", default="", help="more options of the runs, in one word")
+    known = there_and_back()
+    parser.add_argument("minors", nargs="*", default=known, help=f"minors in turn, the first to start with; default: {' '.join(known)}")
+    parser.add_argument("--run-options", default=RUN_OPTIONS, help="more options of the runs, in one word")
     chosen = parser.parse_args(arguments)
+    if len(chosen.minors) < 2:
+        parser.error("name two minors or more")
     try:
-        older, newer = find(chosen.older), find(chosen.newer)
-    except BinariesMissing as error:
+        chain = [find(minor) for minor in chosen.minors]
+    except (BinariesMissing, UnknownMinor) as error:
         print(error, file=sys.stderr)
         return 4
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-upgrade-") as folder:
-        done = upgrade(older, newer, Path(folder), run_options=chosen.run_options)
-    for phase in (done.before, done.healthy, done.regression):
-        print(f"\n--- {phase.name}: exit code {phase.code}\n{phase.output[-6000:]}")
-    print(f"{done.version_before} -> {done.version_after}: {'the gate decided rightly' if done.holds else 'THE GATE DECIDED WRONGLY'}")
-    return 0 if done.holds else 1
+        taken = upgrade(chain, REGRESSIONS, Path(folder), run_options=chosen.run_options)
+    wrong = [step for step in taken if not step.holds]
+    for step in wrong:
+        print(f"\n--- {step.text}\n{step.output[-6000:]}")
+    print(f"{' -> '.join(chosen.minors)}: the gate decided rightly at {len(taken) - len(wrong)} of {len(taken)} steps")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "deploy" / "ci"
 DECLARATIVE = Path(__file__).parent / "linters" / "declarative.groovy"
-BUILT_IN = {"github-actions.yaml": "vendor.github-workflows", "gitlab-ci.yaml": "vendor.gitlab-ci"}
+BUILT_IN = {
+    "github-actions.yaml": "vendor.github-workflows",
+    "release.yaml": "vendor.github-workflows",
+    "action/action.yml": "vendor.github-actions",
+    "gitlab-ci.yaml": "vendor.gitlab-ci",
+    "gitlab-component.yaml": "vendor.gitlab-ci",
+}
 LINTER = {"argo-workflows.yaml": "argo", "tekton.yaml": "tekton", "tekton-run.yaml": "tekton"}
 CALL = "upgrade-gate.sh"
 PUBLISHED = ["upgrade-gate/before", "upgrade-gate/after", "upgrade-gate/gate.txt", "upgrade-gate/summary.md"]
@@ -43,20 +50,52 @@ def spoiled(name: str, right: str, wrong: str, folder: Path) -> Path:
 # -- GitHub, GitLab: schemas --------------------------------------------------------------------------------
 
 
-def built_in(name: str, file: Path) -> bool:
-    return CliRunner().invoke(check_jsonschema, ["--builtin-schema", BUILT_IN[name], str(file)]).exit_code == 0
-
-
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_the_published_schema_takes_the_file(name: str) -> None:
-    assert built_in(name, KIT / name)
+def test_the_published_schema_takes_the_file(name: str, tmp_path: Path) -> None:
+    """GitLab reads the two documents of a component one after the other, each by the same schema."""
+    for number, document in enumerate((KIT / name).read_text(encoding="utf-8").split("\n---\n")):
+        (file := tmp_path / f"{number}.yaml").write_text(document)
+        done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", BUILT_IN[name], str(file)])
+        assert done.exit_code == 0, done.output
+
+
+USES_THE_ACTION = """on: push
+jobs:
+  judge:
+    runs-on: ubuntu-24.04
+    steps:
+      - id: judge
+        uses: ./deploy/ci/action
+        with: {kubeconfig: k, %s: --read-only}
+      - run: echo "${{ steps.judge.outputs.exit-code }}"
+"""
+
+
+def test_actionlint_takes_workflows_and_one_that_uses_the_action(tmp_path: Path) -> None:
+    """It lints the action by its use: an input that there is not is a mistake. With shellcheck on the path, scripts are linted too."""
+    actionlint = ROOT / ".tools" / "bin" / "actionlint"
+    if not actionlint.is_file():
+        pytest.skip("actionlint is not here (make linters builds it)")
+    (tmp_path / ".git").mkdir()
+    shutil.copytree(KIT / "action", tmp_path / "deploy" / "ci" / "action")
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    for name in ("github-actions.yaml", "release.yaml"):
+        shutil.copy(KIT / name, folder)
+    for option, code in (("options", 0), ("option", 1)):
+        (folder / "use.yaml").write_text(USES_THE_ACTION % option)
+        command = [str(actionlint), "-no-color", "-ignore", 'label "cluster-admin" is unknown', *map(str, folder.iterdir())]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
 
 
 def test_actions_are_pinned_by_commit() -> None:
     """A tag can be moved to other code, which then reads the kubeconfig."""
-    used = re.findall(r"uses: (\S+)(.*)", (KIT / "github-actions.yaml").read_text(encoding="utf-8"))
-    assert len(used) == 2
-    for action, version in used:
+    used = [
+        re.findall(r"uses: (actions/\S+)(.*)", (KIT / name).read_text(encoding="utf-8")) for name in ("github-actions.yaml", "release.yaml")
+    ]
+    assert [len(found) for found in used] == [2, 1]
+    for action, version in chain(*used):
         assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action)
         assert re.fullmatch(r" # v\d+\.\d+\.\d+", version)
 
@@ -218,8 +257,25 @@ def test_what_is_published_has_neither_credentials_nor_raw_objects() -> None:
 
 def test_no_text_of_an_input_becomes_a_part_of_a_command() -> None:
     """GitHub pastes expressions into commands as they are: they go through variables here."""
-    for _, text in github():
+    (job,) = documents("release.yaml")[0]["jobs"].values()
+    scripts = [step["run"] for step in [*job["steps"], *documents("action/action.yml")[0]["runs"]["steps"]] if "run" in step]
+    for text in [*scripts, *(text for _, text in github())]:
         assert "${{" not in text
+
+
+def test_a_glob_among_the_options_of_the_action_names_no_file(tmp_path: Path) -> None:
+    for name in ("FENCE-01", "out"):
+        (tmp_path / name).touch()
+    (script,) = (step["run"] for step in documents("action/action.yml")[0]["runs"]["steps"] if step.get("id") == "judge")
+    given = {
+        "PROGRAM": "echo",
+        "KUBECONFIG_FILE": "config",
+        "REPORT": "report",
+        "OPTIONS": "--accept-not-judged FENCE-*",
+        "GITHUB_OUTPUT": "out",
+    }
+    done = subprocess.run(["bash", "-e", "-c", script], env=given, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "run --kubeconfig config --report-dir report --accept-not-judged FENCE-*\n"
 
 
 def test_what_the_cluster_runs_meets_pod_security_restricted() -> None:

@@ -45,6 +45,19 @@ def test_a_controller_that_acts_on_drains_by_itself_is_known_by_its_pods() -> No
     assert [one.outcome for scope in (of_longhorn, mixed) for one in check_drains(scope)] == [Outcome.NOT_JUDGED, Outcome.BAD]
 
 
+@pytest.mark.parametrize(("instances", "outcome"), [(1, Outcome.BAD), (2, Outcome.NOT_JUDGED)])
+def test_a_database_moves_its_primary_to_another_instance_where_it_has_one(instances: int, outcome: Outcome) -> None:
+    budget = a_budget(
+        "db-primary", minAvailable=1, allowed=0, healthy=1, desired=1, selector={"matchLabels": {"cnpg.io/instanceRole": "primary"}}
+    )
+    budget["metadata"]["ownerReferences"] = [{"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "name": "db"}]
+    budget["status"]["expectedPods"] = 1
+    roles = ["primary", "replica"][:instances]
+    pods = [a_pod(f"db-{role}", node="gpu-0", labels={"cnpg.io/cluster": "db", "cnpg.io/instanceRole": role}) for role in roles]
+    (finding,) = check_drains(a_scope(nodes=[a_node()], pods=pods, poddisruptionbudgets=[budget]))
+    assert finding.outcome is outcome
+
+
 def test_a_pod_with_two_budgets_is_never_evicted() -> None:
     budgets = [a_budget("a"), a_budget("b", selector={})]
     found = list(check_drains(a_scope(nodes=[a_node()], pods=[a_web()], poddisruptionbudgets=budgets)))

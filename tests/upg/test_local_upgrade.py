@@ -4,29 +4,53 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.install.release import DEFAULT_MINOR, Binaries, BinariesMissing, find, minors
-from tests.upg.local_upgrade import upgrade
-
-pytestmark = pytest.mark.test_all
-
-OLDER = minors()[minors().index(DEFAULT_MINOR) + 1]
+from fixtures.localcluster.install.release import DEFAULT_MINOR, BinariesMissing, find, minors
+from fixtures.simulator.config.scenario import load_defect
+from tests.upg.local_upgrade import REGRESSIONS, Step, there_and_back, upgrade
 
 
-def built(minor: str) -> Binaries:
-    try:
-        return find(minor)
-    except BinariesMissing as error:
-        pytest.skip(f"Kubernetes {minor} is not built: {error}")
-
-
+@pytest.mark.test_all
 @pytest.mark.xdist_group("upgrade")
-def test_a_healthy_upgrade_may_stay_and_one_that_lost_an_admission_plugin_may_not(tmp_path: Path) -> None:
-    older, newer = built(OLDER), built(DEFAULT_MINOR)
-    done = upgrade(older, newer, tmp_path, run_options="--only INV,FENCE,REQ --access dry-run")
-    assert (done.version_before, done.version_after) == (older.version, newer.version)
-    assert done.before.code == 0, done.before.output
-    assert done.healthy.code == 0, done.healthy.output
-    assert "GATE OPEN: nothing is worse than before" in done.healthy.output
-    assert done.regression.code == 1, done.regression.output
-    assert "GATE: new failure: REQ-07 MUST" in done.regression.output
-    assert done.holds
+def test_a_healthy_upgrade_may_stay_and_a_regression_may_not(tmp_path: Path) -> None:
+    try:
+        newest = find(DEFAULT_MINOR)
+    except BinariesMissing as error:
+        pytest.skip(f"Kubernetes {DEFAULT_MINOR} is not built: {error}")
+    try:
+        older = find(minors()[minors().index(DEFAULT_MINOR) + 1])
+    except BinariesMissing:
+        older = newest  # a restart then: the same steps, without another version
+    planted = (REGRESSIONS[0], REGRESSIONS[-1])
+    taken = upgrade([older, newest], planted, tmp_path, run_options="--only INV,FENCE-01,REQ-07,OBS-06")
+    assert [step.version for step in taken] == [older.version, *[newest.version] * 3]
+    assert [step.regression for step in taken] == ["", "", *planted]
+    assert "GATE OPEN: nothing is worse than before" in taken[1].output
+    assert [step.text for step in taken if not step.holds] == []
+
+
+def a_step(regression: str, code: int, *named: str) -> Step:
+    output = "\n".join(["", f"new failure ({len(named)})", *(f"  {one} MUST Node x (passed -> failed): y" for one in named), "", "GATE"])
+    due = load_defect(regression).trips if regression else ()
+    return Step(phase="after", version="v1.37.2", regression=regression, due=tuple(due), code=code, output=output, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "holds"),
+    [
+        (a_step("", 0), True),
+        (a_step("", 1, "INV-01"), False),
+        (a_step("req-quota-not-enforced", 1, "REQ-07"), True),
+        (a_step("req-quota-not-enforced", 0), False),
+        (a_step("req-quota-not-enforced", 1), False),
+        (a_step("req-quota-not-enforced", 1, "REQ-07", "INV-01"), False),
+    ],
+    ids=["healthy", "healthy stopped", "named", "let through", "stopped for no reason", "stopped for another reason too"],
+)
+def test_a_regression_has_to_be_stopped_by_its_own_name(step: Step, holds: bool) -> None:
+    assert step.holds is holds
+
+
+def test_the_chain_goes_up_by_each_minor_and_down_again() -> None:
+    chain = there_and_back()
+    assert chain == chain[::-1]
+    assert chain[: len(minors())] == minors()[::-1]

@@ -7,6 +7,7 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.nodes import cordon
+from chaos.ledger.undos import Undo
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
 from chaos.ledger.undos.nodes import NodeCleared, NodeUnschedulable, cleared_args
 from chaos.ledger.undos.workloads import EnvArgs, WorkloadEnv, value_of, with_value
@@ -166,6 +167,30 @@ def test_a_node_that_its_administrator_put_back_to_work_stays_there(tmp_path: Pa
         with pytest.raises(UndoRefused, match="somebody else"):
             NodeUnschedulable().undo(cluster, args, soon())
         assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize("state", [None, "quarantined"])
+def test_a_person_is_told_to_give_a_cordoned_node_the_state_label_that_it_had(tmp_path: Path, state: str | None) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        write(cluster, "kubectl-cordon", {"metadata": {"labels": {STATE: state}}, **CORDON})
+        label = f"{STATE}-" if state is None else f"{STATE}={state}"
+        assert NodeCleared().human(cleared_args(cluster, "gpu-1"))[1] == f"kubectl label node gpu-1 {label} --overwrite"
+
+
+def test_a_cordon_of_the_experiment_that_an_administrator_lifted_is_not_set_again(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        own = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
+        write(cluster, "gpu-conformance", CORDON)
+        reaction = cleared_args(cluster, "gpu-1")
+        write(cluster, "fault-quarantine", {"metadata": {"labels": {STATE: "quarantined"}, "annotations": {NOTE: "true"}}})
+        write(cluster, "kubectl-uncordon", {"spec": {"unschedulable": None}})
+        both: list[tuple[Undo, Any]] = [(NodeCleared(), reaction), (NodeUnschedulable(), own)]
+        for undo, args in both:
+            undo.undo(cluster, args, soon())
+            assert undo.verify(cluster, args, soon()) == ""
+            assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable"), undo.name
+        found = fetch(cluster, "nodes", "gpu-1")["metadata"]
+        assert (STATE in found["labels"], NOTE in found["annotations"]) == (False, False)
 
 
 # -- whether what a detector says is about the device of an experiment

@@ -59,20 +59,30 @@ def test_an_image_that_cannot_be_pulled_says_what_to_do(tmp_path: Path, pull_sec
             "run_id": RUN,
             "pull_secrets": pull_secrets,
         }
-        with unpullable(served), pytest.raises(ApiTrouble, match=expected):
+        with written(served, "Pending", {"waiting": {"reason": "ImagePullBackOff"}}), pytest.raises(ApiTrouble, match=expected):
             run_on_host(served, deadline=soon(3), **wishes)
 
 
+def test_a_program_has_ended_before_its_pod_is_torn_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real kubelet gives the pod its last phase up to half a minute later, where the machine is slow."""
+    monkeypatch.setattr(Cluster, "logs", lambda *_, **__: "active\n")
+    with world(tmp_path) as (served, _):
+        namespace = namespaces.ensure_run(served, RUN)
+        with written(served, "Running", {"terminated": {"exitCode": 3, "reason": "Error"}}):
+            wishes: dict[str, Any] = {"namespace": namespace, "node": "gpu-1", "image": IMAGE, "argv": ("true",), "run_id": RUN}
+            assert run_on_host(served, deadline=soon(), **wishes) == HostResult(exit_code=3, output="active\n")
+
+
 @contextmanager
-def unpullable(cluster: Cluster) -> Iterator[None]:
-    """A kubelet that cannot pull the image of the run's injector pod."""
-    waiting = {"name": "injector", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+def written(cluster: Cluster, phase: str, state: Json) -> Iterator[None]:
+    """A kubelet that writes this status of the run's injector pod."""
+    container = {"name": "injector", "state": state}
 
     def write() -> None:
         with Observation(cluster, "pods", namespaces.find_run(cluster, RUN)) as observation:
             for found in observation.until(soon()):
                 for pod in found.values():
-                    status = {"status": {"phase": "Pending", "containerStatuses": [waiting]}}
+                    status = {"status": {"phase": phase, "containerStatuses": [container]}}
                     cluster.patch("pods", pod["metadata"]["name"], status, namespaces.find_run(cluster, RUN), "status")
                     return
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from chaos.engine.campaign import Campaign, Refused
+from chaos.engine.recover import preview
+from chaos.ledger.bounds import Terms
 from fixtures.cluster.watch import Observation
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import Verdict
@@ -100,6 +102,22 @@ def test_whatever_an_activity_does_the_fault_is_undone_and_nothing_follows(on: S
     assert all(record["status"] == "failed" for record in last)
 
 
+def test_who_interrupts_the_planning_is_not_given_the_verdict_of_an_earlier_experiment(
+    on: Stage, shared: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, _ = _carry_out(on, shared, activity("label"), activity("hold", seconds=0.0))
+    assert before.verdict is Verdict.PASSED
+
+    def ring(*_: object) -> None:
+        raise _Alarm
+
+    monkeypatch.setattr("chaos.engine.campaign.plan_now", ring)
+    experiment = load(document(activity("label"), id=f"X{next(_numbers)}"))
+    with pytest.raises(_Alarm) as rung:
+        shared.carry_out(experiment)
+    assert shared.cut_short(experiment, rung.value).reason_codes == ["EngineFailed"]
+
+
 def test_a_child_that_is_killed_is_undone_by_its_parent(on: Stage, shared: Campaign) -> None:
     """T1."""
     result, folder = _carry_out(on, shared, activity("label"), activity("misbehave", how="SIGKILL"))
@@ -137,6 +155,20 @@ def test_a_closed_gate_is_an_error_and_nothing_is_touched(on: Stage, shared: Cam
     assert result.verdict is Verdict.ERROR
     assert result.reason_codes == ["GateFailed"]
     assert not (folder / "ledger.jsonl").exists()
+
+
+def test_an_experiment_is_carried_out_again_in_the_same_run(on: Stage, shared: Campaign) -> None:
+    """Its numbers in the ledger go on, its folders lie apart, and whoever recovers from the folder takes both for one run's."""
+    found = [shared.carry_out(load(document())) for _ in range(2)]
+    first, second = (
+        [json.loads(line)["seq"] for line in (shared.folder / name / "ledger.jsonl").read_text().splitlines()] for name in ("X1", "X1.2")
+    )
+    assert max(first) < min(second)
+    assert preview(on.cluster, shared.folder.parent, terms=Terms.of([], on.policy))[1].clean
+    assert [(one.id, one.verdict, one.artefacts) for one in found] == [
+        ("X1", Verdict.PASSED, "chaos/X1"),
+        ("X1", Verdict.PASSED, "chaos/X1.2"),
+    ]
 
 
 def test_an_unsteady_cluster_is_left_alone(on: Stage, shared: Campaign) -> None:

@@ -30,7 +30,7 @@ from tests.chaos.ledger.simulated_cluster import shape, soon
 from tests.chaos.shipped import EXPERIMENTS
 
 SCENARIO = "resilience"
-ELSEWHERE = {**dict.fromkeys(("A14", "A14b", "A14c", "D8", "D8b"), "dra"), "A16": "gb200"}
+ELSEWHERE = {**dict.fromkeys(("A14", "A14b", "A14c", "D8", "D8b"), "dra"), "A11": "dra-extended", "A16": "gb200"}
 """Experiments whose component is in no cluster together with a device plugin, and where it is."""
 
 

@@ -20,9 +20,9 @@ from chaos.act.canary_pods import HOLD, worker_script
 from chaos.act.context import current
 from chaos.activities import devices, hosts, ranks, telemetry
 from chaos.cluster.injector import FIND_KUBELET, KUBELETS, HostResult, nvidia_smi
-from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostMock, HostPersistence, KubeletArgs, MockArgs
+from chaos.ledger.undos.host import DeviceArgs, HostDelay, HostKubelet, HostMock, HostPersistence, KubeletArgs, MockArgs, NetworkArgs
 from chaos.model.plan import Target
-from chaos.observe.signals.pods import beat_in, uuids_in
+from chaos.observe.signals.pace import beat_in, uuids_in
 from fixtures.cluster.client import Cluster
 from fixtures.model.devices.gpu_names import kernel_address
 from fixtures.verdict.record import TargetKind
@@ -116,7 +116,7 @@ def test_the_unit_that_runs_a_kubelet_is_restarted(groups: str, unit: str, root:
     since = "ActiveEnterTimestampMonotonic="
     root.program("systemctl", f"{since}5141718", f"{since}5141718", f"{since}9223372")
     root.program("systemd-run", "Running timer as unit: x.timer\nWill run service as unit: x.service")
-    assert hosts.restart_kubelet()["kubelet"] == unit
+    assert hosts.restart_kubelet()["restarted"] == unit
     (armed,) = calls_of(root, "systemd-run")
     assert armed.endswith(f"-a1-kubelet-restart systemctl restart {unit}")
     assert len(calls_of(root, "systemctl")) == 3  # before, after a restart that was not through, after it
@@ -130,6 +130,124 @@ def test_a_host_without_one_unit_of_a_kubelet_is_left_alone(groups: list[str], w
     with pytest.raises(ActivityFailed, match=why):
         hosts.restart_kubelet()
     assert not calls_of(root, "systemd-run", "systemctl")
+
+
+@pytest.mark.parametrize(("groups", "unit", "why"), HOSTS["runtimes"])
+def test_a_container_runtime_is_restarted_by_its_own_unit_or_not_at_all(
+    groups: list[str], unit: str, why: str, root: Root, live: Cluster
+) -> None:
+    root.program("pgrep", ("\n".join(str(number) for number in range(len(groups))), 0 if groups else 1), ("", 1))
+    for number, text in enumerate(groups):
+        root.file(f"/proc/{number}/cgroup", f"{text}\n")
+    root.program("systemctl", "ActiveEnterTimestampMonotonic=5141718", "ActiveEnterTimestampMonotonic=9223372")
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    if why:
+        with pytest.raises(ActivityFailed, match=why):
+            hosts.restart_runtime()
+        assert not calls_of(root, "systemd-run", "systemctl")
+        return
+    assert hosts.restart_runtime()["restarted"] == unit
+    (armed,) = calls_of(root, "systemd-run")
+    assert armed.endswith(f"-a1-runtime-restart systemctl restart {unit}")
+
+
+def test_a_reboot_has_landed_when_the_node_shows_another_boot_id(root: Root, live: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    boots = iter(["a", "a", "", "a", "b", "b"])
+    monkeypatch.setattr(hosts, "boot_of", lambda node: next(boots))
+    current().plan.seconds["boot"] = 20.0
+    assert hosts.reboot()["after"] == "b"
+    (armed,) = calls_of(root, "systemd-run")
+    assert armed.endswith("-a1-reboot systemctl reboot")
+
+
+@pytest.mark.parametrize(("boots", "why", "armed"), [(["", ""], "shows no boot id", 0), (["a"] * 99, "shows no other boot id than a", 1)])
+def test_a_reboot_that_nobody_can_tell_is_none(
+    boots: list[str], why: str, armed: int, root: Root, live: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    shown = iter(boots)
+    monkeypatch.setattr(hosts, "boot_of", lambda node: next(shown))
+    current().plan.seconds["boot"] = 0.2
+    with pytest.raises(ActivityFailed, match=why):
+        hosts.reboot()
+    assert len(calls_of(root, "systemd-run")) == armed
+
+
+PEER = '0      0      10.0.0.7:41234   10.0.0.1:6443   users:(("kubelet",pid=812,fd=12))'
+ROUTE = "10.0.0.1 dev eth0 src 10.0.0.7 uid 0 \\    cache"
+
+
+def test_what_goes_to_the_api_server_is_delayed_and_nothing_else(root: Root, live: Cluster) -> None:
+    root.program("ss", PEER)
+    root.program("ip", ROUTE)
+    root.program("tc", "qdisc mq 0: root", "")
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    root.program("systemctl", "active")
+    assert hosts.delay_api(800, "outage")["device"] == "eth0"
+    armed, *made = calls_of(root, "systemd-run", "tc")[1:]
+    assert "--on-active=60" in armed
+    assert armed.endswith("-a1-delay-end tc qdisc del dev eth0 root handle 677:")
+    assert [call.removeprefix("tc ") for call in made] == HOSTS["delaying"]
+
+
+@pytest.mark.parametrize(("sockets", "route", "queue", "why"), HOSTS["no delay"].values(), ids=HOSTS["no delay"])
+def test_a_way_to_the_api_server_that_is_not_understood_is_left_alone(
+    sockets: str, route: str, queue: str, why: str, root: Root, live: Cluster
+) -> None:
+    root.program("ss", sockets or PEER)
+    root.program("ip", route or ROUTE)
+    root.program("tc", queue or "qdisc fq_codel 0: root refcnt 2")
+    with pytest.raises(ActivityFailed, match=why):
+        hosts.delay_api(800, "outage")
+    assert not calls_of(root, "systemd-run")
+    assert len(calls_of(root, "tc")) <= 1
+
+
+@pytest.mark.parametrize(("shown", "left"), HOSTS["queues"])
+def test_a_delay_is_gone_when_the_runs_queue_is(shown: str, left: str) -> None:
+    programs = HostDelay().programs(NetworkArgs(name="gpu-1", uid="u", device="eth0", ending="gpu-conformance-x-a1-delay-end"))
+    assert programs.read(shown) == left
+    assert programs.expected == "inactive"
+
+
+def test_nothing_is_changed_once_the_timer_that_would_take_it_back_has_gone_off(root: Root, live: Cluster) -> None:
+    root.program("ss", PEER)
+    root.program("rdma", HOSTS["rdma links"])
+    root.program("ip", ROUTE, DEFAULT, "4: ens2np0: <UP> mtu 9000 qdisc mq state UP", "")
+    root.program("tc", "qdisc mq 0: root", "")
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    root.program("systemctl", ("inactive", 3))
+    with pytest.raises(ActivityFailed, match="exit 3: inactive"):
+        hosts.delay_api(800, "outage")
+    with pytest.raises(ActivityFailed, match="exit 3: inactive"):
+        hosts.flap_link(1, "down", "outage")
+    assert not [call for call in calls_of(root, "tc", "ip") if "add" in call or "down" in call]
+
+
+DEFAULT = "default via 10.0.0.254 dev eth0 proto dhcp"
+
+
+def test_a_link_is_taken_down_behind_a_timer_that_takes_it_up(root: Root, live: Cluster) -> None:
+    root.program("rdma", HOSTS["rdma links"])
+    root.program("ip", DEFAULT, "4: ens2np0: <UP> mtu 9000 qdisc mq state UP", "")
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    root.program("systemctl", "active")
+    root.file("/sys/class/net/ens2np0/operstate", "down\n")
+    current().plan.seconds["down"] = 0.05
+    assert hosts.flap_link(2, "down", "outage")["device"] == "ens2np0"
+    armed, *made = calls_of(root, "systemd-run", "ip")[2:]
+    assert armed.endswith("-a1-link-up ip link set dev ens2np0 up")
+    assert made == [f"ip link set dev ens2np0 {state}" for state in ("down", "up", "down", "up")]
+
+
+@pytest.mark.parametrize(("links", "route", "link", "why"), HOSTS["no link"].values(), ids=HOSTS["no link"])
+def test_a_link_that_may_carry_the_node_is_left_alone(links: str, route: str, link: str, why: str, root: Root, live: Cluster) -> None:
+    root.program("rdma", links)
+    root.program("ip", route, link)
+    with pytest.raises(ActivityFailed, match=why):
+        hosts.flap_link(1, "down", "outage")
+    assert not calls_of(root, "systemd-run")
 
 
 @pytest.mark.parametrize("name", KUBELETS)

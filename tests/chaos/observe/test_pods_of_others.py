@@ -65,7 +65,7 @@ def stated(name: str, *worlds: World, live: bool = True) -> Any:
 
 
 def pods(*found: Json) -> World:
-    return World(pods=list(found))
+    return World(pods=list(found), nodes=[])
 
 
 ENDS = table("observe/ends")
@@ -213,3 +213,10 @@ def test_the_experiments_own_pods_count_however_they_end() -> None:
     assert stated("pods.uids", own, pods()) == {}
     assert stated("pods.failed", own, pods(canary("w", "a", phase="Failed"))) == ["gpu-conformance-chaos-run-canaries/w False"]
     assert stated("pods.ended", own, restarted) == {}
+
+
+@pytest.mark.parametrize(("role", "more", "failed"), [("victim", GOING, False), ("victim", {}, True), ("worker", GOING, True)])
+def test_a_victim_that_is_evicted_has_not_failed_by_itself(role: str, more: Json, failed: bool) -> None:
+    running, ended = canary("v", "a", role=role), canary("v", "a", role=role, phase="Failed")
+    ended["metadata"].update(more)
+    assert bool(stated("pods.failed", pods(running), pods(ended))) is failed

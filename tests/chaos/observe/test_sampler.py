@@ -16,6 +16,7 @@ from chaos.observe.signals import SIGNALS
 from chaos.observe.view import NoData, Reading, Sample
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.platform.agents import DRIVER_PAUSE
 from tests.chaos.ledger.simulated_cluster import plan, world
 from tests.chaos.observe.made_up_cluster import Read, World, node
 from tests.chaos.observe.made_up_cluster import plan as made_up_plan
@@ -120,6 +121,27 @@ def test_labels_that_are_lost_and_restored_between_two_samples_have_changed_twic
         await_labels(history, 3)
         again = Reading(cluster, plan(ON_GPU_1), {MEMORY: history})
         assert SIGNALS["node.labels.changes"](again) == 2
+
+
+def test_only_the_mark_of_the_driver_s_manager_is_a_pause_and_it_counts_however_soon_it_goes(tmp_path: Path) -> None:
+    plugin, exporter = (f"nvidia.com/gpu.deploy.{agent}" for agent in ("device-plugin", "dcgm-exporter"))
+    with world(tmp_path) as (cluster, _), NodeHistory(cluster) as history:
+        label(cluster, {plugin: "true", exporter: "true"})
+        history.labels("gpu-1")
+        for key, value in (("team", "research"), (plugin, "paused-for-mig-change"), (plugin, "false"), (plugin, "true")):
+            label(cluster, {key: value})
+        await_labels(history, 5)
+        assert SIGNALS["node.driver.pauses"](Reading(cluster, plan(ON_GPU_1), {MEMORY: history})) == 0
+        for agent, value in (
+            (plugin, DRIVER_PAUSE),
+            (exporter, DRIVER_PAUSE),
+            (exporter, "true"),
+            (plugin, "true"),
+            (plugin, DRIVER_PAUSE),
+        ):
+            label(cluster, {agent: value})
+        await_labels(history, 10)
+        assert SIGNALS["node.driver.pauses"](Reading(cluster, plan(ON_GPU_1), {MEMORY: history})) == 2
 
 
 def test_states_that_no_sample_saw_are_in_the_history_in_order(tmp_path: Path) -> None:

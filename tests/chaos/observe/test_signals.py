@@ -396,6 +396,59 @@ def test_agents_come_and_go_with_their_nodes() -> None:
     assert SIGNALS["agents.pods"](read) != before  # type: ignore[arg-type]
 
 
+def later(read: Read, world: World) -> Read:
+    """The next reading, after as long as the fleet is not read anew."""
+    for name, kept in read.memory.items():
+        if isinstance(kept, tuple) and isinstance(kept[0], float):
+            read.memory[name] = (kept[0] - OTHERS_SECONDS_SIMULATED, kept[1])
+    return read.again(world)
+
+
+LEAVING = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize("taken", [LEAVING, []], ids=["by an autoscaler", "by nobody known"])
+def test_what_goes_with_a_node_that_an_autoscaler_takes_away_is_not_the_experiments(taken: list[Json]) -> None:
+    def world(*names: str, taints: list[Json]) -> World:
+        status = dict.fromkeys(("desiredNumberScheduled", "numberReady", "updatedNumberScheduled"), len(names))
+        plugin = {"metadata": {"name": "plugin", "namespace": "gpu", "uid": "u"}, "status": status}
+        nodes = [node(name, taints=taints if name == "b" else []) for name in names]
+        pods = [one for name in names for one in (agent(name), pod(f"job-{name}", name))]
+        return World(nodes=nodes, pods=pods, apps__daemonsets=[plugin])
+
+    signals = ("elsewhere.device-plugin", "daemonsets", "nodes.others", "pods.others", "harm.nodes", "harm.pods", "nodes.quarantined")
+    facts = PlanFacts(components={"device-plugin": PLUGIN})
+    read = Read(world("a", "b", "z", taints=[]), plan(facts=facts))
+    seen = [[SIGNALS[name](read) for name in signals]]  # type: ignore[arg-type]
+    for now in (world("a", "b", "z", taints=taken), world("a", "z", taints=[])):
+        read = later(read, now)
+        seen.append([SIGNALS[name](read) for name in signals])  # type: ignore[arg-type]
+    if taken:
+        assert seen[2] == seen[0]
+    else:
+        assert not [name for name, before, after in zip(signals[:-1], seen[0], seen[2], strict=False) if before == after]
+
+
+@each_row
+def test_what_takes_another_node_out_of_service(now: Json, found: list[str]) -> None:
+    read = Read(World(nodes=[node("a"), node("b")]), plan())
+    assert value("harm.nodes", World(), read) == []
+    assert value("harm.nodes", World(), later(read, World(nodes=[node("a", ready="False"), now]))) == found
+
+
+def test_a_pod_elsewhere_whose_device_becomes_unhealthy_is_hurt() -> None:
+    def world(health: str) -> World:
+        found = pod("job", "b")
+        held = {"allocatedResourcesStatus": [{"resources": [{"resourceID": "GPU-1", "health": health}]}]}
+        found["status"]["containerStatuses"] = [held]
+        return World(nodes=[node("a"), node("b")], pods=[found])
+
+    read = Read(world("Healthy"), plan())
+    assert value("harm.pods", World(), read) == []
+    assert value("harm.pods", World(), later(read, world("Unhealthy"))) == ["team/job holds GPU-1, which is Unhealthy"]
+    assert value("harm.pods", World(), Read(world("Unhealthy"), plan())) == []  # as it was before anything was done
+
+
 JOINING = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
 
 
@@ -413,7 +466,7 @@ def beating(count: int) -> World:
 
 def test_seconds_since_the_last_beat_are_counted_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
-    monkeypatch.setattr("chaos.observe.signals.pods.time.monotonic", lambda: moment)
+    monkeypatch.setattr("chaos.observe.signals.pace.time.monotonic", lambda: moment)
     read = Read(beating(1), plan())
     assert SIGNALS["canaries.stalled"](read) == 0.0  # type: ignore[arg-type]
     moment = 103.0
@@ -437,3 +490,38 @@ def test_where_a_worker_has_to_go_on_it_may_not_pause_until_the_undo() -> None:
             one.mode == "always" and one.until == "undo" and set(signals_of(one.condition)) == {"canaries.stalled"} for one in expected
         ), experiment.id
     assert found
+
+
+def logging(text: str) -> World:
+    return World({f"{CANARIES}/pods/one/log": text}, pods=[canary("one", "a")])
+
+
+LISTING = "GPU 0: NVIDIA H100 (UUID: GPU-1)\n"
+
+
+@pytest.mark.parametrize("text", ["", "unable to retrieve container logs for containerd://1a2b"])
+def test_a_log_that_cannot_be_had_is_no_worker_without_devices_or_beats(text: str) -> None:
+    """What a kubelet answers while its container runtime restarts. Before its first line, a worker lists nothing yet."""
+    names = ("canaries.seen", "canaries.progress", "canaries.stalled", "canaries.pause")
+    read = Read(logging(text), plan())
+    assert [SIGNALS[name](read) for name in names[:2]] == [{}, -1]  # type: ignore[arg-type]
+    read = read.again(logging(f"{LISTING}beat 1\n"))
+    assert [SIGNALS[name](read) for name in names[:2]] == [{"one": ["GPU-1"]}, 1]  # type: ignore[arg-type]
+    for name in names:
+        with pytest.raises(NoData, match="the log of one holds no"):
+            SIGNALS[name](read.again(logging(text)))  # type: ignore[arg-type]
+    failed = read.again(logging(f"{LISTING}beat 1\ndevices cannot be listed\nbeat 2\n"))
+    assert [SIGNALS[name](failed) for name in names[:2]] == [{}, 2]  # type: ignore[arg-type]
+
+
+def test_how_long_a_worker_took_to_start_and_has_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("chaos.observe.signals.pace.time.monotonic", lambda: clock[0])
+    read = Read(World(pods=[canary("one", "a", phase="Pending")]), plan())
+    assert SIGNALS["canaries.start"](read) == 0.0  # type: ignore[arg-type]
+    clock[0] = 104.0  # one that is still being prepared
+    assert SIGNALS["canaries.start"](read) == 4.0  # type: ignore[arg-type]
+    steps = [(112.0, "", 12.0, 0.0), (118.0, "beat 1\n", 12.0, 0.0), (121.0, "beat 1\n", 12.0, 3.0), (122.0, "beat 2\n", 12.0, 3.0)]
+    for clock[0], log, start, pause in steps:  # before its first beat, it does not pause
+        read = read.again(World({"/pods/one/log": log}, pods=[canary("one", "a")]))
+        assert [SIGNALS[name](read) for name in ("canaries.start", "canaries.pause")] == [start, pause]  # type: ignore[arg-type]

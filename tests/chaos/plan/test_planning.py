@@ -1,5 +1,6 @@
 """Choosing targets: never nothing, never a sick node, never the last healthy one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from chaos.model.experiment import needs_cordoned
 from chaos.model.plan import Device, PlanFacts
 from chaos.plan.planning import _activities, _narrowed, _untouched
-from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused, TargetQuery
+from chaos.plan.selectors import SELECTORS, Choice, NoPlan, NotApplicable, PlanningView, PlanRefused, TargetQuery
 from fixtures.kubernetes.models import Json
 from fixtures.model.platform.installed import Components, find_components
 from fixtures.verdict.record import TargetKind
@@ -43,6 +44,12 @@ def test_the_node_with_most_free_devices_is_chosen() -> None:
     assert choice.targets[0].uid == "uid-c"
 
 
+def test_so_many_nodes_are_chosen_or_none() -> None:
+    assert choose(field(three(pod("x", "a", gpus=4)), count=2)).nodes == ("b", "c")
+    with pytest.raises(PlanRefused, match="4 GPU nodes are needed, and 3 can be targets"):
+        choose(field(three(), count=4))
+
+
 @each_row
 def test_an_unhealthy_node_is_never_chosen(sick: Json) -> None:
     world = World(nodes=[node(**sick), node("b")], pods=[pod("x", "b", gpus=8)])
@@ -66,6 +73,33 @@ def test_no_gpu_node_is_no_object_and_no_healthy_one_a_refusal() -> None:
     with pytest.raises(PlanRefused) as refused:
         choose(field(World(nodes=[node("a", ready="False")], pods=[])))
     assert "NotReady" in refused.value.message
+
+
+def served(*, names: Sequence[str] = ("coredns",), ready: bool = True, label: str = "kube-dns", namespace: str = "kube-system") -> World:
+    """A cluster with these Deployments, each with one pod."""
+    about = {"namespace": namespace, "phase": "Running" if ready else "Pending"}
+    return World(
+        nodes=[node("a"), node("b")],
+        apps__deployments=[workload(name, {"k8s-app": label}, namespace) for name in names],
+        apps__replicasets=[
+            {"metadata": {"name": f"{name}-1", "namespace": namespace, "uid": f"rs-{name}", **made_by(f"uid-{name}")}} for name in names
+        ],
+        pods=[pod(f"{name}-1-x", "cpu", gpus=0, labels={"k8s-app": label}, meta=made_by(f"rs-{name}"), **about) for name in names],
+    )
+
+
+def test_the_name_servers_of_a_cluster_are_a_deployment_of_kube_system() -> None:
+    choice = choose(field(served(), select="name-server"))
+    assert [(str(one), one.facts["owner"], one.facts["owner_uid"]) for one in choice.targets] == [
+        ("pods kube-system/coredns-1-x", "coredns", "uid-coredns")
+    ]
+
+
+@each_row
+def test_what_serves_no_names_for_sure_is_left_alone(world: World, code: str) -> None:
+    with pytest.raises(NoPlan) as refused:
+        choose(field(world, select="name-server"))
+    assert refused.value.code == code
 
 
 CLAIMING = pod("x", "a", gpus=0)

@@ -11,7 +11,7 @@ from chaos.activities import canaries, device_taints, gangs, ranks
 from chaos.ledger.bounds import REGISTRY, WORKLOAD_KINDS
 from chaos.model.experiment import Experiment
 from chaos.model.plan import PlanFacts, Target
-from chaos.safety.admission import KEEPING, required_rights, restarted_agents, writes
+from chaos.safety.admission import KEEPING, ended_components, required_rights, writes
 from deploy.chaos_rights import ACTS, FILE, documents, everything, undo_rights
 from fixtures.cluster.access import Right
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
@@ -69,9 +69,9 @@ def test_the_gate_asks_for_the_list_of_what_it_reads_by_name(experiment: Experim
             assert {("", key, "list"), (namespace, key, "list")} & asked, key
 
 
-@pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env"}))
+@pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env", "breaker.closed"}))
 def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_granted(undo: str) -> None:
-    """``workload.env`` is armed on the simulated cluster only, where the account may do more."""
+    """``workload.env`` and ``breaker.closed`` are armed on the simulated cluster only, where the account may do more."""
     found = installed()
     targets = [
         Target(
@@ -190,11 +190,15 @@ def test_a_drain_asks_for_evictions() -> None:
         assert evicting == ([f"create pods/eviction in {CANARIES}"] if one in draining else []), one.id
 
 
-def test_the_pods_of_every_restarted_agent_are_known_to_the_gate() -> None:
-    found = installed()
-    planned = plan(facts=PlanFacts(components={"device-plugin": found}))
+def test_the_pods_of_every_component_that_is_ended_are_known_to_the_gate() -> None:
+    """Who has to forget the fault, and beside them what an experiment ends by name, in whatever namespace that is."""
+    named = {"A11": "toolkit", "A12": "driver", "A13": "mig-manager", "R3": "drainer"}
+    found = {name: msgspec.structs.replace(installed(), component=name, namespace=name) for name in {"device-plugin", *named.values()}}
+    planned = plan(facts=PlanFacts(components=found))
     for one in EXPERIMENTS.values():
-        assert restarted_agents(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id
+        wanted = {name for name in ("device-plugin",) if "agent.restarted" in one.extension.undo} | {*filter(None, [named.get(one.id)])}
+        assert {each.component for each in ended_components(one, planned)} == wanted, one.id
+        assert {f"delete pods in {name}" for name in wanted} <= {str(right) for right in required_rights(one, planned)}, one.id
 
 
 def test_the_account_taints_one_named_device_at_a_time() -> None:

@@ -237,6 +237,17 @@ def test_a_spent_budget_counts_where_it_covers_a_target(tmp_path: Path, selector
         assert facts(cluster).budgets == (("gpu-operator/keep",) if covers else ())
 
 
+@pytest.mark.parametrize(("allowed", "spent"), [(1, ("gpu-operator/keep",)), (2, ())])
+def test_a_budget_counts_every_pod_that_would_be_ended(allowed: int, spent: tuple[str, ...], tmp_path: Path) -> None:
+    """Two faults at once end a pod each: a budget that allows one of them does not allow both."""
+    second = daemon_pod("second", "gpu-1")
+    with world(tmp_path, extra=[budget(allowed, {}), second]) as (cluster, _):
+        both = (POD, Target(kind="pods", name="second", namespace="gpu-operator", uid=second["metadata"]["uid"], node="gpu-1"))
+        planned = msgspec.structs.replace(plan(POD), targets=both)
+        found = read_cluster_state(cluster, planned, devices=DEVICES, rights=(), ours=False, steady="")
+        assert found.budgets == spent
+
+
 @pytest.mark.parametrize(("uid", "namespace", "counts"), [("uid-plugin", "gpu-operator", True), ("x", "gpu-operator", False)])
 def test_a_spent_budget_counts_where_it_covers_an_agent_that_is_restarted(tmp_path: Path, uid: str, namespace: str, counts: bool) -> None:
     agent = InstalledComponent(
@@ -247,6 +258,24 @@ def test_a_spent_budget_counts_where_it_covers_an_agent_that_is_restarted(tmp_pa
         assert found.budgets == (("gpu-operator/keep",) if counts else ())
         away = facts(cluster, Target(kind="nodes", name="x", uid="x", node="x"), agents=[agent])
         assert away.budgets == ()
+
+
+@pytest.mark.parametrize(("allowed", "owner", "spent"), [(0, "uid-drainer", True), (1, "uid-drainer", False), (0, "uid-other", False)])
+def test_a_budget_counts_where_it_covers_a_controller_that_is_killed_wherever_it_runs(
+    allowed: int, owner: str, spent: bool, tmp_path: Path
+) -> None:
+    def owned(obj: Json, kind: str, uid: str) -> Json:
+        refs = [{"apiVersion": "apps/v1", "kind": kind, "name": kind, "uid": uid, "controller": True}]
+        return {**obj, "metadata": {**obj["metadata"], "labels": {"app": "drainer"}, "ownerReferences": refs}}
+
+    metadata = {"name": "drainer", "namespace": "gpu-operator", "uid": "uid-set"}
+    replicas = owned({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {}}, "Deployment", owner)
+    pod = owned(daemon_pod("drainer", "gpu-2"), "ReplicaSet", "uid-set")
+    found = InstalledComponent(
+        component="drainer", key="apps/deployments", namespace="gpu-operator", name="drainer", uid="uid-drainer", selector="app=drainer"
+    )
+    with world(tmp_path, extra=[budget(allowed, {"matchLabels": {"app": "drainer"}}), replicas, pod]) as (cluster, _):
+        assert facts(cluster, ON_GPU_1, controllers=[found]).budgets == (("gpu-operator/keep",) if spent else ())
 
 
 @pytest.mark.parametrize("allowed", ["0", "1", -1, True, [0], None, 1.0])

@@ -19,6 +19,7 @@ import msgspec
 
 from chaos.catalogue import load_all
 from chaos.model.experiment import Experiment
+from chaos.model.pairs import pairs_of
 from fixtures.simulator.config.scenario import Defect
 from fixtures.verdict.record import Verdict
 from tests.chaos.selfcheck import bugs, controls, kills
@@ -69,7 +70,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=ROOT / "out" / "chaos-selfcheck.json")
     options = parser.parse_args()
     began = time.monotonic()
-    experiments = [one for one in load_all() if not options.experiment or one.id in options.experiment]
+    known = load_all()
+    experiments = [one for one in (*known, *pairs_of(known)) if not options.experiment or one.id in options.experiment]
     parts = tuple(options.only or PARTS)
     folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-selfcheck-"))
     found = SelfCheck(seed=options.seed)

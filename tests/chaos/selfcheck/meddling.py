@@ -38,7 +38,10 @@ class Moment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Act(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A write. ``name`` is a glob, ``{node}`` the node that the moment was about; ``but_not``: of other nodes than that one."""
+    """A write. ``name`` is a glob, ``{node}`` the node that the moment was about; ``but_not``: of other nodes than that one.
+
+    ``wait``: seconds before it.
+    """
 
     verb: str
     key: str
@@ -47,6 +50,7 @@ class Act(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     namespace: str = ""
     subresource: str = ""
     count: int = 1
+    wait: float = 0.0
     body: Any = None
 
 
@@ -112,6 +116,7 @@ class Meddler(threading.Thread):
                 if turn:
                     self.ended.wait(self.row.again)
                 for act in self.row.acts:
+                    self.ended.wait(act.wait)
                     self._act(act, node)
         except Exception as error:
             self.lines.append(f"{type(error).__name__}: {error}")

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from chaos.model.experiment import OPT_IN_LABEL
+from chaos.model.pairs import BETWEEN
 from fixtures.cluster.client import Cluster
 from fixtures.policy.allowlist import cluster_uid
 from fixtures.simulator.process.child import EmbeddedCluster
@@ -19,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 RUN_SECONDS = 600.0
 RESILIENCE = "resilience"
 """The scenario that experiments run on unless a seeded bug names another for them."""
+
+TWO_TARGETS = Path(__file__).with_name("two_targets.yaml")
+"""Policy for pairs of experiments that act on two objects."""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,8 @@ def command(report: Path, *options: str, ids: Sequence[str] = (), confirm: str =
     """The command line of a run that may do everything."""
     chosen = ["--chaos-experiment", ",".join(ids)] if ids else []
     levels = ["--chaos-max-level", "4", "--chaos-confirm", confirm]
+    if any(BETWEEN in id_ for id_ in ids) and "--policy" not in options:
+        levels += ["--policy", str(TWO_TARGETS)]
     return [sys.executable, "-m", "pytest", "chaos", "--chaos", "--report-dir", str(report), *levels, *chosen, *options]
 
 
@@ -92,7 +98,8 @@ class Stage:
         folder.mkdir(parents=True, exist_ok=True)
         self.embedded = EmbeddedCluster.start(scenario, folder)
         policy = folder / "policy.yaml"
-        policy.write_text(yaml.safe_dump(self.embedded.policy), encoding="utf-8")
+        two = {"maxTargets": 2, **(self.embedded.policy.get("chaos") or {})}
+        policy.write_text(yaml.safe_dump({**self.embedded.policy, "chaos": two}), encoding="utf-8")
         self.cluster = Cluster.from_kubeconfig(self.embedded.kubeconfig)
         for node in self.cluster.each("nodes"):  # a kubeconfig's cluster says itself that it is simulated, which opts nothing in
             key, value = OPT_IN_LABEL

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.catalogue import known_names, load_all, load_experiment
+from chaos.model.pairs import pairs_of
 from tests.chaos.selfcheck import bugs, controls, kills
 from tests.chaos.selfcheck.runs import RESILIENCE, Stage, start
 
@@ -81,4 +82,5 @@ def test_every_experiment_has_a_control_without_its_fault(tmp_path: Path) -> Non
 
 def test_every_experiment_can_turn_red() -> None:
     caught = {id_ for bug in bugs.seeded() for id_ in bug.experiments}
-    assert caught == {one.id for one in load_all()}
+    known = load_all()
+    assert caught == {one.id for one in (*known, *pairs_of(known))}

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.cluster import namespaces
@@ -20,6 +21,7 @@ from tests.chaos.catalogue.documents import document
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, ledger, world
 from tests.chaos.verdict.folder import Folder, replaced
 from tests.definitions import definitions
+from tests.reports.chaos_samples import chaos, experiment
 from tests.tables import each_row
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "engine" / "experiments"
@@ -42,6 +44,8 @@ def test_the_suites_own_experiments_can_be_loaded(capsys: pytest.CaptureFixture[
     assert run("list") == 0
     stated = capsys.readouterr().out
     assert stated.count("\n") > 10
+    assert "touches one GPU of one node" in stated
+    assert "Runs on the simulated cluster (simulated), the local control plane (simulated), live clusters (real)" in stated
     assert "kills pods" not in stated  # N7 cordons a node, N9 deletes its object
 
 
@@ -58,6 +62,8 @@ def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.
     stated = capsys.readouterr().out
     for text in ("target: nodes ", "(uid ", "calls: PATCH /api/v1/nodes/", "undo: node.labels", "left untouched: ", "nothing was touched"):
         assert text in stated
+    for sentence in ("  It acts on nodes ", "  First: label (", "Then: hold (duration outage).", "  It stops by itself if another node "):
+        assert sentence in stated
 
 
 def test_a_plan_has_no_dictionary(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,3 +191,19 @@ def test_where_discovery_does_not_tell_nothing_is_taken_for_gone(
         assert recover(tmp_path) != 0
         assert "put back" not in capsys.readouterr().out
         assert cluster.find(QUEUES, NAME) is not None
+
+
+def test_the_record_is_of_all_runs_under_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("record", tmp_path) == 5
+    for number in (1, 2):
+        made = chaos(experiment(recovery_seconds=float(number)))
+        made.run.id, made.run.started_at = f"r{number}", f"2026-01-0{number}T00:00:00+00:00"
+        folder = tmp_path / f"r{number}"
+        folder.mkdir()
+        (folder / "chaos.json").write_bytes(msgspec.json.encode(made))
+    (tmp_path / "chaos.json").write_text("{")
+    assert run("record", tmp_path) == 0
+    said = capsys.readouterr()
+    assert "simulated resilience: 2 runs, score 100 of 100" in said.out
+    assert "median 1.50 s, worst 2.00 s, last 2.00 s, slower than the run before" in said.out
+    assert "it is left out" in said.err

@@ -14,6 +14,7 @@ class Config:
 
     def __init__(self, *plugins: str, ini: dict[str, str] | None = None, **option: Any) -> None:
         given: dict[str, Any] = {"chaos_max_level": None, "chaos_cluster": [], "chaos_experiment": [], "chaos_target": None}
+        given |= {"stop_if": [], "steady_if": [], "detect_if": [], "each": None, "each_count": None, "resume": None}
         given |= {"chaos_confirm": None, "chaos_recover": False, "chaos_folder": None, "read_only": False, "access": None, "snapshot": None}
         self.option = SimpleNamespace(**{**given, "chaos": True, **option})
         self.args = [str(options.CHAOS)]
@@ -45,8 +46,10 @@ def read(config: Config) -> Any:
         (Config(numprocesses=1), "one after the other"),
         (Config(access="read"), "contradicts"),
         (Config(access="dry-run"), "contradicts"),
+        (Config(each="", chaos_target="gpu-1"), "leave one of them out"),
+        (Config(each_count=0), "at least 1"),
     ],
-    ids=["reruns", "flaky", "repeat", "timeout option", "timeout ini", "tx", "n", "read", "dry-run"],
+    ids=["reruns", "flaky", "repeat", "timeout option", "timeout ini", "tx", "n", "read", "dry-run", "one and each", "each of none"],
 )
 def test_what_hides_or_breaks_undoing_is_refused(config: Config, says: str) -> None:
     with pytest.raises(pytest.UsageError, match=says):

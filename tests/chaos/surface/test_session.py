@@ -160,6 +160,27 @@ def test_an_experiment_that_an_option_left_out_is_counted_and_named(
     assert f"CHAOS: 1 of 2 experiments passed, 1 left out by {words}" in done.output
 
 
+def test_each_node_has_its_turn_and_a_run_that_was_stopped_is_gone_on_with(on: Stage, tmp_path: Path) -> None:
+    """The second node does not pass, so no third one is touched; the next run takes over the first, and goes on with the others."""
+    nodes = [str(node["metadata"]["name"]) for node in on.cluster.each("nodes") if node["status"]["capacity"].get("nvidia.com/gpu")]
+    pool = sorted(nodes)[:3]
+    for name in pool:
+        assert on.cluster.patch("nodes", name, {"metadata": {"labels": {"pool": "a"}}}).ok
+    turns = [f"X1@{name}" for name in pool]
+    ledgers = tmp_path / "r" / "chaos" / "*" / "ledger.jsonl"
+    wrong = ("--steady-if", f"command sh -c 'test $(ls {ledgers} | wc -l) -lt 2'")  # lost for good once the second fault is made
+    first = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r", "--each", "pool=a", *wrong))
+    assert first.code == 2, first.output
+    assert [one[:2] for one in stated(tmp_path / "r")] == list(zip(turns, ("passed", "failed", "inconclusive"), strict=True))
+    assert f"{pool[1]} did not pass, and 0 such nodes are allowed" in first.output
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s", "--each", "pool=a", "--resume", str(tmp_path / "r")))
+    assert second.code == 0, second.output
+    assert "1 of 3 were passed before" in second.output
+    assert [one[:2] for one in stated(tmp_path / "s")] == [(turn, "passed") for turn in turns]
+    assert sorted(path.name for path in (tmp_path / "s" / "chaos").iterdir()) == turns[1:]
+    assert on.labelled() == []
+
+
 def test_a_selection_without_any_experiment_selects_nothing(on: Stage, two: Path, tmp_path: Path) -> None:
     done = run(tmp_path, *chaos(on, two, tmp_path / "r", "-k", "nothing_like_it"))
     assert done.code == 5, done.output

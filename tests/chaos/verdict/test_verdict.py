@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.model.records import Ending, GateResult, Sent
+from chaos.model.records import Ending, GateResult, Sent, StopCause
 from chaos.observe.view import Sample
 from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance
 from chaos.verdict.judge import ChaosVerdict, judge
 from chaos.verdict.timeline import ConditionSample, EventTime, first_held, longest_gap, longest_unknown, never_lost, not_held, recovered
 from fixtures.verdict.record import Verdict
-from tests.chaos.catalogue.documents import put_at
+from tests.chaos.catalogue.documents import EXTENSION, put_at
 from tests.chaos.verdict.folder import Folder, at, ledger, record, replaced, samples
 
 Spoil = Callable[[Folder], object]
@@ -534,3 +534,45 @@ def test_samples_that_do_not_tell_are_silent() -> None:
 def test_a_reading_that_went_on_beyond_the_injection_may_have_seen_the_fault() -> None:
     slow = [ConditionSample(t=0.0, end=0.1, holds=True), ConditionSample(t=1.4, end=2.4, holds=False), *condition_in("+++++++")[3:]]
     assert recovered(slow, EventTime(t=1.5, uncertainty=0.0), 2.0) == about(3.1, 1.7)
+
+
+def test_who_showed_the_fault_and_after_how_long_is_a_finding(tmp_path: Path) -> None:
+    """What changes once everything is being undone was shown by the undo."""
+    alert, late = "promql https://x ALERTS", "promql https://x LATE"
+    conditions = put("engine.detect_conditions", {"if.detect.1": alert, "if.detect.2": late})
+    found = judged(tmp_path, conditions, seen(lambda t: {"node.ready": True, "if.detect.1": t >= 3.0, "if.detect.2": t >= 5.0}))
+    assert verdict_of(found, f"detected by {alert}") is PASSED
+    assert message_of(found, f"detected by {alert}").startswith("0.99 s (± ")
+    assert verdict_of(found, f"detected by {late}") is UNDECIDED
+    assert not [one for one in found.findings if one.name == "detected by a condition of the node"]
+
+
+def test_an_experiment_that_was_stopped_is_judged_by_what_was_hurt_and_has_to_be_undone(tmp_path: Path) -> None:
+    def stop(at_seconds: float, *, unread: bool = False) -> Spoil:
+        def spoil(folder: Folder) -> None:
+            folder.engine.stop_conditions = {"harm.nodes": "another node left service"}
+            folder.engine.stopped = StopCause(signal="harm.nodes", value="b: gone", at=folder.engine.started + at_seconds, unread=unread)
+            folder.engine.abort, folder.engine.ending = "another node left service", Ending(code=1, stopped="harm")
+            folder.journal = {"status": "aborted", "run": [], "rollbacks": []}
+
+        return spoil
+
+    unmet = [{"name": "told", "eventually": {"signal": "node.ready", "is": False}, "within": "recovery"}]
+    found = judged(tmp_path / "after", stop(3.0), expect=unmet)
+    assert (found.verdict, found.reason_codes) == (FAILED, ["Stopped"])
+    assert "another node left service: b: gone, +1.00 s from the fault" in found.message
+    assert verdict_of(found, "expect: told") is Verdict.NOT_APPLICABLE
+    assert verdict_of(found, "recovery") is PASSED
+    before = judged(tmp_path / "before", stop(1.0))
+    assert (before.verdict, before.reason_codes) == (UNDECIDED, ["Stopped"])
+    unread = judged(tmp_path / "unread", stop(3.0, unread=True))
+    assert (unread.verdict, unread.reason_codes) == (UNDECIDED, ["StopUnread"])
+    left = judged(tmp_path / "left", stop(3.0), lambda folder: folder.ledger.pop())
+    assert (left.verdict, left.reason_codes) == (ERROR, ["NotRestored"])
+
+
+@pytest.mark.parametrize(("undo", "shown"), [("node.labels", True), ("node.unschedulable", False)])
+def test_a_cordon_of_the_experiments_own_was_shown_by_nobody(tmp_path: Path, undo: str, shown: bool) -> None:
+    cordoned = seen(lambda t: {"node.ready": True, "node.unschedulable": t >= 2.5})
+    found = judged(tmp_path, cordoned, signals=[*EXTENSION["signals"], "node.unschedulable"], undo=[undo])
+    assert any(one.name == "detected by remediation" for one in found.findings) is shown

@@ -1,4 +1,4 @@
-"""Exchanges with the simulated API server: writing, applying, deleting, binding and evicting, as ``exchanges.yaml`` writes them down."""
+"""Exchanges with the simulated API server: writing, deleting, binding and evicting, as ``exchanges.yaml`` writes them down."""
 
 from pathlib import Path
 from typing import Any

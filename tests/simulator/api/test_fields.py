@@ -12,18 +12,7 @@ from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store import Store
 from tests.simulator.api import typetable
 from tests.simulator.api.background import BackgroundServer
-from tests.simulator.api.web import (
-    APPLY,
-    JSON_PATCH,
-    MERGE,
-    PODS,
-    STRATEGIC,
-    WIDGETS,
-    Web,
-    pod,
-    widget,
-    widget_definition,
-)
+from tests.simulator.api.web import JSON_PATCH, MERGE, PODS, STRATEGIC, WIDGETS, Web, pod, widget, widget_definition
 
 
 def test_the_table_of_types_is_that_of_the_installed_client() -> None:
@@ -124,9 +113,9 @@ def test_no_body_is_a_fault_of_the_server(wild: Web, given_body: tuple[str, Any]
 
 @pytest.mark.test_all
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from([MERGE, STRATEGIC, JSON_PATCH, APPLY]), st.sampled_from([f"{PODS}/target", f"{WIDGETS}/target"]), bodies(), JSON)
+@given(st.sampled_from([MERGE, STRATEGIC, JSON_PATCH]), st.sampled_from([f"{PODS}/target", f"{WIDGETS}/target"]), bodies(), JSON)
 def test_no_patch_is_a_fault_of_the_server(wild: Web, kind: str, path: str, given_body: tuple[str, Any], value: Any) -> None:
     operations = [{"op": "add", "path": "/spec", "value": value}, {"op": "replace", "path": "/metadata/labels", "value": value}]
     body = operations if kind == JSON_PATCH else given_body[1]
     answer = wild("PATCH", f"{path}?dryRun=All&fieldManager=m&force=true", msgspec.json.encode(body), kind)
-    assert answer.status < 500 or answer.body["message"].startswith("failed to create typed patch object"), answer.body
+    assert answer.status < 500, answer.body

@@ -97,19 +97,6 @@ def test_client_side_apply(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.test_all
-def test_server_side_apply_and_its_conflicts(kubectl: Kubectl) -> None:
-    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: '%s'}\n"
-    assert kubectl("apply", "--server-side", "-f", "-", stdin=config % "1").stdout == "configmap/c serverside-applied\n"
-    refused = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", stdin=config % "2", status=1).stderr
-    assert 'Apply failed with 1 conflict: conflict with "kubectl": .data.a' in refused
-    kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=config % "2")
-    assert kubectl("get", "cm", "c", "-o", "jsonpath={.data.a}").stdout == "2"
-    kubectl("create", "-f", "-", stdin=POD)
-    taken = kubectl("apply", "--server-side", "-f", "-", stdin=POD)
-    assert taken.stdout == "pod/p1 serverside-applied\n"
-
-
-@pytest.mark.test_all
 def test_metadata_verbs(kubectl: Kubectl, web: Web, node: str) -> None:
     assert kubectl("label", "node", node, "zone=a").stdout == "node/gpu-0 labeled\n"
     assert kubectl("annotate", "node", node, "note=x").stdout == "node/gpu-0 annotated\n"

@@ -1,4 +1,4 @@
-"""Which devices claims get: partitions and shared devices, on a real control plane and on the simulated one, each with its scheduler."""
+"""Which devices claims get: whole and shared ones, on a real control plane and on the simulated one, each with its scheduler."""
 
 import random
 import tempfile
@@ -37,25 +37,11 @@ class Allocated(msgspec.Struct, frozen=True):
 
 
 def slices(driver: str, draw: random.Random) -> list[Json]:
-    """Two GPUs that can be divided, one that claims share by a range, one by fixed values. Counters have a slice of their own."""
-    counters = [{"name": f"gpu-{gpu}", "counters": {"memory": {"value": "80Gi"}, "slices": {"value": "7"}}} for gpu in range(2)]
-    parts = [("whole", 80, "7", 1), ("half", 40, "3", 2), ("small", 10, "1", 7)]
-    divided = [
-        {
-            "name": f"gpu-{gpu}-{kind}-{number}",
-            "attributes": {"example.com/type": {"string": kind}},
-            "capacity": {"memory": {"value": f"{memory}Gi"}},
-            "consumesCounters": [
-                {"counterSet": f"gpu-{gpu}", "counters": {"memory": {"value": f"{memory}Gi"}, "slices": {"value": share}}}
-            ],
-        }
-        for gpu in range(2)
-        for kind, memory, share, count in parts
-        for number in range(count)
-    ]  # fmt: skip
-    draw.shuffle(divided)
+    """Whole GPUs of three types, and two that claims share: one by a range, one without."""
+    types = [kind for kind, count in (("whole", 2), ("half", 4), ("small", 7)) for _ in range(count)]
+    whole = [{"name": f"gpu-{number}-{kind}", "attributes": {"example.com/type": {"string": kind}}} for number, kind in enumerate(types)]
+    draw.shuffle(whole)
     bounds = {"default": "4Gi", "validRange": {"min": "2Gi", "step": "2Gi", "max": "40Gi"}}
-    values = {"default": "1Gi", "validValues": ["1Gi", "2Gi", "40Gi"]}
     shared = [
         {
             "name": f"shared-{name}",
@@ -63,18 +49,12 @@ def slices(driver: str, draw: random.Random) -> list[Json]:
             "allowMultipleAllocations": True,
             "capacity": {"memory": {"value": "48Gi", **({"requestPolicy": policy} if policy else {})}},
         }
-        for name, policy in (("range", bounds), ("values", values), ("free", None))
+        for name, policy in (("range", bounds), ("free", None))
     ]
+    pool = {"name": "dra", "generation": 1, "resourceSliceCount": 2}
     return [
-        _object(
-            "ResourceSlice",
-            f"{driver}-{part}",
-            driver=driver,
-            nodeName="dra",
-            pool={"name": "dra", "generation": 1, "resourceSliceCount": 3},
-            **{field: items},
-        )
-        for part, field, items in (("a", "sharedCounters", counters), ("b", "devices", divided), ("c", "devices", shared))
+        _object("ResourceSlice", f"{driver}-{part}", driver=driver, nodeName="dra", pool=pool, devices=devices)
+        for part, devices in (("a", whole), ("b", shared))
     ]
 
 

@@ -17,7 +17,7 @@ NAMESPACES: dict[str, dict[str, str]] = {
     RESTRICTED: {"pod-security.kubernetes.io/enforce": "restricted"},
     ADMIN: {"resource.kubernetes.io/admin-access": "true"},
 }
-_NAMESPACED = {"resourceClaim", "claimTemplate", "podGroup", "workload"}
+_NAMESPACED = {"resourceClaim", "claimTemplate", "podGroup"}
 _OF_PODS = (BASELINE, OPEN, RESTRICTED)
 
 

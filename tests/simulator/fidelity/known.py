@@ -12,6 +12,9 @@ Json = dict[str, Any]
 Rule = Callable[[Json, View, View], bool]
 
 RULES: Mapping[str, Rule] = {
+    "fields that nothing in the simulated cluster acts on: it refuses them with 501, and no requirement or experiment sends them": (
+        lambda _body, _real, simulated: simulated.status == 501
+    ),
     "fields that are forbidden in Windows pods: no requirement judges Windows nodes": (
         lambda body, real, _: "windows" in real.message or "hostProcess" in real.message or "windowsOptions" in str(body)
     ),

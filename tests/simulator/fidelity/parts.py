@@ -29,18 +29,6 @@ def _claims(drawn: tuple[list[Json], list[Json]]) -> Json:
     return {"resourceClaims": claims, "containers": [{"name": "main", "image": "i", "resources": {"claims": used}}]}
 
 
-def _slice(drawn: tuple[Json, list[Json], bool]) -> Json:
-    more, devices, one_way = drawn
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
-        "nodeName": "node-0",
-        **({} if one_way and "sharedCounters" in more else {"devices": devices}),
-        **more,
-    }
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "probe"}, "spec": spec}
-
-
 PARTS: dict[str, Strategy] = {
     **{name: DRAWN[name] for name in ("standards", "security", "tolerations", "selectors", "life", "metadata", "shapes")},
     "quantities": QUANTITIES,
@@ -53,11 +41,6 @@ BODIES: dict[str, tuple[str, Strategy]] = {
     "deviceTaint": ("devicetaintrules", DRAWN["deviceTaint"]),
     "resourceClaim": ("resourceclaims", DRAWN["resourceClaim"]),
     "claimTemplate": ("resourceclaimtemplates", DRAWN["claimTemplate"]),
-    "resourceSlice": (
-        "resourceslices",
-        st.tuples(DRAWN["slice"], st.lists(DRAWN["device"], min_size=1, max_size=2), st.booleans()).map(_slice),
-    ),
     "podGroup": ("podgroups", DRAWN["podGroup"]),
-    "workload": ("workloads", DRAWN["workload"]),
 }
 """Kind of request → plural of the kind of object, and bodies."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.localcluster.control_plane.certificates import Certificates, make
-from fixtures.localcluster.control_plane.components import NODES_SOCKET
-from fixtures.localcluster.nodes.network import KubeletEndpoint, NodeNetwork, nodes_by_address
+from fixtures.localcluster.control_plane.components import HOST, NODES_SOCKET
+from fixtures.localcluster.nodes.network import BESIDE, KubeletEndpoint, NodeNetwork, nodes_by_address
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, in_cluster, pod
 from tests.watching import PATIENCE
 
@@ -147,3 +147,21 @@ async def test_stopping_ends_what_runs(cluster: SmallCluster, certificates: Cert
         await network.stop()
         await nodes.running()
         await connection.rest()
+
+
+@in_cluster(hardware("a"))
+async def test_a_program_beside_the_control_plane_is_reached_as_localhost(
+    cluster: SmallCluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 " + await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async with serving(cluster, certificates, tmp_path) as (nodes, _):
+        async with await asyncio.start_server(answer, HOST, 0) as beside:
+            port = beside.sockets[0].getsockname()[1]
+            async with nodes.connect(f"{BESIDE}:{port}", identity="") as connection:
+                assert await connection.request("GET /apis") == "HTTP/1.1 200 GET /apis HTTP/1.1\r\nHost: x\r\n\r\n"
+        with pytest.raises(ConnectionRefusedError, match="502 connect"):
+            async with nodes.connect(f"{BESIDE}:{port}", identity=""):
+                pass

@@ -25,6 +25,7 @@ from fixtures.localcluster.guest.node import Guest, seed
 from fixtures.localcluster.install.build import find_go
 from fixtures.localcluster.install.release import cache_root, release
 from fixtures.simulator.config.scenario import ScenarioError, parse_simulate
+from fixtures.simulator.dra.claims import slice_spec
 from fixtures.simulator.running_cluster import NotStartable
 
 IMAGE = Image.in_folder(Path("/cache/guest-1"))
@@ -41,6 +42,7 @@ def test_a_guest_has_no_right_no_way_out_and_no_disk_of_its_own() -> None:
         "--bounding-set -all",
         "--pdeathsig KILL",
         "user,id=net,restrict=on",
+        "no_timer_check guest.verify",
     ):
         assert part in text
     for way in ("hostfwd", "guestfwd", "tap"):
@@ -88,12 +90,21 @@ def test_a_real_node_is_one_more_of_the_pool_with_devices() -> None:
     assert plan(scenario, 0) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "words"), [("standalone-plugin", 9, "4 at most"), ("dra", 1, "no pool with devices of a plugin")]
-)
-def test_real_nodes_that_cannot_be_had_are_refused_in_one_line(name: str, count: int, words: str) -> None:
-    with pytest.raises(ScenarioError, match=words):
-        plan(parse_simulate(name)[0], count)
+def test_devices_of_a_dra_driver_are_published_as_the_simulated_nodes_publish_them() -> None:
+    (planned,) = plan(parse_simulate("dra")[0], 1)
+    table = device_table(planned.hardware)
+    assert (planned.guest.name, table["driver"]) == ("h100-3", "gpu.nvidia.com")
+    assert [resource["name"] for resource in table["resources"]] == ["gpu.nvidia.com"]
+    published = [device["dra"] for device in table["resources"][0]["devices"]]
+    assert published == slice_spec(planned.hardware)["devices"]
+
+
+def test_more_real_nodes_than_a_machine_can_run_are_refused_in_one_line() -> None:
+    scenario = parse_simulate("standalone-plugin")[0]
+    with pytest.raises(ScenarioError, match="4 at most"):
+        plan(scenario, 9)
+    with pytest.raises(ScenarioError, match="no pool with devices"):
+        plan(msgspec.structs.replace(scenario, pools=[pool for pool in scenario.pools if not pool.gpus]), 1)
 
 
 class Plane:

@@ -13,6 +13,7 @@ from conformance.catalogue import load_catalogue
 from conformance.delivery import destinations
 from conformance.delivery.node_labels import LABEL, UNTIL, NodeVerdict, apply, changes, expired, read_nodes
 from conformance.delivery.outcome import DeliveryError, Outcome
+from conformance.delivery.releases import release
 from deploy import workload
 from deploy.templates import resolved
 from fixtures.cluster.client import Cluster
@@ -133,6 +134,19 @@ def test_its_account_labels_nodes_and_takes_the_labels_away(admin: Cluster, suit
     assert (labels[LABEL], labels[UNTIL]) == ("passed", "1900000000")
     assert apply(suite, expired(read_nodes(suite), 2_000_000_000)) == []
     assert not {LABEL, UNTIL} & set(admin.get("nodes", "gpu-0").json()["metadata"].get("labels") or {})
+
+
+def test_its_account_takes_the_suites_own_taint_off_and_no_other(admin: Cluster, suite: Cluster) -> None:
+    own, other = {"key": "gpu-conformance.io/startup", "effect": "NoSchedule"}, {"key": "node.cilium.io/a", "effect": "NoSchedule"}
+    assert admin.patch("nodes", "gpu-0", {"spec": {"taints": [own, other]}}).ok
+    assert suite.patch("nodes", "gpu-0", {"spec": {"taints": [own]}}).status == 403
+    uid = admin.get("nodes", "gpu-0").json()["metadata"]["uid"]
+    assert release(suite, "gpu-0", uid, [own["key"]], "20261121-100000-test", time.time() + 60) == (
+        "gpu-conformance.io/startup:NoSchedule",
+        "",
+    )
+    assert admin.get("nodes", "gpu-0").json()["spec"]["taints"] == [other]
+    assert admin.patch("nodes", "gpu-0", {"spec": {"taints": None}}).ok
 
 
 @each_row

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.plugin.opening import open_target
+from conformance.plugin.options import Options
 from fixtures.localcluster.control_plane.processes import (
     FOLDER_MARK,
     GARBAGE_PERCENT,
@@ -21,6 +23,7 @@ from fixtures.localcluster.control_plane.processes import (
     identity_of,
     marked,
 )
+from fixtures.simulator.config.scenario import ScenarioError
 from tests.simulator.localcluster.fakes import sleeper
 from tests.watching import PATIENCE
 
@@ -123,6 +126,23 @@ def test_a_claimed_folder_must_be_new_and_is_private(running: Running, tmp_path:
     with pytest.raises(FileExistsError):
         running.claim(tmp_path / "plane")
     running.forget(record)
+
+
+def test_a_runs_temporary_folder_is_made_with_its_record(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed before it starts a process leaves nothing that no later start removes."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def start(minor: str, scenario: str, folder: Path, *_: object, **__: object) -> None:
+        assert list(tmp_path.iterdir()) == []
+        running.claim(folder / "control-plane")
+        assert folder.parent == tmp_path
+        assert folder.stat().st_mode & 0o777 == 0o700
+        raise ScenarioError("killed here")
+
+    monkeypatch.setattr("conformance.plugin.opening.localcluster.start", start)
+    with pytest.raises(pytest.UsageError, match="killed here"):
+        open_target(Options(local="1.37"), "run")
+    assert list(tmp_path.glob("gpu-conformance-*")) == []
 
 
 def test_an_ended_process_has_no_identity() -> None:

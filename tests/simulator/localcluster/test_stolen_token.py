@@ -33,6 +33,9 @@ def device(**more: Any) -> dict[str, Any]:
 
 BODIES: dict[str, dict[str, Any]] = {
     "pods": {"spec": probe_pod(PodShape(name="p", image="registry.example/p:1", script="true"))["spec"] | {"priorityClassName": RUN}},
+    "batch/jobs": {
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.example/p:1"}]}}}
+    },
     "services": {"spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}},
     "resourcequotas": {"spec": {"hard": {"services.nodeports": "0"}}},
     "networking.k8s.io/networkpolicies": {"spec": {"podSelector": {}}},
@@ -49,7 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
 def admin(plane: ControlPlane) -> Cluster:
     cluster = Cluster.from_kubeconfig(plane.kubeconfig)
     for key in {key_of(right) for right in WRITES}:
-        if key.partition("/")[0] in ("kueue.x-k8s.io", "scheduling.volcano.sh"):
+        if cluster.request("GET", cluster.path(key)).status == 404:
             assert cluster.create(DEFINITIONS, definition(key)).status in (201, 409)
     return cluster
 

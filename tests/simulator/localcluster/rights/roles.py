@@ -13,8 +13,8 @@ def rights_of_role(role: str) -> frozenset[Right]:
     return frozenset(
         (group, resource, verb)
         for rule in _role(shipped(role))["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
+        for group in rule.get("apiGroups", [""])
+        for resource in rule.get("resources") or rule["nonResourceURLs"]
         for verb in rule["verbs"]
     )
 

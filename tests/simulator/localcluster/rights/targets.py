@@ -12,7 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from conformance.probes.server_metrics import PATH
 from deploy.rights import Right
+from fixtures.cluster.access import right_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
@@ -198,10 +200,7 @@ def unbind(plane: ControlPlane, role: str) -> None:
 def allowed(cluster: Cluster, right: Right) -> bool:
     """What the API server says about a right of the caller."""
     group, resource, verb = right
-    plural, _, subresource = resource.partition("/")
-    attributes = {"group": group, "resource": plural, "subresource": subresource, "verb": verb}
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
-    answer = cluster.request("POST", REVIEWS, body=review)
+    answer = cluster.request("POST", REVIEWS, body=right_of(verb, f"{group}/{resource}".lstrip("/") if group else resource).review())
     _require(answer.ok, f"an answer to a SelfSubjectAccessReview: {answer.message}")
     return bool(answer.json()["status"]["allowed"])
 
@@ -210,6 +209,8 @@ def asked_in(line: bytes) -> Asked | None:
     """The request of a line of the audit log; None for one about no resource, or one that everybody may ask."""
     event = msgspec.json.decode(line)
     reference = event.get("objectRef") or {}
+    if event.get("requestURI") == PATH:
+        reference = {"resource": PATH}
     group, plural = reference.get("apiGroup", ""), reference.get("resource", "")
     if not plural or group in OWN_GROUPS:
         return None

@@ -1,0 +1,56 @@
+"""SCALE-03: what autoscalers of pods with devices say of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.scale.autoscaling import check_autoscaling
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Outcome
+from fixtures.verdict.subjects import NotApplicable
+from tests.builders import a_scope, a_spec, a_workload
+from tests.tables import each_row
+
+OLD = "2026-09-01T00:00:00Z"
+METRIC = {"type": "Pods", "pods": {"metric": {"name": "DCGM_FI_DEV_GPU_UTIL"}}}
+TARGET = {"kind": "Deployment", "name": "llm"}
+
+
+def conditions(since: str = OLD, **reasons: str) -> list[Json]:
+    """Conditions that are False for a reason, or True without one."""
+    common = {"lastTransitionTime": since}
+    return [{"type": kind, "status": "False" if reason else "True", "reason": reason, **common} for kind, reason in reasons.items()]
+
+
+def an_hpa(*, metrics: list[Json] | None = None, status: Json | None = None, **spec: Any) -> Json:
+    spec = {"scaleTargetRef": TARGET, "minReplicas": 1, "maxReplicas": 4, "metrics": [METRIC] if metrics is None else metrics, **spec}
+    said = {"conditions": conditions(AbleToScale="", ScalingActive=""), **(status or {})}
+    return a_workload("HorizontalPodAutoscaler", "llm", spec, status=said)
+
+
+@each_row
+def test_one_autoscaler(autoscaler: Json, outcome: Outcome, cause: str) -> None:
+    (finding,) = check_autoscaling(a_scope(horizontalpodautoscalers=[autoscaler]))
+    assert (finding.outcome, finding.cause) == (outcome, cause)
+
+
+@each_row
+def test_one_scaled_object(status: list[Json], created: str, outcome: Outcome, cause: str) -> None:
+    spec = {"scaleTargetRef": {"name": "llm"}, "triggers": [{"type": "prometheus", "metadata": {"query": "avg(DCGM_FI_DEV_GPU_UTIL)"}}]}
+    item = {"kind": "ScaledObject", "metadata": {"name": "llm", "namespace": "team-a", "creationTimestamp": created}}
+    (finding,) = check_autoscaling(a_scope(scaledobjects=[{**item, "spec": spec, "status": {"conditions": status}}]))
+    assert (finding.outcome, finding.cause) == (outcome, cause)
+
+
+@pytest.mark.parametrize("devices", [0, 1])
+def test_one_by_another_metric_is_judged_where_its_pods_ask_for_devices(devices: int) -> None:
+    queue = [{"type": "External", "external": {"metric": {"name": "queue_length"}}}]
+    target = a_workload("Deployment", "llm", {"template": {"spec": a_spec(devices=devices)}})
+    scope = a_scope(horizontalpodautoscalers=[an_hpa(metrics=queue)], deployments=[target])
+    if devices:
+        assert [finding.outcome for finding in check_autoscaling(scope)] == [Outcome.OK]
+    else:
+        with pytest.raises(NotApplicable):
+            list(check_autoscaling(scope))
