@@ -9,6 +9,7 @@ import yaml
 
 from conformance.catalogue import Catalogue
 from conformance.delivery.node_labels import MAX_HOURS
+from conformance.delivery.webhook import Form
 from conformance.version import VERSION
 from deploy import account_policy, rights, workload
 from deploy.rights import FULL, NAMESPACE, READ_ONLY
@@ -72,7 +73,9 @@ def schema() -> Json:
     properties["publishHours"] |= {"minimum": 0, "maximum": MAX_HOURS}
     properties["options"]["items"] = {"type": "string"}
     results = {name: {"type": kinds[type(value)]} for name, value in workload.DEFAULTS["results"].items()}
-    properties["results"] |= {"properties": results, "additionalProperties": False}
+    results["webhookFormat"]["enum"] = list(Form)
+    webhook, claim = ({"properties": {name: {"minLength": 1}}, "required": [name]} for name in ("webhookSecret", "claim"))
+    properties["results"] |= {"properties": results, "additionalProperties": False, "if": webhook, "then": claim}
     properties["global"] = {"type": "object"}  # Helm hands it to every chart
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -7,6 +7,7 @@ from typing import Any
 from conformance.catalogue import Catalogue
 from conformance.delivery.files import CA_FILE
 from conformance.delivery.node_labels import MAX_HOURS
+from conformance.delivery.webhook import Form
 from conformance.requirement import Requirement
 from conformance.version import VERSION
 from deploy import account_policy, rights
@@ -18,7 +19,9 @@ NAME = "gpu-conformance"
 POLICY_FOLDER = "/etc/gpu-conformance"
 RESULTS_FOLDER = "/results"
 URL_FOLDER = "/var/run/gpu-conformance"
+WEBHOOK_FOLDER = "/var/run/gpu-conformance-webhook"
 CA_FOLDER = "/etc/gpu-conformance-ca"
+WEBHOOK = ".Values.results.webhookSecret"
 USER = 65532
 READS, WRITES = "read-only", "full"
 CRON, ONCE, NONE = "cronjob", "job", "none"
@@ -35,7 +38,15 @@ DEFAULTS: Json = {
     "deadlineSeconds": 7200,
     "options": [],
     "policy": {},
-    "results": {"configMap": RESULTS, "claim": "", "keep": 30, "putUrlSecret": "", "caConfigMap": ""},
+    "results": {
+        "configMap": RESULTS,
+        "claim": "",
+        "keep": 30,
+        "putUrlSecret": "",
+        "webhookSecret": "",
+        "webhookFormat": Form.JSON.value,
+        "caConfigMap": "",
+    },
     "publishHours": 0,
     "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
     "nodeSelector": {},
@@ -58,13 +69,14 @@ DESCRIPTIONS = {
     "options": "further options of a run, such as --strict",
     "policy": "what the owner expects of the cluster, as in docs/policy.md",
     "results": "configMap: name of a ConfigMap; claim: name of a PersistentVolumeClaim, and keep: how many runs stay there; "
-    "putUrlSecret: name of a Secret whose key url is a presigned PUT URL, and caConfigMap: name of a ConfigMap whose key ca.crt has the "
-    "certificates of its host; empty: not used",
+    "putUrlSecret: name of a Secret whose key url is a presigned PUT URL; "
+    "webhookSecret: name of a Secret whose key url is a webhook's URL, and webhookFormat: json or slack, needs claim; "
+    "caConfigMap: name of a ConfigMap whose key ca.crt has the certificates of both hosts; empty: not used",
     "publishHours": f"label nodes with their verdict for so many hours, at most {MAX_HOURS}; 0: never",
     "resources": "as a container has them",
     "nodeSelector": "as a pod has it",
     "tolerations": "as a pod has them",
-    "egress": "what the suite's pod may reach, as a NetworkPolicy has it: name servers, the API server, the object store",
+    "egress": "what the suite's pod may reach, as a NetworkPolicy has it: name servers, the API server, the object store, the webhook",
 }
 
 _SAFE = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
@@ -207,6 +219,7 @@ def _arguments() -> list[Any]:
         When(claim, f"--to=folder={RESULTS_FOLDER}"),
         When(claim, Format("--keep=%v", (".Values.results.keep",))),
         When(url, f"--to=put-url-file={URL_FOLDER}/url"),
+        When(WEBHOOK, Format(f"--webhook=%s={WEBHOOK_FOLDER}/url", (".Values.results.webhookFormat",))),
         When(hours, Format("--publish=%v", (hours,))),
         "--",
         When(".Values.access", "--read-only", READS),
@@ -224,6 +237,7 @@ def _pod(arguments: list[Any]) -> Json:
         {"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": True},
         When(claim, {"name": "results", "mountPath": RESULTS_FOLDER}),
         When(url, {"name": "url", "mountPath": URL_FOLDER, "readOnly": True}),
+        When(WEBHOOK, {"name": "webhook", "mountPath": WEBHOOK_FOLDER, "readOnly": True}),
         When(authority, {"name": "ca", "mountPath": CA_FOLDER, "readOnly": True}),
     ]
     return {
@@ -241,6 +255,7 @@ def _pod(arguments: list[Any]) -> Json:
             {"name": "policy", "configMap": {"name": f"{NAME}-policy"}},
             When(claim, {"name": "results", "persistentVolumeClaim": {"claimName": Value(claim)}}),
             When(url, {"name": "url", "secret": {"secretName": Value(url)}}),
+            When(WEBHOOK, {"name": "webhook", "secret": {"secretName": Value(WEBHOOK)}}),
             When(authority, {"name": "ca", "configMap": {"name": Value(authority)}}),
         ],
     }

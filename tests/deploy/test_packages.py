@@ -9,6 +9,9 @@ import pytest
 import yaml
 
 from conformance.catalogue import load_catalogue
+from conformance.cli.commands import command_parser
+from conformance.delivery.destinations import Kind
+from conformance.delivery.webhook import Form
 from deploy import workload
 from deploy.packages import OVERLAYS, files, schema
 from deploy.rights import right, rights
@@ -23,7 +26,15 @@ FULL = {
     "mode": "job",
     "options": ["--strict", "--only=FENCE, \"INV\" {{ .Values.x }} 'x'"],
     "policy": {"fence": {"taintKeys": ["<&>"]}},
-    "results": {"configMap": "", "claim": "results", "keep": 3, "putUrlSecret": "store", "caConfigMap": "ca"},
+    "results": {
+        "configMap": "",
+        "claim": "results",
+        "keep": 3,
+        "putUrlSecret": "store",
+        "webhookSecret": "hook",
+        "webhookFormat": "slack",
+        "caConfigMap": "ca",
+    },
     "publishHours": 26,
     "image": "registry.example/a: b@sha256:0",
     "tolerations": [{"key": "a", "operator": "Exists"}],
@@ -154,12 +165,20 @@ def test_nobody_reaches_the_pod_and_it_reaches_what_it_needs() -> None:
 
 @pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
 def test_the_job_understands_its_arguments(chosen: dict[str, Any]) -> None:
-    from conformance.cli.commands import command_parser
-
     for pod in pods(chosen):
         command, *rest = pod["containers"][0]["args"]
         arguments = command_parser(command).parse_args(rest)
         assert arguments.in_cluster is True
+
+
+def test_the_job_reads_the_urls_where_their_secrets_are_mounted() -> None:
+    (pod,) = pods({**FULL, "publishHours": 0})
+    arguments = command_parser("job").parse_args(pod["containers"][0]["args"][1:])
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    mounted = {f"{mount['mountPath']}/url": secrets.get(mount["name"]) for mount in pod["containers"][0]["volumeMounts"]}
+    (store,) = (one.place for one in arguments.to if one.kind is Kind.PUT_URL_FILE)
+    (hook,) = arguments.webhook
+    assert (mounted[store], mounted[str(hook.file)], hook.form) == ("store", "hook", Form.SLACK)
 
 
 @each_row
