@@ -8,7 +8,7 @@ from conformance.common_findings import overdue
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
 from fixtures.model.cluster import Scope
-from fixtures.model.platform.autoscalers import Autoscaler, of_devices
+from fixtures.model.platform.autoscalers import Autoscaler, lost_on_instances, of_devices
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
 
@@ -26,6 +26,7 @@ def check_autoscaling(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, about: About, one: Autoscaler) -> Finding:
+    lost = lost_on_instances(scope, one)
     active, able = one.conditions.get("ScalingActive", {}), one.conditions.get("AbleToScale", {})
     if one.most <= one.least:
         message = f"it may have {one.least} replicas at least and {one.most} at most, so that no metric moves it"
@@ -35,7 +36,8 @@ def _judge(scope: Scope, about: About, one: Autoscaler) -> Finding:
     if not one.conditions:
         return about.not_judged("its controller has said nothing of it so far")
     if one.state("ScalingActive") == "False":
-        cause = "AutoscalersOverlap" if active.get("reason") == "AmbiguousSelector" else "AutoscalerWithoutMetric"
+        cause = "MetricNotOfInstances" if lost else "AutoscalerWithoutMetric"
+        cause = "AutoscalersOverlap" if active.get("reason") == "AmbiguousSelector" else cause
         return _lasting(scope, about, one, "ScalingActive", f"its replicas stay as they are: {one.words('ScalingActive')}", cause)
     if one.state("AbleToScale") == "False" and not text_of(able.get("reason")).startswith("Backoff"):
         return _lasting(
@@ -50,10 +52,17 @@ def _judge(scope: Scope, about: About, one: Autoscaler) -> Finding:
         )
     if one.state("ScalingActive") != "True":
         return about.undecided("its controller does not say whether it gets a value of its metrics")
+    if lost:
+        return _of_whole_gpus(about, lost)
     if one.stopped:
         message = f"its behaviour turns {' and '.join(one.stopped)} off, so that {one.target[1]} goes one way only"
         return about.advised(message, cause="AutoscalerOneWay", observed="selectPolicy Disabled")
     return about.ok(f"{one.current} replicas of {one.least} to {one.most}, ScalingActive True")
+
+
+def _of_whole_gpus(about: About, metric: str) -> Finding:
+    message = f"it goes by {metric}, which DCGM does not measure on MIG instances, and its pods hold nothing else: no load makes it grow"
+    return about.advised(message, cause="MetricNotOfInstances", observed=metric)
 
 
 def _lasting(scope: Scope, about: About, one: Autoscaler, kind: str, state: str, cause: str) -> Finding:
@@ -76,4 +85,6 @@ def _of_keda(scope: Scope, about: About, one: Autoscaler) -> Finding:
     if one.holds("Fallback"):
         message = "its metrics cannot be read, and it keeps the number of replicas for that case"
         return about.advised(message, cause="ScaledObjectFallsBack", observed="Fallback True")
+    if lost := lost_on_instances(scope, one):
+        return _of_whole_gpus(about, lost)
     return about.ok(f"Ready True, Active {one.state('Active') or 'not said'}")

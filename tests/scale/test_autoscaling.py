@@ -10,7 +10,7 @@ from conformance.scale.autoscaling import check_autoscaling
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
-from tests.builders import a_scope, a_spec, a_workload
+from tests.builders import a_node, a_pod, a_scope, a_spec, a_workload
 from tests.tables import each_row
 
 OLD = "2026-09-01T00:00:00Z"
@@ -54,3 +54,11 @@ def test_one_by_another_metric_is_judged_where_its_pods_ask_for_devices(devices:
     else:
         with pytest.raises(NotApplicable):
             list(check_autoscaling(scope))
+
+
+@each_row
+def test_metrics_that_instances_lack(metrics: list[str], devices: Json, product: str, outcome: Outcome, cause: str) -> None:
+    pod = a_pod("llm-7d9f-a", devices=devices, node="gpu-0", labels={"pod-template-hash": "7d9f"}, owner="ReplicaSet/llm-7d9f")
+    hpa = an_hpa(metrics=[{"type": "Pods", "pods": {"metric": {"name": name}}} for name in metrics])
+    (finding,) = check_autoscaling(a_scope(nodes=[a_node(product=product)], pods=[pod], horizontalpodautoscalers=[hpa]))
+    assert (finding.outcome, finding.cause) == (outcome, cause)
