@@ -86,7 +86,7 @@ def test_pods_hold_at_most_what_their_node_can_allocate(name: str) -> None:
         for resource, value in amounts.items():
             of_slices = 4000 if (name, resource) == ("dra-extended", "nvidia.com/gpu") and node.startswith("h100-") else 0
             assert value <= thousandths(allocatable.get(resource, "0")) + of_slices, (node, resource)
-            devices += resource.startswith(("nvidia.com/", "amd.com/"))
+            devices += resource.startswith(("nvidia.com/", "amd.com/", "xilinx.com/"))
     devices += len(of_kind(name, "ResourceClaim"))
     assert devices > 0 or name == "idle-fabric"
 
