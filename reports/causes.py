@@ -28,6 +28,9 @@ SELF = "\N{HORIZONTAL ELLIPSIS}"
 """Stands for the subject's own name where a text of a group names each of its subjects."""
 
 
+UNKNOWN_POOL = "product not known"
+
+
 class Symptom(msgspec.Struct, frozen=True):
     """What one requirement found of one subject; ``subject`` is None where it could not be judged at all."""
 
@@ -90,19 +93,27 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def where(self) -> str:
-        """``12 nodes with 96 devices: H100 (10), A100 (2); namespaces team-a (4)``: by pool and owner; empty for one node alone."""
+        """``On 12 nodes with 96 devices: pool-a (10), pool-b (2); in namespace team-a (4: Job/train 3)``: by pool and owner.
+
+        Empty where no subject is on a node or in a namespace.
+        """
         rows = {row.node: row for row in self.report.inventory}
-        wrong = [one for one in self.subjects if one.verdict is not Verdict.WAIVED] or self.subjects
-        met = {node for subject in wrong for node in nodes_of(subject)} & rows.keys()
-        pools = Counter(one_line(rows[node].product, 60) or "product not known" for node in met)
-        spaces = Counter(one_line(subject.namespace, 60) for subject in wrong if subject.namespace)
+        wrong = {one.path: one for one in self.subjects if one.verdict is not Verdict.WAIVED} or {one.path: one for one in self.subjects}
+        met = {node for subject in wrong.values() for node in nodes_of(subject)} & rows.keys()
         parts = []
         if met:
-            nodes = f"{len(met):,} node{'s' * (len(met) > 1)} with {sum(device_count(rows[node]) for node in met):,} devices"
+            nodes = f"on {len(met):,} node{'s' * (len(met) > 1)} with {sum(device_count(rows[node]) for node in met):,} devices"
+            pools = Counter(pool_of(rows[node]) for node in sorted(met))
             parts.append(f"{nodes}: {listed((f'{name} ({count:,})' for name, count in pools.most_common()), 5)}")
+        spaces: dict[str, list[str]] = {}
+        for subject in wrong.values():
+            if subject.namespace:
+                spaces.setdefault(one_line(subject.namespace, 60), []).append(one_line(subject.owner, 120))
         if spaces:
-            parts.append(f"namespaces {listed((f'{name} ({count:,})' for name, count in spaces.most_common()), 5)}")
-        return "; ".join(parts)
+            most = sorted(spaces.items(), key=lambda one: -len(one[1]))
+            parts.append(f"in namespace{'s' * (len(spaces) > 1)} {listed((f'{name} ({_owned(owners)})' for name, owners in most), 5)}")
+        words = "; ".join(parts)
+        return words[:1].upper() + words[1:]
 
     @property
     def unnamed(self) -> list[str]:
@@ -203,6 +214,17 @@ def is_capped(result: Result) -> bool:
     """Whether a subject that the record does not list may be one that did not pass."""
     kept = Counter(one.verdict for one in result.subjects)
     return result.subjects_omitted > 0 and any(kept[verdict] >= MAX_OTHERS_KEPT for verdict in phrases.ATTENTION)
+
+
+def pool_of(row: InventoryRow) -> str:
+    """The pool of a node: what a label calls it, else its product."""
+    return one_line(row.pool or row.product, 60) or UNKNOWN_POOL
+
+
+def _owned(owners: list[str]) -> str:
+    """``4: Job/train 3, Job/tune 1``: how many subjects, and who controls those that have an owner."""
+    found = Counter(filter(None, owners)).most_common()
+    return f"{len(owners):,}" + (f": {listed((f'{name} {count:,}' for name, count in found), 3)}" if found else "")
 
 
 def device_count(row: InventoryRow) -> int:

@@ -11,6 +11,7 @@ from fixtures.model.devices.offers import without_devices
 from fixtures.model.dra.claims import Holder
 from fixtures.model.dra.inventory import InventoryDevice
 from fixtures.model.dra.slices import CLAIMS
+from fixtures.model.nodes.peers import pool_name
 from fixtures.model.nodes.pools import product_of
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.verdict.record import DeviceClaim, InventoryRow, PublishedDevice, PublishedSlice
@@ -116,6 +117,7 @@ def inventory(scope: Scope) -> list[InventoryRow]:
                 system_uuid=node.status.node_info.system_uuid if node else "",
                 sources=[*(source for source, yes in sources.items() if yes), *scope.accelerators.marks.get(name, ())],
                 product=node.metadata.label.get("nvidia.com/gpu.product", "") or product_of(scope, node) if node else "",
+                pool=_short(pool_name(scope, node)) if node else "",
                 capacity=_capacity(scope, node) if node else {},
                 judged=not reason,
                 message=reason,

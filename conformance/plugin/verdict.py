@@ -12,6 +12,7 @@ from conformance import causes
 from conformance.coverage import missing_kinds
 from conformance.plugin.session import State
 from conformance.requirement import Requirement
+from fixtures.model.jobs.pod_makers import controller_of
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import limits
 from fixtures.text.sentences import cut
@@ -85,7 +86,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     if isinstance(evidence, missing_kinds.SavedEvidence):
         missing_kinds.amend(judgement, evidence, requirement, state.scope, required=required)
     if state.has_snapshot:
-        _name_nodes(judgement.subjects, state.snapshot)
+        _place_pods(judgement.subjects, state.snapshot)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:
         judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
     cause = _cause_of_all(judgement, error)
@@ -118,12 +119,15 @@ def _cause_of_all(judgement: Judgement, error: BaseException | None) -> str:
     return ""
 
 
-def _name_nodes(subjects: list[SubjectResult], snapshot: Snapshot) -> None:
-    """Say of each pod that could not be judged on which node it is."""
-    if unsure := [one for one in subjects if one.kind == "Pod" and one.verdict is Verdict.INCONCLUSIVE]:
-        nodes = {(pod.namespace, pod.name): pod.spec.node_name for pod in snapshot.listing("pods").items}
-        for one in unsure:
-            one.node = cut(nodes.get((one.namespace, one.name), ""), limits.SUBJECT_CHARACTERS)
+def _place_pods(subjects: list[SubjectResult], snapshot: Snapshot) -> None:
+    """Say of each pod that did not pass who controls it, and of one that could not be judged on which node it is."""
+    found = [one for one in subjects if one.kind == "Pod" and one.verdict not in (Verdict.PASSED, Verdict.NOT_APPLICABLE)]
+    pods = {(pod.namespace, pod.name): pod for pod in snapshot.listing("pods").items} if found else {}
+    for one in found:
+        if pod := pods.get((one.namespace, one.name.partition(" ")[0])):
+            one.owner = cut("/".join(filter(None, controller_of(pod))), limits.SUBJECT_CHARACTERS)
+            if one.verdict is Verdict.INCONCLUSIVE and pod.name == one.name:
+                one.node = cut(pod.spec.node_name, limits.SUBJECT_CHARACTERS)
 
 
 def worse_of(earlier: Result, later: Result) -> Result:

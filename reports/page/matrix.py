@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
-from reports.causes import is_capped
+from reports.causes import UNKNOWN_POOL, is_capped, pool_of
 from reports.phrases import ATTENTION, SUBJECT_ORDER
 
 MAX_SINGLE = 40
@@ -18,7 +18,6 @@ MAX_SINGLE = 40
 
 MAX_ROWS = 60
 MAX_COLUMNS = 40
-UNKNOWN_POOL = "product not known"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,14 +56,14 @@ def matrix(report: Report) -> Matrix | None:
         return None
     found = [(result, nodes) for result, nodes in looked if any(cell in ATTENTION for cell in nodes.values())]
     columns = found[:MAX_COLUMNS]
-    pools = {row.node: row.product for row in report.inventory}
+    pools = {row.node: pool_of(row) for row in report.inventory}
     names = dict.fromkeys([*pools, *(node for _, nodes in columns for node in nodes)])
     capped = [is_capped(result) for result, _ in columns]
     grouped = len(names) > MAX_SINGLE
     rows: dict[tuple[object, ...], Row] = {}
     for node in names:
         cells = [nodes.get(node) for _, nodes in columns]
-        pool = pools.get(node) or UNKNOWN_POOL
+        pool = pools.get(node, UNKNOWN_POOL)
         stated = (cell if cell in ATTENTION or unsure else None for cell, unsure in zip(cells, capped, strict=True))
         key = (pool, *stated) if grouped else (node,)
         if key in rows:

@@ -4,12 +4,20 @@ from typing import Any
 
 import msgspec
 
+from conformance.catalogue import load_catalogue
 from conformance.known.inventory import inventory
+from conformance.plugin.opening import OpenTarget, WorkerHandover
+from conformance.plugin.options import Options
+from conformance.plugin.session import State
+from conformance.plugin.verdict import conclude
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
-from fixtures.verdict.record import DeviceClaim, PublishedSlice, decode_report, encode
+from fixtures.policy.model import Policy
+from fixtures.verdict.findings import Evidence, bad, ok
+from fixtures.verdict.record import DeviceClaim, PublishedSlice, Target, TargetKind, decode_report, encode
+from fixtures.verdict.subjects import Subject
 from reports import phrases
-from tests.builders import a_cpu_node, a_pod, a_scope
+from tests.builders import a_cpu_node, a_node, a_pod, a_scope, a_snapshot
 from tests.dra import a_claim, a_class, a_device, a_slice
 from tests.reports.sample_report import sample_report
 
@@ -68,3 +76,32 @@ def test_the_report_keeps_them_and_says_them_in_a_line() -> None:
     assert report.inventory == rows
     assert phrases.published_devices(report) == "Devices by DRA: 2 in 1 slice of gpu.nvidia.com; 1 held by claims, 1 tainted"
     assert phrases.published_devices(msgspec.structs.replace(sample_report(), inventory=[])) == ""
+
+
+def test_a_row_has_the_name_of_the_nodes_pool_where_a_label_names_pools() -> None:
+    key = "cloud.google.com/gke-nodepool"
+    pools = {"gpu-0": "large", "gpu-1": "large", "gpu-2": "small", "gpu-3": ""}
+    named = [a_node(name, labels={key: pool, "kops.k8s.io/instancegroup": name} if pool else {}) for name, pool in pools.items()]
+    assert {row.node: row.pool for row in inventory(a_scope(nodes=named))} == pools, "a label of another value on each node names the node"
+
+
+def test_a_pod_that_did_not_pass_has_the_name_of_its_controller() -> None:
+    web = a_pod("web-x", owner="ReplicaSet/web-5d9c", labels={"pod-template-hash": "5d9c"})
+    pods = [a_pod("train-0", owner="Job/train"), web, a_pod("bare"), a_pod("other", owner="ReplicaSet/other-77")]
+    state, evidence = State(load_catalogue(), Options(), "r1"), Evidence()
+    target = Target(kind=TargetKind.LIVE)
+    state.opened = OpenTarget(target, None, Policy(), WorkerHandover(target=target, run_id="r1"))
+    state.snapshot = a_snapshot(pods=pods)
+    for pod in pods:
+        evidence(bad(Subject("Pod", pod.name, pod.namespace), cause="NodeNotFenced", observed="x", expected="y"))
+    evidence(bad(Subject("Pod", "web-x container", "team-a"), cause="NodeNotFenced", observed="x", expected="y"))
+    evidence(ok(Subject("Pod", "train-0", "elsewhere")))
+    found = conclude(load_catalogue().by_id["REQ-01"], evidence, None, 0.0, state)
+    assert [(one.name, one.owner, one.node) for one in found.subjects] == [
+        ("train-0", "Job/train", ""),
+        ("web-x", "Deployment/web", ""),
+        ("bare", "", ""),
+        ("other", "ReplicaSet/other-77", ""),
+        ("web-x container", "Deployment/web", ""),
+        ("train-0", "", ""),
+    ]

@@ -1,17 +1,23 @@
 """How many nodes need attention, and a section for each of them: what was found, what passed, what was left out and why."""
 
+import msgspec
 import pytest
 
 from conformance.plugin.progress import wrapped
 from fixtures.verdict.record import (
+    Cause,
+    Coverage,
     DeviceClaim,
     FindingCause,
     InventoryRow,
+    Level,
     Measure,
+    NotJudged,
     PublishedDevice,
     PublishedSlice,
     Remedy,
     Report,
+    Result,
     SubjectResult,
     Verdict,
 )
@@ -77,9 +83,9 @@ def test_a_node_has_a_section_with_all_that_was_judged_of_it() -> None:
     found = nodes(a_report())
     assert found is not None
     first, second = found.rows
-    assert (first.name, first.passed, [one.words for one in first.found]) == ("gpu-1", 1, ["no taint", "a device short"])
+    assert (first.name, ids(first.passed), [one.words for one in first.found]) == ("gpu-1", ["INV-01"], ["no taint", "a device short"])
     assert (second.name, [one.words for one in second.found]) == ("gpu-2", ["Agent ops/exporter on gpu-2: old"])
-    assert [(pool.name, pool.nodes, pool.devices, pool.in_need, pool.not_judged) for pool in found.pools] == [
+    assert [(pool.name, pool.nodes, pool.advertised, pool.in_need, pool.not_judged) for pool in found.pools] == [
         ("H100", 2, 16, 16, 0),
         ("A100", 2, 16, 0, 8),
     ]
@@ -108,6 +114,51 @@ def test_a_figure_is_beside_the_least_that_it_has_to_be() -> None:
     assert "no figure" in page
 
 
+def ids(results: list[Result] | None) -> list[str]:
+    return [one.id for one in results or ()]
+
+
+def test_a_named_node_has_a_section_without_a_finding_and_says_why_it_is_blank() -> None:
+    made = a_report()
+    bare = NotJudged(id="HW-01", title="t", area="HW", level=Level.MUST, cause=Cause.ACCESS, because="they need probe pods")
+    made.scope = Coverage(requirements=5, judged=4, not_judged=[bare], nodes=["gpu-3", "gpu-4"])
+    rows = {row.name: row for row in nodes_of(made).rows}
+    assert list(rows) == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"], "those in need first, then those that are named"
+    other = "because what they judged names another node or none"
+    assert (rows["gpu-1"].named, rows["gpu-1"].blank) == (False, [])
+    assert (ids(rows["gpu-3"].passed), [one.words for one in rows["gpu-3"].found]) == (["INV-01"], ["known"])
+    assert rows["gpu-3"].blank == [("because they need probe pods", ["HW-01"]), (other, ["FENCE-01", "OPS-04"])]
+    assert ([one.words for one in rows["gpu-4"].left_out], rows["gpu-4"].blank[1]) == (
+        ["cordoned"],
+        (other, ["ADV-01", "INV-01", "OPS-04"]),
+    )
+    page = html.render(made)
+    assert "No result for it, because they need probe pods: HW-01." in page
+    made.results[2].subjects_omitted = 1
+    assert nodes_of(made).rows[2].passed is None
+    assert "The record does not keep all that passed." in html.render(made)
+
+
+@each_row
+def test_a_cause_says_where_it_is(pools: dict[str, list[str]], subjects: list[SubjectResult], where: str) -> None:
+    made = report([result("REQ-01", Verdict.FAILED, [msgspec.structs.replace(one, cause=CAUSE.code) for one in subjects])])
+    made.inventory = [
+        InventoryRow(node=node, pool=pool, product=product, capacity={"nvidia.com/gpu": "8"}) for node, (pool, product) in pools.items()
+    ]
+    made.causes = [CAUSE]
+    [odd] = found_causes(made)
+    assert odd.where == where
+
+
+def test_devices_are_counted_by_the_pool_that_a_label_names() -> None:
+    made = a_report()
+    made.inventory[0].pool = made.inventory[2].pool = "large"
+    tainted = [PublishedDevice(name="d", taint="xid=79:NoExecute"), PublishedDevice(name="e")]
+    made.inventory[2].slices = [PublishedSlice(name="s", driver="d", pool="p", generation=1, devices=tainted)]
+    found = [(pool.name, pool.products, pool.nodes, pool.advertised, pool.sick) for pool in nodes_of(made).pools]
+    assert found == [("H100", "", 1, 8, 0), ("large", "H100, A100", 2, 16, 1), ("A100", "", 1, 8, 0)]
+
+
 def nodes_of(made: Report) -> Nodes:
     found = nodes(made)
     assert found is not None
@@ -124,7 +175,7 @@ def test_what_left_a_node_out_is_said() -> None:
 
 def test_a_cause_has_its_subjects_once_and_by_pool_and_namespace() -> None:
     [odd] = [one for one in found_causes(a_report()) if one.cause is not None]
-    assert odd.where == "1 node with 8 devices: H100 (1)"
+    assert odd.where == "On 1 node with 8 devices: H100 (1)"
     assert sum(len(group.subjects) for group in odd.groups) == 3  # two findings of one node with two messages, and the waived one
     fleet = found_causes(fleet_report(1_000, 54))[0]
     assert max(len(group.subjects) for group in fleet.groups) <= 54

@@ -2,8 +2,8 @@
 
 from fixtures.verdict.findings import MAX_OTHERS_KEPT
 from fixtures.verdict.record import ComparedChange, Comparison, InventoryRow, Report, Verdict
-from reports.causes import in_short, subject_groups
-from reports.page.matrix import MAX_ROWS, UNKNOWN_POOL, matrix
+from reports.causes import UNKNOWN_POOL, in_short, subject_groups
+from reports.page.matrix import MAX_ROWS, matrix
 from reports.page.rows import buckets
 from tests.reports.page_reports import fleet_report
 from tests.reports.sample_report import report, result, subject
