@@ -89,7 +89,7 @@ matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too
 upgrade-local: $(STAMP) ## upgrade real Kubernetes under simulated GPU nodes and roll it back, with the gate of deploy/ci around it (ARGS="1.36 1.37"; default: every minor and back)
 	@$(BIN)/python -m tests.upg.local_upgrade $(ARGS)
 
-sockets: $(STAMP) ## download the schemas of Cluster API and Karpenter, for the test of deploy/sockets on real Kubernetes
+sockets: $(STAMP) ## download the schemas of Cluster API, Karpenter and policy reports, for the tests on real Kubernetes that rest on them
 	@$(BIN)/python -m tests.sockets.contracts
 
 local-node: $(STAMP) ## build a node in a virtual machine into the cache and boot it: kubelet, containerd, systemd (as root)

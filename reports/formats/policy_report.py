@@ -1,6 +1,7 @@
 """A report as objects of wgpolicyk8s.io/v1alpha2, for dashboards that read PolicyReports: one for each namespace, and one for the cluster.
 
-https://github.com/kubernetes-sigs/wg-policy-prototypes has the kinds. Results of a simulated cluster are named as such in each of them.
+https://github.com/kubernetes-retired/wg-policy-prototypes has the kinds; a test holds the objects to their schema. Results of a simulated
+cluster are named as such in each of them.
 """
 
 from __future__ import annotations

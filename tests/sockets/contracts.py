@@ -1,4 +1,4 @@
-"""``make sockets``: download the definitions of others, by which real Kubernetes judges the examples of ``deploy/sockets``."""
+"""``make sockets``: download the definitions of others, by which real Kubernetes judges what the suite has for them."""
 
 import json
 import os

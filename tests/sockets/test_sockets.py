@@ -1,7 +1,8 @@
 """The examples of ``deploy/sockets`` on real Kubernetes: its schemas and controllers take them, and what they start says the verdict.
 
-The test is the kubelet of the suite's pods, which no node has room for: it runs what a container names, with the rights of its account, in
-this project's checkout. NVSentinel, node-readiness-controller, Karpenter, kured, the GPU Operator and Cluster API themselves do not run.
+The schemas of policy reports take the suite's. The test is the kubelet of the suite's pods, which no node has room for: it runs what a
+container names, with the rights of its account, in this project's checkout. NVSentinel, node-readiness-controller, Karpenter, kured, the
+GPU Operator and Cluster API themselves do not run.
 """
 
 import json
@@ -33,6 +34,9 @@ from fixtures.model.nodes.health import CONFORMANT
 from fixtures.model.nodes.releases import RELEASED
 from fixtures.model.nodes.work import as_node
 from fixtures.ownership.owned import MANAGED_BY, SUITE
+from fixtures.verdict.record import Report, TargetKind
+from reports.formats import policy_report
+from tests.reports.sample_report import hostile_report, sample_report
 from tests.sockets.contracts import Missing, contracts, definition
 from tests.watching import PATIENCE
 
@@ -273,6 +277,29 @@ def test_cluster_apis_own_schema_takes_the_health_check_and_it_means_the_node_th
         held = stage.condition(name)
         asked = check["spec"]["checks"]["unhealthyNodeConditions"]
         assert any((one["type"], one["status"]) == (held["type"], held["status"]) for one in asked) is unhealthy
+
+
+def test_the_policy_reports_own_schema_takes_every_report_with_each_of_its_fields(stage: Stage) -> None:
+    for name in ("policyreports", "clusterpolicyreports"):
+        stage.define(of_others(name))
+    for report in (sample_report(TargetKind.LIVE), in_one_namespace(hostile_report())):
+        items = json.loads(policy_report.render(report))["items"]
+        assert {item["kind"] for item in items} == {"PolicyReport", "ClusterPolicyReport"}
+        for item in items:
+            if namespace := item["metadata"].get("namespace", ""):
+                stage.admin.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            answer = stage.admin.create(key(item), item, namespace=namespace, dry_run=True)
+            assert (answer.status, answer.warnings, answer.json()["results"]) == (201, (), item["results"]), answer.message
+    unlike = {**items[0], "results": [{**items[0]["results"][0], "severity": "must"}]}
+    assert stage.admin.create(key(unlike), unlike, dry_run=True).status == 422
+
+
+def in_one_namespace(report: Report) -> Report:
+    """As an API server has namespaces: none has a hostile name. Every other subject belongs to the cluster."""
+    for at, result in enumerate(report.results):
+        for subject in result.subjects:
+            subject.namespace = "team-a" if at % 2 else ""
+    return report
 
 
 def test_the_validation_step_of_a_driver_upgrade_waits_for_the_verdict(stage: Stage) -> None:
