@@ -273,12 +273,12 @@ def subject_sentence(subject: SubjectResult, limit: int = 400) -> str:
 def subject_detail(subject: SubjectResult, limit: int = 400) -> str:
     """What was found of a subject, on one line: its message behind what was observed, else what was expected.
 
-    What was observed is left out where the message has all of its words: ``no taints``, ``the node has no taint``.
+    A clause of what was observed is left out where the message has all of its words: ``no taints``, ``the node has no taint``.
     """
-    if subject.message and _words(subject.observed) <= _words(subject.message):
-        return one_line(subject.message, limit)
     if subject.message:
-        return f"{one_line(subject.observed, limit)}: {one_line(subject.message, limit)}"
+        told = _words(subject.message)
+        new = "; ".join(part for part in subject.observed.split("; ") if not _words(part) <= told)
+        return ": ".join(one_line(text, limit) for text in (new, subject.message) if text)
     found = [one_line(subject.observed, limit)] if subject.observed else []
     found += [f"expected {one_line(subject.expected, limit)}"] if subject.expected else []
     return "; ".join(found)
