@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from conformance.common_findings import overdue
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.gitops import deliveries
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import NotApplicable
 
@@ -22,6 +23,9 @@ def check_deliveries(scope: Scope) -> Iterator[Finding]:
             yield about.advised("it is suspended: what somebody changes in the cluster stays changed", cause="DeliverySuspended")
         elif one.unknown:
             yield about.undecided(f"{one.observed}: its controller cannot compare it or does not know its health")
+        elif one.good and one.follows:
+            message = f"it follows {listed(one.follows)}: the next release is installed when it appears, and may drain nodes at work"
+            yield about.advised(message, cause="VersionNotPinned", observed=listed(one.follows))
         elif one.good:
             yield about.ok()
         else:

@@ -30,6 +30,38 @@ def test_applications(sync: str, health: str, since: str, outcome: Outcome, caus
 
 
 @each_row
+def test_versions_of_sources(source: Json, outcome: Outcome, cause: str) -> None:
+    assert found(applications=[an_application("Synced", "Healthy", source=source)]) == (outcome, cause)
+    several = [{"repoURL": "https://git.example.com/values", "targetRevision": "main", "ref": "values"}, source]
+    assert found(applications=[an_application("Synced", "Healthy", sources=several)]) == (outcome, cause)
+
+
+@each_row
+def test_versions_of_charts(chart: Json, outcome: Outcome, cause: str) -> None:
+    condition = {"type": "Ready", "status": "True", "reason": "r", "lastTransitionTime": "2026-09-01T00:00:00Z"}
+    release = {
+        "metadata": {"name": "stack", "namespace": "kube-system", "generation": 2},
+        "spec": {"chart": {"spec": chart}},
+        "status": {"observedGeneration": 2, "conditions": [condition]},
+    }
+    assert found(helmreleases=[release]) == (outcome, cause)
+
+
+@pytest.mark.parametrize(("started", "outcome"), [("2026-09-21T14:13:00Z", Outcome.UNDECIDED), ("2026-09-01T00:00:00Z", Outcome.BAD)])
+def test_a_sync_that_runs_is_a_change_under_way_until_it_is_late(started: str, outcome: Outcome) -> None:
+    one = an_application("OutOfSync", "Healthy")
+    one["status"]["operationState"] = {"phase": "Running", "startedAt": started}
+    assert found(applications=[one])[0] is outcome
+
+
+def test_what_tenants_deliver_to_themselves_is_not_judged() -> None:
+    one = an_application("OutOfSync", "Degraded", destination={"namespace": "team-a"})
+    one["status"]["resources"] = [{"group": "serving.kserve.io", "namespace": "team-a"}]
+    with pytest.raises(NotApplicable):
+        found(applications=[one])
+
+
+@each_row
 def test_helm_releases(ready: str, observed: int, suspend: bool, outcome: Outcome, cause: str) -> None:
     condition = {"type": "Ready", "status": ready, "reason": "r", "lastTransitionTime": "2026-09-21T14:13:00Z"}
     entries = [{"id": "_p_nvidia.com_ClusterPolicy"}]
