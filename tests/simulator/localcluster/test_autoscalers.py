@@ -53,7 +53,7 @@ def test_what_the_real_controller_writes_is_found(plane: ControlPlane) -> None:
                 }
                 if all(reason in reasons.get(name, ()) for name, reason in AWAITED.items()):
                     break
-        snapshot = collect(admin, [KEY, "pods", "nodes"], version="")
+        snapshot = collect(admin, [KEY], version="")
         found = check_autoscaling(Scope(snapshot, a_policy(requests={"pendingMinutes": 0})))
         assert {one.subject.name: one.cause for one in found} == {
             "no-metric": "AutoscalerWithoutMetric",
