@@ -1,5 +1,7 @@
 """What is published: one package with all files, programs that work in an empty environment, and a plugin that krew takes."""
 
+import base64
+import csv
 import hashlib
 import os
 import re
@@ -12,13 +14,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.metadata import Metadata
 
+from conformance.cli.commands import command_parser
 from conformance.version import VERSION
 from deploy import release
 from tests.endtoend.runs import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("chaos", "conformance", "fixtures", "reports")
+PAGE = ROOT / "deploy" / "wheel" / "README.md"
 SUITE = "gpu_conformance/suite/"
 pytestmark = [pytest.mark.test_all, pytest.mark.skipif(not release.UV.is_file(), reason="uv is not here (make setup brings it)")]
 
@@ -74,6 +79,38 @@ def test_the_wheel_takes_one_name_and_has_every_file(packages: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"gpu_conformance", f"gpu_conformance-{VERSION}.dist-info"}
     assert {name.removeprefix(SUITE) for name in names if name.startswith(SUITE)} == tracked(*FOLDERS)
     assert version == (ROOT / "conformance" / "version.py").read_text()
+
+
+def test_the_wheels_own_record_has_every_file_with_its_digest(packages: Path) -> None:
+    (wheel,) = packages.glob("*.whl")
+    with zipfile.ZipFile(wheel) as held:
+        listed = f"gpu_conformance-{VERSION}.dist-info/RECORD"
+        rows = list(csv.reader(held.read(listed).decode().splitlines()))
+        found = {name: base64.urlsafe_b64encode(hashlib.sha256(held.read(name)).digest()).decode().rstrip("=") for name in held.namelist()}
+    assert {name: digest.removeprefix("sha256=") for name, digest, _ in rows} == {**found, listed: ""}
+
+
+def test_an_index_takes_the_metadata_and_can_show_the_page(packages: Path) -> None:
+    """PyPI reads it with this library. A relative link or picture would lead nowhere on its page."""
+    (wheel,), (sdist,) = packages.glob("*.whl"), packages.glob("gpu_conformance-*.tar.gz")
+    with zipfile.ZipFile(wheel) as held, tarfile.open(sdist) as tar:
+        read = tar.extractfile(f"gpu_conformance-{VERSION}/PKG-INFO")
+        assert read is not None
+        texts = held.read(f"gpu_conformance-{VERSION}.dist-info/METADATA"), read.read()
+        licences = [name for name in held.namelist() if "/licenses/" in name]
+    found, packed = (Metadata.from_email(text, validate=True) for text in texts)
+    assert (found.name, str(found.version)) == (packed.name, str(packed.version)) == ("gpu-conformance", VERSION)
+    assert [name.partition("/licenses/")[2] for name in licences] == found.license_files
+    assert (found.description, found.description_content_type) == (PAGE.read_text(), "text/markdown")
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", PAGE.read_text())
+
+
+def test_the_suite_understands_the_commands_of_the_page() -> None:
+    commands = re.findall(r"^gpu-conformance (.*?)(?: #.*)?$", PAGE.read_text(), re.MULTILINE)
+    commands += re.findall(r"`gpu-conformance (.*?)`", PAGE.read_text())
+    assert len(commands) == 5
+    for name, *rest in map(str.split, commands):
+        command_parser(name).parse_args(rest)
 
 
 def test_the_first_commands_of_readme_work_in_an_empty_environment(programs: Path, tmp_path: Path) -> None:
