@@ -12,7 +12,7 @@ from fixtures.text.sentences import ask_again, listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 
 _SOURCE = "webhooks[*], services, endpointslices"
-_EXPECTED = "a Service with ready endpoints, a bundle of certificates in date, rules that leave out its own server"
+_EXPECTED = "a Service with ready endpoints, a bundle of certificates in date, rules that leave out its own server and kube-system"
 
 
 def check_webhooks(scope: Scope) -> Iterator[Finding]:
@@ -46,4 +46,7 @@ def _judge(scope: Scope, one: Webhook) -> Finding:
         names = listed([pod.name for pod in one.own_pods], 2)
         message = f"it guards the pods of its own server ({names}): once all are gone, no new one can start, and {outcome}"
         return about.advised(message, cause="WebhookGuardsItself", observed=f"rules and selectors match {names}")
+    if one.closed and one.vital:
+        message = f"it guards {listed(one.vital)}: while nobody answers for it, nodes that fail or restart do not come back by themselves"
+        return about.advised(message, cause="WebhookGuardsTheCluster", observed=listed(one.vital))
     return about.ok(f"{one.ready} ready endpoints of Service {service}")

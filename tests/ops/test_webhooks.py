@@ -50,6 +50,15 @@ def test_webhooks(hook: dict[str, Any], ready: list[bool | None], outcome: Outco
     assert judged(a_hook(**hook), *ready) == (outcome, cause)
 
 
+@each_row
+def test_what_the_cluster_lives_on(hook: dict[str, Any], rule: Json, cause: str) -> None:
+    """Beside its own server there is a pod of kube-proxy."""
+    one = a_hook(**hook)
+    one["webhooks"][0]["rules"] = [{"operations": ["CREATE", "UPDATE"], "scope": "*", "apiGroups": [""], **rule}]
+    pods = [a_pod("hook-0", "gpu-operator", labels={"app": "hook"}), a_pod("kube-proxy-x", "kube-system", labels={"k8s-app": "kube-proxy"})]
+    assert judged(one, True, pods=pods)[1] == cause
+
+
 def test_one_that_starts_is_not_yet_missing() -> None:
     young = a_pod("hook-0", "gpu-operator", labels={"app": "hook"})
     young.metadata.creation_timestamp = "2026-09-21T14:12:00Z"
