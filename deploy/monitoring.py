@@ -18,6 +18,8 @@ from reports.formats.openmetrics import PREFIX
 
 RULES, BOARD = "observability/prometheus-rule.yaml", "observability/grafana-board.json"
 REAL = 'target!~"simulated|local"'
+MUST = '{{ if eq $labels.verdict "failed" }}critical{{ else }}warning{{ end }}'
+"""The severity of a requirement that must hold: what only warns of it, a crash loop for one, calls nobody at night."""
 STALE_SECONDS = 26 * 3600
 """A daily run, two hours late."""
 
@@ -61,9 +63,8 @@ def rule_object(catalogue: Catalogue) -> Json:
     for area in catalogue.areas:
         rules = []
         for one in area.requirements:
-            verdicts = "failed" if one.level is Level.MUST else "failed|warned"
-            expr = f'{PREFIX}_requirement{{id="{one.id}",verdict=~"{verdicts}",{REAL}}} == 1'
-            rule = _rule(one.id.replace("-", ""), expr, "critical" if one.level is Level.MUST else "warning", f"Not so: {one.title}")
+            expr = f'{PREFIX}_requirement{{id="{one.id}",verdict=~"failed|warned",{REAL}}} == 1'
+            rule = _rule(one.id.replace("-", ""), expr, MUST if one.level is Level.MUST else "warning", f"Not so: {one.title}")
             rule["annotations"]["description"] = f"{' '.join(one.rationale.split())} gpu-conformance explain {one.id} says what to do."
             rules.append(rule)
         groups.append({"name": f"gpu-conformance-{area.area.lower()}", "rules": rules})

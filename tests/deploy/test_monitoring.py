@@ -4,6 +4,9 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -12,11 +15,14 @@ import yaml
 from conformance.catalogue import load_catalogue
 from conformance.plugin.verdict import unjudged
 from deploy.monitoring import RULES, alert_name, board, files, rule_object
-from fixtures.simulator.config.scenario import defect_names, load_defect
+from fixtures.simulator.config.scenario import Defect, ScenarioError, defect_names, load_defect, load_scenario
+from fixtures.simulator.simulated_cluster import with_defects
 from fixtures.verdict.coverage import measure
-from fixtures.verdict.record import Level, Report, TargetKind, Verdict
+from fixtures.verdict.record import Access, Level, Report, TargetKind, Verdict
 from reports.formats.openmetrics import render
+from tests.endtoend.runs import run_suite
 from tests.reports.sample_report import report
+from tests.requirements_offline import NOW, healthy
 
 CATALOGUE = load_catalogue()
 ASKED = tuple(f"gpu_conformance_{name}" for name in ("requirement{", "exit_code", "residue_objects", "last_run_timestamp_seconds"))
@@ -39,16 +45,17 @@ def judged(failing: frozenset[str] = frozenset(), kind: TargetKind = TargetKind.
     return made
 
 
-def series(made: Report) -> list[dict[str, str]]:
-    lines = [line.rpartition(" ") for line in render(made).splitlines() if line.startswith(ASKED)]
+def series(metrics: str) -> list[dict[str, str]]:
+    lines = [line.rpartition(" ") for line in metrics.splitlines() if line.startswith(ASKED)]
     return [{"series": name, "values": f"{value}x40"} for name, _, value in lines]
 
 
-def case(name: str, made: Report, *alerts: str, at: str = "1m") -> dict[str, object]:
+def case(name: str, made: Report | str, *alerts: str, at: str = "1m") -> dict[str, object]:
     """The metrics of a run every minute, or every hour of a test that takes longer, and the alerts that fire."""
     samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]
     tests = [{"expr": FIRING, "eval_time": at, "exp_samples": samples}]
-    return {"name": name, "interval": "1h" if at.endswith("h") else "1m", "input_series": series(made), "promql_expr_test": tests}
+    metrics = series(made if isinstance(made, str) else render(made))
+    return {"name": name, "interval": "1h" if at.endswith("h") else "1m", "input_series": metrics, "promql_expr_test": tests}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +79,42 @@ def test_each_rule_fires_on_its_defect_and_none_on_a_healthy_cluster(folder: Pat
     cases = [case(name, judged(ids), *map(alert_name, ids)) for ids, name in tripped.items()]
     assert {one for ids in tripped for one in ids} == set(CATALOGUE.by_id)
     code, text = promtool(folder, case("healthy", judged()), *cases)
+    assert code == 0, text[-3000:]
+
+
+def broken(scenario: str) -> Iterator[str]:
+    """Defects of a scenario that reading sees, for as many requirements as can be broken at once: some stand on what others take away."""
+    objects, chosen, seen = healthy(load_scenario(scenario)), list[Defect](), set[str]()
+    for defect in sorted(map(load_defect, defect_names()), key=lambda one: len(one.trips)):
+        reads = all(CATALOGUE.by_id[one].access is Access.READ for one in defect.trips) and not defect.denied
+        if defect.scenario == scenario and reads and not seen.issuperset(defect.trips):
+            with suppress(ScenarioError):
+                with_defects(deepcopy(objects), [*chosen, defect], NOW)
+                chosen.append(defect)
+                seen.update(defect.trips)
+                yield defect.name
+
+
+def severities(critical: int, warning: int) -> list[dict[str, object]]:
+    counts = {"critical": critical, "warning": warning}
+    samples = [{"labels": f'{{severity="{name}"}}', "value": count} for name, count in counts.items() if count]
+    return [{"expr": FIRING.replace("alertname", "severity"), "eval_time": "1m", "exp_samples": samples}]
+
+
+def test_the_metrics_of_a_run_raise_the_alerts_of_what_it_judged(folder: Path, tmp_path: Path) -> None:
+    """Of a simulated cluster, so they are those of a real one but for their target."""
+    cases: list[dict[str, object]] = []
+    for name, defects in (("healthy", ()), ("broken", tuple(broken("healthy")))):
+        (place := tmp_path / name).mkdir()
+        done = run_suite(place, "--simulate", ",".join(["healthy", *defects]), "--read-only")
+        red = [one.id for one in done.record.results if one.verdict in (Verdict.FAILED, Verdict.WARNED)]
+        critical = sum(one.verdict is Verdict.FAILED and one.level is Level.MUST for one in done.record.results)
+        assert (done.code, len(red) > 50) == ((1, True) if defects else (0, False)), done.output[-3000:]
+        metrics = (place / "report" / "metrics.prom").read_text()
+        cases += [case(f"{name}, simulated", metrics)]
+        cases += [case(name, metrics.replace('target="simulated"', 'target="live"'), *map(alert_name, red))]
+        cases += [{**cases[-1], "name": f"{name}, severities", "promql_expr_test": severities(critical, len(red) - critical)}]
+    code, text = promtool(folder, *cases)
     assert code == 0, text[-3000:]
 
 
