@@ -62,6 +62,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return min((one.verdict for one in self.symptoms), key=phrases.SUBJECT_ORDER.index)
 
     @property
+    def key(self) -> str:
+        """The code of the cause, or the id of the requirement that stands for itself."""
+        return self.cause.code if self.cause else self.symptoms[0].result.id
+
+    @property
     def level(self) -> Level:
         """MUST if one requirement is."""
         return Level.MUST if any(one.result.level is Level.MUST for one in self.symptoms) else Level.SHOULD
@@ -92,21 +97,43 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return in_short(subject_groups(self.subjects))
 
     @cached_property
+    def _wrong(self) -> list[SubjectResult]:
+        """Its subjects, each once: those that nobody waived, if there are any."""
+        return list(
+            {one.path: one for one in self.subjects if self.verdict is Verdict.WAIVED or one.verdict is not Verdict.WAIVED}.values()
+        )
+
+    @cached_property
+    def _nodes(self) -> list[InventoryRow]:
+        met = {node for subject in self._wrong for node in nodes_of(subject)}
+        return [row for row in self.report.inventory if row.node in met]
+
+    @property
+    def lasted(self) -> str:
+        """``For 2 d, since 2026-11-20 06:00 UTC: 768 device-hours at most``, of all devices of its nodes.
+
+        Empty where no earlier run shows it.
+        """
+        since, now = phrases.moment(self.report.causes_since.get(self.key, "")), phrases.started(self.report)
+        if since is None or now is None or since >= now:
+            return ""
+        hours = phrases.device_hours(sum(map(device_count, self._nodes)), since, now)
+        words = f"For {phrases.age(since, now)}, since {since:%Y-%m-%d %H:%M} UTC"
+        return f"{words}: {hours} device-hours at most" if hours else words
+
+    @cached_property
     def where(self) -> str:
         """``On 12 nodes with 96 devices: pool-a (10), pool-b (2); in namespace team-a (4: Job/train 3)``: by pool and owner.
 
         Empty where no subject is on a node or in a namespace.
         """
-        rows = {row.node: row for row in self.report.inventory}
-        wrong = {one.path: one for one in self.subjects if one.verdict is not Verdict.WAIVED} or {one.path: one for one in self.subjects}
-        met = {node for subject in wrong.values() for node in nodes_of(subject)} & rows.keys()
         parts = []
-        if met:
-            nodes = f"on {len(met):,} node{'s' * (len(met) > 1)} with {sum(device_count(rows[node]) for node in met):,} devices"
-            pools = Counter(pool_of(rows[node]) for node in sorted(met))
+        if rows := self._nodes:
+            nodes = f"on {len(rows):,} node{'s' * (len(rows) > 1)} with {sum(map(device_count, rows)):,} devices"
+            pools = Counter(map(pool_of, rows))
             parts.append(f"{nodes}: {listed((f'{name} ({count:,})' for name, count in pools.most_common()), 5)}")
         spaces: dict[str, list[str]] = {}
-        for subject in wrong.values():
+        for subject in self._wrong:
             if subject.namespace:
                 spaces.setdefault(one_line(subject.namespace, 60), []).append(one_line(subject.owner, 120))
         if spaces:

@@ -33,7 +33,20 @@ from fixtures.tables.rows import ALL
 from fixtures.text.sentences import few
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import Access, AppliedPreset, Cause, Coverage, Report, Requests, Result, Run, Suite, UsedTable, Verdict
+from fixtures.verdict.record import (
+    Access,
+    AppliedPreset,
+    Cause,
+    Coverage,
+    Report,
+    Requests,
+    Result,
+    Run,
+    Suite,
+    TargetKind,
+    UsedTable,
+    Verdict,
+)
 
 RECORD = "report.json"
 
@@ -137,6 +150,10 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
             if report.scope is not None:
                 report.scope.notes.append(state.results[COMPARISON].message)
         compare_with(baseline.report, report, difference)
+    if _has_history(report):
+        from reports.merge import history  # imported late, like all of reports/
+
+        report.causes_since = history.held_since(report, _history_folder(state), baseline.report if baseline else None)
     return report, _write(state, report)
 
 
@@ -263,7 +280,36 @@ def _write(state: State, report: Report) -> int:
         state.complaints.append(problem)
     if not state.options.report_dir:
         _point_latest(state, folder)
+    _add_to_history(state, report)
     return report.exit_code
+
+
+def _has_history(report: Report) -> bool:
+    """Whether earlier runs say anything of it: not of a cluster that it made itself, of a saved one, or of one that was exchanged."""
+    target = report.target
+    return not (target.scenario or target.kind in (TargetKind.LOCAL, TargetKind.SNAPSHOT) or report.other_cluster_uid) and bool(
+        report.results
+    )
+
+
+def _history_folder(state: State) -> Path | None:
+    """Where the run's history is: beside its folder. One that ``--report-dir`` names may be anywhere, and has one only where it is kept."""
+    if state.report_folder is None:
+        return None
+    folder = state.report_folder.parent
+    return folder if not state.options.report_dir or (folder / "history.jsonl").is_file() else None
+
+
+def _add_to_history(state: State, report: Report) -> None:
+    from reports.merge import history
+
+    folder = _history_folder(state)
+    if folder is None or state.options.record_only or not _has_history(report):
+        return
+    try:
+        history.append(report, folder)
+    except OSError as error:
+        state.complaints.append(f"{folder / history.NAME} lacks this run: {error.strerror or error}")
 
 
 def _take_back(state: State, report: Report, folder: Path) -> None:

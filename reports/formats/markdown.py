@@ -189,6 +189,8 @@ def _block(found: Found) -> str:
     ]
     if found.where and len(found.subjects) > 1:
         lines += [escape(found.where, 600), ""]
+    if found.lasted:
+        lines += [escape(found.lasted), ""]
     sentences = found.sentences(200)
     lines += [f"- {escape(sentence, 800)}" for sentence in sentences[: found.most_shown]]
     if len(sentences) > found.most_shown:

@@ -1,7 +1,8 @@
 """What became of a cluster from run to run: each cause and each node, since when, and how often it came back. From records alone.
 
-A run is one line of ``history.jsonl``. ``job --to folder=DIR`` appends it, so that it outlives the run's own folder. A file that is full
-becomes ``history.1.jsonl``, in the place of an older one. Folders of runs without a line are read from their records.
+A run is one line of ``history.jsonl``, beside its report folder. ``run`` and ``job --to folder=DIR`` append it, so that it outlives that
+folder. A file that is full becomes ``history.1.jsonl``, in the place of an older one. Folders of runs without a line are read from their
+records.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from fixtures.system import private_files
 from fixtures.text import json_text, users_files
 from fixtures.text.json_text import NotJson
-from fixtures.verdict.coverage import is_cut_down, is_judged
+from fixtures.verdict.coverage import about_nodes, is_cut_down, is_judged
 from fixtures.verdict.record import Record, Report, Verdict
 from reports import phrases
 from reports.causes import device_count, found_causes, nodes_of
@@ -31,6 +32,8 @@ OLDER = "history.1.jsonl"
 VERSION = "1.0"
 MAX_BYTES = 128 << 20
 """Of each of the two files: 26 kB for each of the runs that are shown."""
+MAX_BYTES_AT_ONCE = 16 << 20
+"""Of the newest lines, by which a run says since when its causes hold."""
 MAX_RUNS = 5_000
 """That are shown: five years of three runs a day."""
 MAX_CAUSES = 200
@@ -56,7 +59,7 @@ class CauseMet(Record, kw_only=True):
 class Entry(Record, kw_only=True):
     """One run: a line of the file. ``judged`` are requirements with a yes or a no: of the others' causes the run says nothing.
 
-    ``in_part``: the run did not judge the whole cluster.
+    ``in_part``: the run did not judge the whole cluster. ``about``: the nodes that it was about (``--nodes``); none where about all.
     """
 
     schema_version: str = VERSION
@@ -70,6 +73,7 @@ class Entry(Record, kw_only=True):
     verdict: Verdict
     exit_code: int
     in_part: bool = False
+    about: list[str] = msgspec.field(default_factory=list)
     judged: list[str]
     requirements: int = 0
     accelerator_nodes: int = 0
@@ -90,6 +94,7 @@ def entry_of(report: Report) -> Entry:
     """The line of a run."""
     target = report.target
     devices = {row.node: device_count(row) for row in report.inventory}
+    about = report.scope.nodes if report.scope and about_nodes(report.scope) else []
     return Entry(
         run_id=one_line(report.run.id, NAME_LIMIT),
         started_at=one_line(report.run.started_at, NAME_LIMIT),
@@ -101,12 +106,13 @@ def entry_of(report: Report) -> Entry:
         verdict=report.verdict,
         exit_code=report.exit_code,
         in_part=not judged_whole(report),
+        about=[one_line(name, NAME_LIMIT) for name in about[:MAX_NODES]],
         judged=[one_line(result.id, 60) for result in report.results if is_judged(result)],
         requirements=report.scope.requirements if report.scope else len(report.results),
         accelerator_nodes=len(report.inventory),
         causes=[
             CauseMet(
-                key=one_line(one.cause.code if one.cause else one.requirements[0].id, 100),
+                key=one_line(one.key, 100),
                 title=one_line(one.title, 300),
                 verdict=one.verdict,
                 requirements=[one_line(result.id, 60) for result in one.requirements],
@@ -174,7 +180,7 @@ def read(folder: Path) -> Histories:
         raise ReportError(f"{folder}: no such folder")
     found: dict[str, Entry] = {}
     problems: list[str] = []
-    for entry in _lines(folder, problems):
+    for entry in _lines(_files(folder), problems, MAX_BYTES):
         found[entry.run_id] = entry
     for path in sorted({path.parent.resolve() for pattern in (JSON_NAME, f"*/{JSON_NAME}") for path in folder.glob(pattern)}):
         if path.name in found:
@@ -195,7 +201,7 @@ def read(folder: Path) -> Histories:
 def newest(folder: Path) -> tuple[Path, list[Entry]]:
     """The report folder of the newest run that still has one, in a folder with a history, and all runs. Raises :class:`ReportError`."""
     problems: list[str] = []
-    entries = sorted(_lines(folder, problems), key=lambda entry: entry.started_at)
+    entries = sorted(_lines(_files(folder), problems, MAX_BYTES), key=lambda entry: entry.started_at)
     for entry in reversed(entries):
         path = folder / entry.run_id
         if path.resolve().parent == folder.resolve() and (path / JSON_NAME).is_file():
@@ -203,20 +209,45 @@ def newest(folder: Path) -> tuple[Path, list[Entry]]:
     raise ReportError(f"{folder}: no run of its history has a report any more")
 
 
-def _lines(folder: Path, problems: list[str]) -> Iterator[Entry]:
-    """The runs of both files, and sentences about lines that are left out. Of a file that is too long its newest lines are read."""
-    for path in (folder / OLDER, folder / NAME):
+def held_since(report: Report, folder: Path | None, baseline: Report | None) -> dict[str, str]:
+    """``causes_since`` of a run, by its baseline and the newest lines of the history in ``folder``. What cannot be read is not known."""
+    this, now, before = entry_of(report), phrases.started(report), phrases.started(baseline) if baseline else None
+    found: dict[str, Entry] = {}
+    if folder is not None:
+        with contextlib.suppress(ReportError):
+            found.update((entry.run_id, entry) for entry in _lines((folder / NAME,), [], most=MAX_BYTES_AT_ONCE))
+    if baseline is not None:
+        found[baseline.run.id] = entry_of(baseline)
+    about = set(this.about)
+    runs = [
+        msgspec.structs.replace(entry, causes=[one for one in entry.causes if not about or about & set(one.nodes)])
+        for entry in found.values()
+        if entry.whose == this.whose and (moment := phrases.moment(entry.started_at)) and now and moment < now
+    ]
+    runs.sort(key=lambda entry: phrases.moment(entry.started_at) or datetime.min)
+    told = {course.name: course.since for course in _causes([*runs, this]) if course.now and now and course.since < now}
+    older = baseline.causes_since if baseline else {}
+    return {key: older.get(key, since.isoformat()) if since == before else since.isoformat() for key, since in told.items()}
+
+
+def _files(folder: Path) -> tuple[Path, Path]:
+    return folder / OLDER, folder / NAME
+
+
+def _lines(paths: Iterable[Path], problems: list[str], most: int) -> Iterator[Entry]:
+    """The runs of files, and sentences about lines that are left out. Of a file of more than ``most`` bytes its newest lines are read."""
+    for path in paths:
         try:
             with users_files.opened(path) as file:
-                before = max(file.seek(0, os.SEEK_END) - MAX_BYTES, 0)
+                before = max(file.seek(0, os.SEEK_END) - most, 0)
                 file.seek(before)
-                lines = file.read(MAX_BYTES).split(b"\n")
+                lines = file.read(most).split(b"\n")
         except FileNotFoundError:
             continue
         except OSError as error:
             raise ReportError(f"{path}: {error.strerror or error}") from error
         if before:
-            problems.append(f"{path}: it is longer than {MAX_BYTES >> 20} MiB, and its oldest runs are left out")
+            problems.append(f"{path}: it is longer than {most >> 20} MiB, and its oldest runs are left out")
         broken = 0
         for line in filter(None, lines[1 if before else 0 :]):
             try:
@@ -285,9 +316,9 @@ def _causes(runs: Sequence[Entry]) -> list[Course]:
 
 
 def _count(entry: Entry, key: str, shown_by: set[str]) -> int | None:
-    """How many subjects the cause has in a run; None if the run judged nothing that shows it."""
+    """How many subjects the cause has in a run; None if the run judged nothing that shows it, or showed it of no node that it was about."""
     found = next((max(cause.subjects, 1) for cause in entry.causes if cause.key == key), 0)
-    return found if found or shown_by & set(entry.judged) else None
+    return found if found or (not entry.about and shown_by & set(entry.judged)) else None
 
 
 def _nodes(runs: Sequence[Entry]) -> list[Course]:
@@ -299,7 +330,10 @@ def _nodes(runs: Sequence[Entry]) -> list[Course]:
     found = []
     for node, requirements in shown_by.items():
         met = [[cause for cause in entry.causes if node in cause.nodes] for entry in runs]
-        counts = [len(causes) if causes or requirements <= set(entry.judged) else None for causes, entry in zip(met, runs, strict=True)]
+        counts = [
+            len(causes) if causes or (requirements <= set(entry.judged) and node in (entry.about or [node])) else None
+            for causes, entry in zip(met, runs, strict=True)
+        ]
         last = next(causes for causes in reversed(met) if causes)
         found.append(_course(runs, counts, name=node, title="; ".join(cause.title for cause in last), verdict=last[0].verdict))
     return _in_order(found)

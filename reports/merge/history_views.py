@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+import msgspec
 from tabulate import tabulate
 
+from reports import phrases
 from reports.merge.history import Cluster, Course, Entry, Histories, clusters
 from reports.merge.views import page
 from reports.safe_text import NAME_LIMIT, ascii_only, one_line
@@ -16,12 +18,6 @@ MAX_RUNS, MAX_ROWS = 10, 30
 """Of a table in the terminal."""
 MAX_BARS = 60
 MAX_PAGE_ROWS = 500
-
-
-def age(since: datetime, now: datetime) -> str:
-    """``3 d``, ``5 h``: how long ago, in whole days from two on."""
-    hours = max(0, int((now - since).total_seconds() // 3600))
-    return f"{hours // 24} d" if hours >= 48 else f"{hours} h"
 
 
 def signs(course: Course, most: int) -> str:
@@ -44,11 +40,12 @@ def _text_of(cluster: Cluster, now: datetime, width: int) -> Iterator[str]:
             one_line(entry.started_at[:16]),
             WORD[entry.verdict],
             f"{len(entry.judged)}/{entry.requirements}",
+            str(len(entry.causes)),
             attention(entry),
         )
         for entry in cluster.entries[-MAX_RUNS:]
     ]
-    yield tabulate(rows, headers=("run", "verdict", "judged", "nodes that need attention"), disable_numparse=True)
+    yield tabulate(rows, headers=("run", "verdict", "judged", "causes", "nodes that need attention"), disable_numparse=True)
     for what, courses in (("cause", cluster.causes), ("node", cluster.nodes)):
         yield ""
         if not courses:
@@ -68,9 +65,8 @@ def attention(entry: Entry) -> str:
 
 
 def device_hours(course: Course, now: datetime) -> str:
-    """Devices of the nodes of a cause, times how long it is so now: the most that it can have cost."""
-    hours = max(0.0, (now - course.since).total_seconds() / 3600)
-    return f"{course.devices * hours:,.0f}" if course.now and course.devices else ""
+    """Those of a cause that is so now."""
+    return phrases.device_hours(course.devices, course.since, now) if course.now else ""
 
 
 def _row(course: Course, now: datetime) -> tuple[str, ...]:
@@ -79,7 +75,7 @@ def _row(course: Course, now: datetime) -> tuple[str, ...]:
     return (
         name,
         "yes" if course.now else "no",
-        age(course.since, now),
+        phrases.age(course.since, now),
         *dates,
         str(course.returns or ""),
         device_hours(course, now),
@@ -93,16 +89,39 @@ def to_html(found: Histories, now: datetime) -> str:
         "history.html.j2",
         clusters=clusters(found.entries),
         problems=found.problems,
-        age=lambda since: age(since, now),
+        age=lambda since: phrases.age(since, now),
         device_hours=lambda course: device_hours(course, now),
         attention=attention,
         bars=bars,
+        trends=trends,
         course_words=course_words,
         most=MAX_PAGE_ROWS,
     )
 
 
-def course_words(course: Course) -> str:
+class Trend(msgspec.Struct, frozen=True):
+    """A number of each run; None where the run was about some nodes alone."""
+
+    name: str
+    counts: list[int | None]
+
+    @property
+    def known(self) -> list[int]:
+        """Of the runs that are shown and say it."""
+        return [count for count in self.counts[-MAX_BARS:] if count is not None]
+
+
+def trends(cluster: Cluster) -> list[Trend]:
+    """How many nodes needed attention in each run, and how many causes there were of each verdict that any run has."""
+    runs = cluster.entries
+    found = [Trend("nodes that need attention", [None if entry.about else len(entry.nodes) for entry in runs])]
+    for verdict in phrases.ATTENTION:
+        counts = [None if entry.about else sum(cause.verdict is verdict for cause in entry.causes) for entry in runs]
+        found += [Trend(f"causes: {WORD[verdict]}", counts)] if any(counts) else []
+    return [one for one in found if one.known]
+
+
+def course_words(course: Course | Trend) -> str:
     """A course for whoever cannot view its bars."""
     known = [count for count in course.counts[-MAX_BARS:] if count is not None]
     return f"{sum(map(bool, known))} of the last {len(known)} runs that say, most at once {max(known)}"

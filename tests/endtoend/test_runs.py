@@ -10,7 +10,9 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
-from fixtures.verdict.record import Access, TargetKind, Verdict
+from fixtures.simulator.process.child import EmbeddedCluster
+from fixtures.verdict.record import Access, TargetKind, Verdict, decode_report
+from reports.merge import history
 from tests.endtoend.runs import ROOT, command, environment, run_suite
 
 
@@ -63,6 +65,21 @@ def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
     assert (latest / "report.html").is_file()
     run_id = json.loads((latest / "report.json").read_bytes())["run"]["id"]
     assert os.readlink(latest) == run_id
+
+
+def test_runs_below_out_keep_a_history_that_says_since_when(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "history.jsonl").touch()
+    with EmbeddedCluster.start("healthy,fence-untainted-gpu-node", tmp_path) as cluster:
+        chosen = ("--kubeconfig", str(cluster.kubeconfig), "--read-only", "--only", "FENCE-01")
+        for more in ((), ("--record-only",), ("--report-dir", "named"), ("--report-dir", "kept/run"), ()):
+            subprocess.run(command(*chosen, *more), cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=False)
+    runs = [decode_report(file.read_bytes()) for file in sorted((tmp_path / "out").glob("2*/report.json"))]
+    kept = [[entry.run_id for entry in history.read(tmp_path / name).entries] for name in ("out", "kept")]
+    assert [len((tmp_path / name / "history.jsonl").read_text().splitlines()) for name in ("out", "kept")] == [2, 1]
+    assert (kept[0], len(kept[1])) == ([one.run.id for one in runs], 1)
+    assert not (tmp_path / "history.jsonl").exists()
+    assert [one.causes_since for one in runs] == [{}, *[{"NodeNotFenced": runs[0].run.started_at}] * 2]
 
 
 def test_a_defect_makes_the_run_fail_with_subject_and_remediation(tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ import pytest
 from conformance.cli.main import main
 from conformance.delivery.files import copy
 from conformance.delivery.outcome import outcome_of
-from fixtures.verdict.record import FindingCause, InventoryRow, Remedy, Report, Run, TargetKind, Verdict
+from fixtures.verdict.record import Cause, Coverage, FindingCause, InventoryRow, Level, NotJudged, Remedy, Report, Run, TargetKind, Verdict
+from reports.causes import found_causes
 from reports.folder import write_all
+from reports.formats import html, markdown
 from reports.merge import history, history_views
 from reports.merge.fleet import Named, merge
 from reports.merge.history import Cluster, Entry, clusters, entry_of
 from reports.merge.views import read, to_html
+from reports.terminal.summary import summary
 from tests.reports.sample_report import HOSTILE, result, subject
 from tests.reports.test_html import Document
 from tests.reports.test_merge import a_run
@@ -179,6 +182,72 @@ def test_a_cause_costs_all_devices_of_its_nodes_at_most() -> None:
     assert history_views.device_hours(cause, datetime(2026, 11, 22, 6, 0, tzinfo=UTC)) == "768"  # 16 devices for two days
     gone = cluster_of(*runs, msgspec.structs.replace(on_day(22, []), inventory=rows))
     assert history_views.device_hours(gone.causes[0], NOW) == ""
+
+
+@each_row
+def test_a_run_says_since_when_earlier_runs_show_its_causes(
+    days: list[list[str] | None], baseline: int, knew: str, about: list[str], since: str, tmp_path: Path
+) -> None:
+    """``days`` are as above, the last one that of the run; ``baseline`` is the day of the baseline, which itself ``knew`` more."""
+    runs = [on_day(day, nodes) for day, nodes in enumerate(days, start=1)]
+    *earlier, this = runs
+    for one in earlier:
+        history.append(one, tmp_path)
+    before = msgspec.structs.replace(runs[baseline - 1], causes_since={CAUSE.code: knew} if knew else {}) if baseline else None
+    if about:
+        bare = NotJudged(id="OPS-01", title="t", area="OPS", level=Level.MUST, cause=Cause.NODES, because="no node")
+        this = msgspec.structs.replace(this, scope=Coverage(requirements=2, judged=1, nodes=about, not_judged=[bare]))
+    found = history.held_since(this, None if baseline else tmp_path, before)
+    assert found == ({CAUSE.code: f"2026-{since}T06:00:00+00:00"} if since else {})
+
+
+def test_what_is_no_history_or_of_another_cluster_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / history.NAME).write_text("no run\n")
+    assert history.held_since(on_day(3, ["gpu-1"]), tmp_path, None) == {}
+    history.append(on_day(4, ["gpu-1"]), tmp_path)
+    assert history.held_since(on_day(3, ["gpu-1"]), tmp_path, None) == {}, "a later run is no earlier one"
+    other = on_day(1, ["gpu-1"], name="west")
+    other.target = msgspec.structs.replace(other.target, cluster_uid="another")
+    assert history.held_since(on_day(3, ["gpu-1"]), None, other) == {}
+
+
+@pytest.mark.parametrize(("since", "words"), [("", ""), ("soon", ""), ("2026-11-22T06:00:00+00:00", "")])
+def test_a_cause_whose_begin_is_not_known_has_no_age(since: str, words: str) -> None:
+    made = msgspec.structs.replace(on_day(21, ["gpu-1"]), causes_since={CAUSE.code: since})
+    assert found_causes(made)[0].lasted == words
+
+
+def test_a_cause_says_beside_it_what_it_can_have_cost() -> None:
+    made = msgspec.structs.replace(on_day(22, ["gpu-1", "gpu-2"]), causes_since={CAUSE.code: "2026-11-20T06:00:00Z"})
+    assert found_causes(made)[0].lasted == "For 2 d, since 2026-11-20 06:00 UTC"
+    made.inventory = [InventoryRow(node=f"gpu-{at}", capacity={"nvidia.com/gpu": "8"}) for at in (1, 2, 3)]
+    words = "For 2 d, since 2026-11-20 06:00 UTC: 768 device-hours at most"
+    assert words in summary(made, width=200, colour=False, report_path="r")
+    assert words in html.render(made)
+    assert words in markdown.render(made).replace("&#58;", ":")
+
+
+def test_a_run_about_some_nodes_ends_nothing_on_others() -> None:
+    found = cluster_of(on_day(1, ["gpu-1", "gpu-2"]), on_day(2, []))
+    runs = [found.entries[0], msgspec.structs.replace(found.entries[1], about=["gpu-1"])]
+    [one] = clusters(runs)
+    assert [(course.name, course.now) for course in (*one.causes, *one.nodes)] == [
+        ("NodeNotFenced", True),
+        ("gpu-2", True),
+        ("gpu-1", False),
+    ]
+
+
+def test_a_page_shows_the_trend_of_nodes_and_causes() -> None:
+    entries = [entry_of(on_day(1, ["gpu-1", "gpu-2"])), entry_of(on_day(2, ["gpu-1"])), entry_of(on_day(3, []))]
+    entries.append(msgspec.structs.replace(entry_of(on_day(4, ["gpu-1"])), about=["gpu-1"]))
+    [cluster] = clusters(entries)
+    assert [(one.name, one.counts) for one in history_views.trends(cluster)] == [
+        ("nodes that need attention", [2, 1, 0, None]),
+        ("causes: failed", [1, 1, 0, None]),
+    ]
+    page = history_views.to_html(history.Histories(entries, []), NOW)
+    assert '<td class="n">0</td><td class="n">2</td>' in page
 
 
 def test_the_tables_fit_eighty_columns() -> None:
