@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -70,14 +71,24 @@ def tell(*lines: object) -> None:
     sys.stdout.flush()
 
 
-def narrow(text: str) -> str:
-    """A text for a terminal of 120 columns: longer lines go on below, further to the right."""
+def add_columns(parser: argparse.ArgumentParser, default: str = "that of the terminal, or COLUMNS; in a pipe, 100") -> None:
+    """``--columns``, as a run has it."""
+    parser.add_argument("--columns", metavar="N", type=whole_number(80, 9_999), help=f"width of the output; default: {default}")
+
+
+def width(given: int | None, least: int = 80) -> int:
+    """How wide a table may be: as ``--columns`` says, else as the terminal."""
+    return given or max(shutil.get_terminal_size((100, 24)).columns, least)
+
+
+def narrow(text: str, columns: int = 120) -> str:
+    """A text for a terminal: longer lines go on below, further to the right."""
     found = []
     for line in text.split("\n"):
         margin = " " * (len(line) - len(line.lstrip()) + 4)
         found += (
-            textwrap.wrap(line, 120, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
-            if len(line) > 120
+            textwrap.wrap(line, columns, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+            if len(line) > columns
             else [line]
         )
     return "\n".join(found)

@@ -6,7 +6,6 @@ Exit codes: 0 ready, 4 usage or the cluster cannot be opened, 10 opened, and a r
 from __future__ import annotations
 
 import argparse
-import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 from tabulate import tabulate
 
-from conformance.cli.arguments import Parser, complain, show, show_json
+from conformance.cli.arguments import Parser, add_columns, complain, show, show_json, width
 from conformance.cli.commands import command_parser
 from conformance.cli.diagnosis import CannotOpen, Diagnosis, LeftOut, MissingRight, TrialFailed, examine
 from fixtures.text.sentences import listed
@@ -50,6 +49,7 @@ def options(parser: Parser, _command: str) -> None:
     ceiling.add_argument("--read-only", action="store_true", help="ask about rights and requirements of a run with --read-only")
     ceiling.add_argument("--access", choices=[str(one) for one in Access], help="the most that the run may do; default: workload")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_columns(parser)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         show_json(_safe(msgspec.to_builtins(found)))
         return found.exit_code
-    show(render(found, width=max(shutil.get_terminal_size((100, 24)).columns, 60)), end="")
+    show(render(found, width=width(arguments.columns, 60)), end="")
     return found.exit_code
 
 

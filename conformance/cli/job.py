@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -205,7 +206,9 @@ def publish(argv: Sequence[str]) -> int:
     if arguments.report is not None:
         _say_what_ends_it(cluster)
     changed = {change.node for change in wanted} | {one.node for one in stated}
-    tell(f"{max(len(changed) - len(problems), 0)} nodes {'would change' if arguments.dry_run else 'changed'}")
+    ends = next((text for change in wanted if (text := change.labels.get(node_labels.UNTIL))), "")
+    until = f"; the verdicts end at {datetime.fromtimestamp(int(ends), UTC):%Y-%m-%d %H:%M} UTC" if ends else ""
+    tell(f"{max(len(changed) - len(problems), 0)} nodes {'would change' if arguments.dry_run else 'changed'}{until}")
     return 11 if problems else 0
 
 

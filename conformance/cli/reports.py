@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli import gate_formats
-from conformance.cli.arguments import Parser, complain, narrow, show, tell, whole_number
+from conformance.cli.arguments import Parser, add_columns, complain, narrow, show, tell, whole_number, width
 from conformance.cli.commands import command_parser
 from conformance.coverage.run import floor_of
 from fixtures.policy.model import Policy
@@ -51,6 +50,8 @@ def options(parser: Parser, command: str) -> None:
         default=[],
         help="accept that a requirement, area, experiment or subject is no longer judged ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
     )
+    add_columns(parser, "120")
+    parser.set_defaults(columns=120)
     if command == "gate":
         parser.add_argument(
             "--node", metavar="NAME", action="append", default=[], help="compare what the runs say of this node; repeatable"
@@ -97,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] == "gate":
         return _gate(arguments, before, after, difference)
     difference = accept(difference, arguments.accept_not_judged)
-    show(narrow(render(difference)))
+    show(narrow(render(difference), arguments.columns))
     return 1 if regressions(difference) else 0
 
 
@@ -117,7 +118,7 @@ def _gate(arguments: argparse.Namespace, before: Report, after: Report, differen
         return complain("gpu-conformance gate", error)
     decision = gate.decide(before, after, difference, floor, arguments.accept_not_judged)
     text = gate_formats.written(decision, arguments.format)
-    show(narrow(text) if arguments.format == "text" else text, end="")
+    show(narrow(text, arguments.columns) if arguments.format == "text" else text, end="")
     return int(decision.code)
 
 
@@ -177,6 +178,7 @@ def _hours(text: str) -> timedelta:
 def _history_options(parser: Parser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of report folders, such as out or a job's volume")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write the history as a page too")
+    add_columns(parser)
 
 
 def _history(argv: Sequence[str]) -> int:
@@ -191,7 +193,7 @@ def _history(argv: Sequence[str]) -> int:
             write_atomically(arguments.html, history_views.to_html(found, now).encode("utf-8", "backslashreplace"))
     except (ReportError, OSError) as error:
         return complain("gpu-conformance history", error)
-    show(history_views.to_text(found, now, max(shutil.get_terminal_size((100, 24)).columns, 80)), end="")
+    show(history_views.to_text(found, now, width(arguments.columns)), end="")
     return 0
 
 

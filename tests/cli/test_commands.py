@@ -99,6 +99,7 @@ def test_long_lines_go_on_below() -> None:
     lines = narrow(text).split("\n")
     assert max(map(len, lines)) <= 120
     assert (lines[0], lines[2][:6]) == ("short", " " * 6)
+    assert max(map(len, narrow(text, 80).split("\n"))) <= 80
 
 
 # -- The doctor's diagnosis of a trial: devices that probes can use, what is in the way, and the words for it

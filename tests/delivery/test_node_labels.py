@@ -1,7 +1,7 @@
 """The verdict on each node: what the labels may say, about which cluster, and until when."""
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +233,8 @@ def test_a_node_that_was_made_anew_or_fell_sick_after_the_run_is_not_labelled_as
     reported = capsys.readouterr().out
     assert "node gpu-1: it gets no label: it is another machine" in reported
     assert "node gpu-2: it passed and is not to be used now, so its label says unknown: has XidCriticalError=True" in reported
+    begun = datetime.fromisoformat(made.run.started_at)
+    assert reported.endswith(f"2 nodes changed; the verdicts end at {begun + timedelta(hours=26):%Y-%m-%d %H:%M} UTC\n")
 
 
 def a_node(name: str, **labels: str) -> dict[str, Any]:

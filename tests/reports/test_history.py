@@ -250,6 +250,17 @@ def test_a_page_shows_the_trend_of_nodes_and_causes() -> None:
     assert '<td class="n">0</td><td class="n">2</td>' in page
 
 
+def test_a_history_is_as_wide_as_the_option_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history.append(on_day(1, [f"{'gpu-of-a-long-name-' * 5}{at}" for at in range(3)]), tmp_path)
+    shown = {}
+    for columns in ("80", "200"):
+        assert main(["history", str(tmp_path), "--columns", columns]) == 0
+        shown[columns] = max(map(len, capsys.readouterr().out.splitlines()))
+    assert shown["80"] <= 80 < shown["200"] <= 200
+    with pytest.raises(SystemExit, match="4"):
+        main(["history", str(tmp_path), "--columns", "wide"])
+
+
 def test_the_tables_fit_eighty_columns() -> None:
     found = history.Histories([entry_of(on_day(day, [f"gpu-pool-1-{day:04d}.example.internal"])) for day in range(1, 20)], [])
     assert max(map(len, history_views.to_text(found, NOW, 80).splitlines())) <= 80
