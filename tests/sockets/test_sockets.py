@@ -325,13 +325,35 @@ def test_the_validation_step_of_a_driver_upgrade_waits_for_the_verdict(stage: St
     assert stage.admin.delete("apps/daemonsets", made["metadata"]["name"], NAMESPACE).ok
 
 
+def blocking(stage: Stage, node: str) -> list[str]:
+    """The pods for which kured on a node puts a reboot off."""
+    fields = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
+    found = set[str]()
+    for selector in example("kured")["configuration"]["blockingPodSelector"]:
+        answer = stage.admin.request("GET", stage.admin.path("pods"), query={"labelSelector": selector, "fieldSelector": fields})
+        found.update(item["metadata"]["name"] for item in answer.json()["items"])
+    return sorted(found)
+
+
 def test_kured_waits_for_what_the_suite_shows(stage: Stage) -> None:
+    """It asks as kured does (docs/facts/nodes.md#what-keeps-kured-from-a-reboot)."""
     values = example("kured")["configuration"]
-    [run, probes] = (dict([text.split("=")]) for text in values["blockingPodSelector"])
-    assert run.items() <= rendered("x", GOOD)["spec"]["template"]["metadata"]["labels"].items()
-    assert probes == {MANAGED_BY: SUITE}
+    of_run = rendered("x", GOOD)["spec"]["template"]["metadata"]["labels"]
+    for name, labels in (("run", of_run), ("probe", {MANAGED_BY: SUITE}), ("tenant", {"app": "x"})):
+        spec = {"nodeName": GOOD, "containers": [{"name": "x", "image": "x"}], "restartPolicy": "Never"}
+        stage.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec}
+        )
+        assert blocking(stage, GOOD) == ([] if name == "tenant" else [name])
+        assert blocking(stage, BAD) == []
+        assert stage.admin.patch("pods", name, {"status": {"phase": "Succeeded"}}, "default", subresource="status").ok
+    assert blocking(stage, GOOD) == []
     alerts = [one["alert"] for group in rule_object(load_catalogue())["spec"]["groups"] for one in group["rules"]]
-    assert [one for one in alerts if re.search(values["alertFilterRegexp"], one)] == ["GPUConformanceNodeNotConformant"]
+    counting = [one for one in alerts if bool(re.search(values["alertFilterRegexp"], one)) is values["alertFilterMatchOnly"]]
+    assert counting == ["GPUConformanceNodeNotConformant"]
+    fences = {(taint["key"], taint["effect"]) for name in (GOOD, BAD) for taint in stage.node(name)["spec"]["taints"]}
+    tolerated = {one["key"]: one.get("effect") for one in example("kured")["tolerations"]}
+    assert {key for key, effect in fences if tolerated.get(key, "no") in (None, effect)} >= {"nvidia.com/gpu"}
     labels = dict(text.split("=") for text in values["preRebootNodeLabels"])
     assert stage.admin.patch("nodes", GOOD, {"metadata": {"labels": labels}}).ok
     assert stage.node(GOOD)["metadata"]["labels"][LABEL] == NodeVerdict.UNKNOWN
