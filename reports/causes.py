@@ -143,6 +143,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return words[:1].upper() + words[1:]
 
     @property
+    def facts(self) -> list[str]:
+        """Where it is, unless its one sentence says so, and how long it has lasted: lines for a view of text."""
+        told = len(self.subjects) == 1 and not self.subjects[0].owner
+        return [line for line in ("" if told else self.where, self.lasted) if line]
+
+    @property
     def unnamed(self) -> list[str]:
         """Sentences of symptoms without a subject, equal ones once."""
         return list(dict.fromkeys(filter(None, (one.sentence(1_000) for one in self.symptoms if one.subject is None))))
@@ -249,9 +255,11 @@ def pool_of(row: InventoryRow) -> str:
 
 
 def _owned(owners: list[str]) -> str:
-    """``4: Job/train 3, Job/tune 1``: how many subjects, and who controls those that have an owner."""
+    """``4: Job/train 3, Job/tune 1``, or ``4: Job/train``: how many subjects, and who controls those that have an owner."""
     found = Counter(filter(None, owners)).most_common()
-    return f"{len(owners):,}" + (f": {listed((f'{name} {count:,}' for name, count in found), 3)}" if found else "")
+    return f"{len(owners):,}" + (
+        f": {listed((name if count == len(owners) else f'{name} {count:,}' for name, count in found), 3)}" if found else ""
+    )
 
 
 def device_count(row: InventoryRow) -> int:

@@ -187,10 +187,8 @@ def _block(found: Found) -> str:
         f"({found.level.value} {WORD[found.verdict]}: {names}{more})</summary>",
         "",
     ]
-    if found.where and len(found.subjects) > 1:
-        lines += [escape(found.where, 600), ""]
-    if found.lasted:
-        lines += [escape(found.lasted), ""]
+    for fact in found.facts:
+        lines += [escape(fact, 600), ""]
     sentences = found.sentences(200)
     lines += [f"- {escape(sentence, 800)}" for sentence in sentences[: found.most_shown]]
     if len(sentences) > found.most_shown:

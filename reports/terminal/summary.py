@@ -196,8 +196,7 @@ def _findings(rows: list[Found], colour: bool) -> Table:
 
 def _explanation(one: Found) -> list[str]:
     lines, sentences = [one_line(one.title, NAME_LIMIT)], one.sentences(400)
-    lines += [one_line(one.where, 600)] if one.where and len(one.subjects) > 1 else []
-    lines += [one.lasted] if one.lasted else []
+    lines += [one_line(fact, 600) for fact in one.facts]
     lines += [f"- {sentence}" for sentence in sentences[: one.most_shown]]
     if len(sentences) > one.most_shown:
         lines.append(f"- and {len(sentences) - one.most_shown} more")

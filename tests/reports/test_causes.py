@@ -1,5 +1,6 @@
 """What needs attention stands by cause: said once, with what to do about that cause and nothing else."""
 
+import msgspec
 import pytest
 
 from fixtures.verdict.record import Change, FindingCause, Remedy, Report, Result, SubjectResult, Verdict
@@ -88,6 +89,14 @@ def test_a_command_that_changes_the_cluster_is_marked_and_comes_last(width: int)
     assert reads < warns < changes
     page = html.render(of(failed("ADV-03", bad("gpu-1", "DeviceMissing"))))
     assert page.index("Read first") < page.index("This changes the cluster") < page.index("kubectl cordon gpu-1")
+
+
+def test_the_one_pod_of_a_cause_stands_under_its_controller_in_text_too() -> None:
+    pod = msgspec.structs.replace(bad("train-0", "RightMissing", kind="Pod"), namespace="team-a", owner="Job/train")
+    for made, shown in ((of(failed("REQ-01", pod)), True), (of(failed("REQ-01", msgspec.structs.replace(pod, owner=""))), False)):
+        words = "In namespace team-a (1: Job/train)"
+        assert (words in summary(made, width=200, colour=False, report_path="r")) is shown
+        assert (words in markdown.render(made).replace("&#58;", ":")) is shown
 
 
 def test_a_waived_failure_gets_no_advice() -> None:
