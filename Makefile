@@ -126,6 +126,7 @@ HELM_VERSION := v3.18.6
 LINTERS := tests/upg/linters
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 KREW := sigs.k8s.io/krew/cmd/krew@v0.4.3
+KREW_INDEX := $(subst /krew@,/validate-krew-manifest@,$(KREW))
 KARPENTER = $(shell sed -n '/^karpenter:/,/version:/s/.*version: //p' tests/sockets/contracts.yaml)
 
 helm: ## build helm from a pinned Go module into .tools/bin, for the tests of the chart
@@ -133,9 +134,9 @@ helm: ## build helm from a pinned Go module into .tools/bin, for the tests of th
 	@test -x $(KEPT)/$(HELM_VERSION)/helm || CGO_ENABLED=0 GOBIN=$(KEPT)/$(HELM_VERSION) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@ln -sf $(KEPT)/$(HELM_VERSION)/helm .tools/bin/helm
 
-linters: ## build what lints deploy/ci and the kubectl plugin: actionlint, krew, Argo's and Tekton's own validation, from pinned Go modules
+linters: ## build what lints deploy/ci and the kubectl plugin: actionlint, krew and its index's, Argo's and Tekton's own validation, from pinned Go modules
 	@mkdir -p .tools/bin $(KEPT)
-	@for module in $(ACTIONLINT) $(KREW); do \
+	@for module in $(ACTIONLINT) $(KREW) $(KREW_INDEX); do \
 	  program=$${module%@*}; program=$${program##*/}; folder=$(KEPT)/$$program-$${module##*@}; \
 	  { test -x $$folder/$$program || CGO_ENABLED=0 GOBIN=$$folder go install $$module; } && ln -sf $$folder/$$program .tools/bin/$$program; \
 	done

@@ -193,6 +193,18 @@ def test_krew_installs_the_plugin_and_kubectl_finds_it(packages: Path, programs:
     assert (done.stdout, done.stderr) == (f"gpu-conformance {VERSION}\n", "")
 
 
+@pytest.mark.parametrize(("right", "wrong", "code"), [("", "", 0), ("v0.1.0", "0.1.0", 255), ("'0", "'z", 255)])
+def test_the_linter_of_krews_index_takes_the_manifest(right: str, wrong: str, code: int, tmp_path: Path) -> None:
+    linter = ROOT / ".tools" / "bin" / "validate-krew-manifest"
+    if not linter.is_file():
+        pytest.skip("the linter of krew's index is not here (make linters builds it)")
+    text = release.manifest("0.1.0", "https://example.com/suite", "0" * 64)
+    assert right in text
+    (file := tmp_path / "gpu-conformance.yaml").write_text(text.replace(right, wrong, 1) if right else text)
+    done = subprocess.run([linter, "-manifest", file, "-skip-install"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+
+
 @pytest.mark.parametrize(
     ("version", "says"),
     [("0.1.0", "v0.1.0"), ("0.1.dev1559+gd376c8f43", "v0.1.0-dev1559+gd376c8f43"), ("1.2.3rc1", "v1.2.3-rc1"), ("2.0", "v2.0.0")],
