@@ -34,8 +34,8 @@ def test_the_control_plane_can_lose_a_member(judge: Evidence, scope: Scope) -> N
 
 
 @requirement("UPG-04")
-def test_container_runtimes_support_the_kubernetes_version_that_is_next(judge: Evidence, scope: Scope) -> None:
-    """Container runtimes of GPU nodes support the Kubernetes version that is next."""
+def test_parts_of_the_stack_support_the_kubernetes_version_that_is_next(judge: Evidence, scope: Scope) -> None:
+    """Parts of the stack support the Kubernetes version that is next, and each other."""
     judge(check_support(scope))
 
 

@@ -6,7 +6,7 @@ from conformance.upg.roll_outs import check_roll_outs
 from conformance.upg.support import check_support
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_node, a_policy, a_scope
+from tests.builders import a_node, a_policy, a_scope, a_workload
 from tests.findings import causes
 from tests.tables import each_row
 
@@ -21,6 +21,20 @@ def test_runtimes(runtime: str, running: str, target: str, outcome: Outcome) -> 
     scope.snapshot.version = running
     (finding,) = check_support(scope)
     assert finding.outcome is outcome
+
+
+@each_row
+def test_what_images_tell(image: str, running: str, driver: str, outcome: Outcome, cause: str) -> None:
+    """An operator's Deployment, and nodes whose devices NVIDIA's DRA driver publishes."""
+    template = {"spec": {"containers": [{"name": "c", "image": image}]}}
+    operator = a_workload("Deployment", "operator", {"template": template}, namespace="kube-system")
+    device = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}, "driverVersion": {"version": driver}, "uuid": {"string": "GPU-0"}}}
+    pool = {"name": "gpu-0", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "gpu-0", "pool": pool, "devices": [device]}
+    scope = a_scope(nodes=[a_node()], deployments=[operator], resourceslices=[{"metadata": {"name": "s"}, "spec": spec}])
+    scope.snapshot.version = running
+    (finding,) = check_support(scope)
+    assert (finding.outcome, finding.cause) == (outcome, cause)
 
 
 def a_pool(product: str, upgrading: int, cordoned: int, size: int = 8) -> list[Node]:
