@@ -81,7 +81,8 @@ def main(argv: Sequence[str]) -> int:
     named += ["--context", arguments.context] if arguments.context else []
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-job-") as work:
         folder = Path(work) / "report"
-        code = _run([*named, "--report-dir", str(folder), *given])
+        earlier = ["--history", volume] if (volume := _volume(arguments)) and Path(volume).is_dir() else []
+        code = _run([*named, "--report-dir", str(folder), *earlier, *given])
         report = _report(folder)
         outcome = outcome_of(report, code)
         _hand_on(arguments, folder, outcome)

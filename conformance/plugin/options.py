@@ -68,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
     another_cluster: bool = False
     report_dir: str = ""
+    history: str = ""  # a folder
     record_only: bool = False
     evidence: bool = False
     alluredir: str = ""
@@ -176,6 +177,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         accept_not_judged=tuple(option.accept_not_judged),
         another_cluster=option.another_cluster,
         report_dir=option.report_dir or "",
+        history=option.history or "",
         record_only=option.record_only,
         evidence=option.evidence,
         alluredir=option.alluredir or "",
@@ -189,6 +191,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
     )
     if options.settle and options.snapshot:
         raise pytest.UsageError("--settle: a saved snapshot does not change; take another one later")
+    if options.history and not Path(options.history).is_dir():
+        raise pytest.UsageError(f"--history {options.history}: no such folder")
     if options.clean_alluredir and not options.alluredir:
         raise pytest.UsageError("--clean-alluredir needs --alluredir")
     if options.accept_not_judged and not options.baseline:

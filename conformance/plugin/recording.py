@@ -153,7 +153,8 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     if _has_history(report):
         from reports.merge import history  # imported late, like all of reports/
 
-        report.causes_since = history.held_since(report, _history_folder(state), baseline.report if baseline else None)
+        earlier = Path(state.options.history) if state.options.history else _history_folder(state)
+        report.causes_since = history.held_since(report, earlier, baseline.report if baseline else None)
     return report, _write(state, report)
 
 

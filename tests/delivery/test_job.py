@@ -15,6 +15,7 @@ from conformance.delivery.node_labels import LABEL
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
+from fixtures.simulator.process.child import EmbeddedCluster
 from reports.folder import load
 from tests.endtoend.runs import ROOT
 from tests.simulated import simulated
@@ -51,6 +52,17 @@ def test_a_job_hands_its_results_on_and_labels_disturb_no_later_run(tmp_path: Pa
     stated = {one.id: one.verdict for one in before.results}
     assert {one.id: one.verdict for one in after.results}.items() <= stated.items()
     assert len(after.results) > 10
+
+
+def test_the_report_of_a_job_knows_the_history_of_its_volume(tmp_path: Path) -> None:
+    with EmbeddedCluster.start("healthy,fence-untainted-gpu-node", tmp_path) as cluster:
+        for _ in range(2):
+            assert (
+                main(["job", "--kubeconfig", str(cluster.kubeconfig), "--to", f"folder={tmp_path}", "--", "--read-only", "--only=FENCE-01"])
+                == 1
+            )
+    first, second = (load(file) for file in sorted(tmp_path.glob("2*/report.json")))
+    assert (first.causes_since, second.causes_since) == ({}, {"NodeNotFenced": first.run.started_at})
 
 
 def test_a_cluster_that_does_not_answer_ends_with_the_line_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
