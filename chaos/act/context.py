@@ -37,6 +37,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.policy.allowlist import another_cluster
+from fixtures.verdict.record import TargetKind
 
 _current: ContextVar[ActivityContext] = ContextVar("acting")
 
@@ -91,6 +92,11 @@ class ActivityContext:
         if self._proof is None:
             self._proof = Proof.open(self.cluster, self.plan.run_id, prefix=CHAOS_PREFIX, renewing=False)
         return self._proof
+
+    @property
+    def reboot_command(self) -> tuple[str, ...]:
+        """The policy's command that boots a machine anew. Empty where machines are simulated: a real one may have the same name."""
+        return self._terms.reboot_command if self.plan.target_kind is TargetKind.LIVE else ()
 
     def check(self) -> None:
         """Whether anything may be done now. Raises ActivityFailed with the reason: the experiment then plays its rollbacks."""

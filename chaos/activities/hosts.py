@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
@@ -36,7 +38,9 @@ from chaos.ledger.undos.host import (
 )
 from chaos.ledger.undos.nodes import NodeArgs, identity
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.model.objects import boot_of
+from fixtures.kubernetes.models import Json
+from fixtures.model.objects import boot_of, machine_of, name_of, provider_of
+from fixtures.policy.model import MACHINE_MARKS
 
 PROMPT = "--timer-property=AccuracySec=100ms"
 """Without it systemd lets a timer be up to a minute late (its default AccuracySec): the fault would come after its undo."""
@@ -50,6 +54,9 @@ DEFAULT_QUEUES = ("mq", "fq", "fq_codel", "pfifo_fast", "noqueue")
 
 PRIORITIES = tuple("1222120011111111")
 """The kernel's own map of priorities to bands, which leaves the fourth to the filters."""
+
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9:/._-]{0,200}")
+"""What a node shows becomes an argument of a user's program: no option, nothing that a shell would read."""
 
 _PEER = re.compile(r"(?:\[::ffff:)?(\d+\.\d+\.\d+\.\d+)\]?:(\d+)", re.ASCII)
 
@@ -76,22 +83,50 @@ def reload_systemd() -> dict[str, Any]:
 
 
 def reboot() -> dict[str, Any]:
-    """Boot the node's machine anew, by a timer of its systemd, which does not depend on the pod that asks for it.
+    """Boot the node's machine anew: by the policy's command, else by a timer of its systemd, which outlives the pod that arms it.
 
-    It has landed when the node shows another boot id, within the duration ``boot``: a timer that was armed is no boot.
+    It has landed when the node shows another boot id, within the duration ``boot``: neither a timer that was armed nor a command that
+    has ended well is a boot.
     """
     must_be_alone(node_target().name)
     node, pending = read_target(node_target()), unit_name("reboot")
     before = boot_of(node)
     if not before:
         raise ActivityFailed(f"node {node_target().name} shows no boot id, so nobody could tell that it was rebooted")
+    command = reboot_command(node)
     with current().fault("host.reboot", RebootArgs(**identity(node), pending=pending)) as fault:
-        run(("systemd-run", "--on-active=2", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
+        if command:
+            _run_here(command)
+        else:
+            run(("systemd-run", "--on-active=2", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
         if not poll(lambda: boot_of(read_target(node_target())) not in ("", before), seconds("boot")):
             raise ActivityFailed(f"node {node_target().name} shows no other boot id than {before} after {seconds('boot'):g} s")
         after = boot_of(read_target(node_target()))
-        fault.applied({"node": node_target().name, "unit": pending, "boot": {"before": before, "after": after}})
+        by = Path(command[0]).name if command else pending
+        fault.applied({"node": node_target().name, "by": by, "boot": {"before": before, "after": after}})
     return {**target_record(node_target()), "before": before, "after": after}
+
+
+def reboot_command(node: Json) -> list[str]:
+    """The policy's command for this node's machine. Raises ActivityFailed where the node does not show what the command is to have."""
+    words = list(current().reboot_command)
+    shown = dict(zip(MACHINE_MARKS, (name_of(node), provider_of(node), machine_of(node)), strict=True))
+    for mark, value in shown.items():
+        if any(mark in word for word in words[1:]) and not _MACHINE.fullmatch(value):
+            raise ActivityFailed(f"node {name_of(node)} shows no {mark[1:-1]} that a command may be given: {value[:80]!r}")
+        words[1:] = [word.replace(mark, value) for word in words[1:]]
+    return words
+
+
+def _run_here(argv: Sequence[str]) -> None:
+    """Run a program of the user's beside the suite. What it prints may hold secrets, and goes nowhere. Raises ActivityFailed."""
+    nowhere, name = subprocess.DEVNULL, Path(argv[0]).name
+    try:
+        code = subprocess.run(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, timeout=POD_SECONDS, check=False).returncode
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise ActivityFailed(f"{name}: {type(error).__name__}") from None  # its text has the arguments
+    if code != 0:
+        raise ActivityFailed(f"{name}: exit code {code}; expected 0")
 
 
 def delay_api(milliseconds: int, outage: str) -> dict[str, Any]:

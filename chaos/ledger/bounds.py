@@ -160,14 +160,15 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """On which terms entries are carried out: bounds by experiment, and what the policy says of namespaces and of host programs.
 
-    ``administrators`` is the UID of the shared namespace where an administrator has made it. ``reach`` tells whose namespaces and
-    objects are the experiments' to touch.
+    ``reboot_command`` is the policy's. ``administrators`` is the UID of the shared namespace where an administrator has made it.
+    ``reach`` tells whose namespaces and objects are the experiments' to touch.
     """
 
     bounds: Mapping[str, Bounds]
     protected: tuple[str, ...] = ()
     image: str
     pull_secrets: tuple[str, ...] = ()
+    reboot_command: tuple[str, ...] = ()
     administrators: str = ""
     reach: Reach = Reach()
 
@@ -180,6 +181,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             protected=policy.chaos.protected_namespaces,
             image=policy.chaos.injector_image,
             pull_secrets=tuple(policy.probes.pull_secrets),
+            reboot_command=policy.chaos.reboot_command,
             administrators=policy.chaos.namespace_uid,
             reach=Reach.of(policy),
         )

@@ -7,6 +7,7 @@ device, systemd's own words.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.canary_pods import HOLD, worker_script
 from chaos.act.context import current
-from chaos.activities import devices, hosts, ranks, telemetry
+from chaos.activities import base, devices, hosts, ranks, telemetry
 from chaos.cluster.injector import FIND_KUBELET, KUBELETS, HostResult, nvidia_smi
 from chaos.ledger.undos.host import DeviceArgs, HostDelay, HostKubelet, HostMock, HostPersistence, KubeletArgs, MockArgs, NetworkArgs
 from chaos.model.plan import Target
@@ -172,6 +173,56 @@ def test_a_reboot_that_nobody_can_tell_is_none(
     with pytest.raises(ActivityFailed, match=why):
         hosts.reboot()
     assert len(calls_of(root, "systemd-run")) == armed
+
+
+LIVE = TargetKind.LIVE
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "shown", "why", "ran"),
+    [
+        pytest.param(LIVE, ["{systemUUID}", "at {node}"], {"systemUUID": "4C4C-7"}, "", "4C4C-7 at gpu-1", id="by its UUID"),
+        pytest.param(LIVE, ["{providerID}"], {"providerID": "aws:///eu-1a/i-0f"}, "", "aws:///eu-1a/i-0f", id="by its cloud"),
+        pytest.param(
+            LIVE, ["{systemUUID}"], {"systemUUID": "-rf $(x)"}, "shows no systemUUID that a command may be given", "", id="hostile"
+        ),
+        pytest.param(LIVE, ["{providerID}"], {}, "shows no providerID", "", id="not shown"),
+        pytest.param(LIVE, ["{node}", "fails"], {}, "power-cycle: exit code 3; expected 0", "gpu-1 fails", id="a command that fails"),
+        pytest.param(TargetKind.SIMULATED, ["{node}"], {}, "", "", id="a simulated machine is left to its own systemd"),
+        pytest.param(TargetKind.LOCAL, ["{node}"], {}, "", "", id="one of the local control plane too"),
+    ],
+)
+def test_the_policys_command_reboots_the_machine_that_the_node_shows(
+    kind: TargetKind,
+    words: list[str],
+    shown: dict[str, str],
+    why: str,
+    ran: str,
+    root: Root,
+    live: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root.program("systemd-run", "Running timer as unit: x.timer")
+    program, log = root.folder / "power-cycle", root.folder / "log"
+    program.write_text(f'#!/bin/sh\necho "$@" > {log}\necho secret\ncase "$*" in *fails*) exit 3;; esac\n')
+    program.chmod(0o755)
+    acting = current()
+    acting.plan = msgspec.structs.replace(acting.plan, target_kind=kind, seconds={**acting.plan.seconds, "boot": 20.0})
+    acting._terms = msgspec.structs.replace(acting._terms, reboot_command=(str(program), *words))
+    node = base.read_target(base.node_target())
+    node["spec"]["providerID"] = shown.get("providerID", "")
+    node.setdefault("status", {}).setdefault("nodeInfo", {})["systemUUID"] = shown.get("systemUUID", "")
+    monkeypatch.setattr(hosts, "read_target", lambda target: node)
+    boots = iter(["a", "a", "b", "b"])
+    monkeypatch.setattr(hosts, "boot_of", lambda node: next(boots))
+    if why:
+        with pytest.raises(ActivityFailed, match=re.escape(why)) as failed:
+            hosts.reboot()
+        assert "secret" not in str(failed.value)
+    else:
+        assert hosts.reboot()["after"] == "b"
+    assert (log.read_text().strip() if log.exists() else "") == ran
+    assert len(calls_of(root, "systemd-run")) == (kind is not LIVE)
 
 
 PEER = '0      0      10.0.0.7:41234   10.0.0.1:6443   users:(("kubelet",pid=812,fd=12))'
