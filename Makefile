@@ -123,7 +123,7 @@ docs: $(STAMP) ## write every generated file: pages of docs/, the README's comma
 # Programs that Go builds for the tests stay in the cache: linking them again costs more than all of their tests.
 KEPT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpu-conformance/tools
 HELM_VERSION := v3.18.6
-LINTERS := tests/upg/linters
+LINTERS := tests/upg/linters:ci-lint tests/deploy/linters:containerfile-lint
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 KREW := sigs.k8s.io/krew/cmd/krew@v0.4.3
 KREW_INDEX := $(subst /krew@,/validate-krew-manifest@,$(KREW))
@@ -134,15 +134,17 @@ helm: ## build helm from a pinned Go module into .tools/bin, for the tests of th
 	@test -x $(KEPT)/$(HELM_VERSION)/helm || CGO_ENABLED=0 GOBIN=$(KEPT)/$(HELM_VERSION) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@ln -sf $(KEPT)/$(HELM_VERSION)/helm .tools/bin/helm
 
-linters: ## build what lints deploy/ci and the kubectl plugin: actionlint, krew and its index's, Argo's and Tekton's own validation, from pinned Go modules
+linters: ## build what lints deploy/ci, the kubectl plugin and the Containerfile: actionlint, krew's, Argo's, Tekton's and BuildKit's own code, from pinned Go modules
 	@mkdir -p .tools/bin $(KEPT)
 	@for module in $(ACTIONLINT) $(KREW) $(KREW_INDEX); do \
 	  program=$${module%@*}; program=$${program##*/}; folder=$(KEPT)/$$program-$${module##*@}; \
 	  { test -x $$folder/$$program || CGO_ENABLED=0 GOBIN=$$folder go install $$module; } && ln -sf $$folder/$$program .tools/bin/$$program; \
 	done
-	@built=$(KEPT)/ci-lint-$$(cat $(LINTERS)/main.go $(LINTERS)/go.mod $(LINTERS)/go.sum | sha256sum | cut -c1-16) && \
-	  { test -x $$built || { CGO_ENABLED=0 go build -C $(LINTERS) -trimpath -ldflags "-s -w" -o $$built.$$$$ . && mv $$built.$$$$ $$built; }; } && \
-	  ln -sf $$built .tools/bin/ci-lint
+	@for linter in $(LINTERS); do \
+	  folder=$${linter%:*}; built=$(KEPT)/$${linter##*:}-$$(cat $$folder/main.go $$folder/go.mod $$folder/go.sum | sha256sum | cut -c1-16); \
+	  { test -x $$built || { CGO_ENABLED=0 go build -C $$folder -trimpath -ldflags "-s -w" -o $$built.$$$$ . && mv $$built.$$$$ $$built; }; } && \
+	  ln -sf $$built .tools/bin/$${linter##*:} || exit 1; \
+	done
 
 karpenter: ## build Karpenter with its provider of simulated machines from a pinned Go module into the cache, for a test on real Kubernetes
 	@test -x $(KEPT)/karpenter-$(KARPENTER)/kwok || \

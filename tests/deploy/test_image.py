@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,28 @@ def test_the_containerfile_makes_the_same_image() -> None:
     for name, module in build.SCRIPTS.items():
         assert f"printf '{repr(build.script(module))[1:-1]}' > /usr/bin/{name} " in text
         assert f" /usr/bin/{name} " in final
+
+
+def test_docker_s_own_checks_find_nothing_in_the_containerfile_and_a_mistake_in_each_copy(tmp_path: Path) -> None:
+    """What `docker build --check` asks. Neither a builder nor a registry is here."""
+    linter = CONTAINERFILE.parents[2] / ".tools" / "bin" / "containerfile-lint"
+    if not linter.is_file():
+        pytest.skip("containerfile-lint is not here (make linters builds it)")
+    text = CONTAINERFILE.read_text()
+    assert not re.findall(r"^ADD ", text, re.MULTILINE)
+    mistakes = {
+        "": ("", ""),
+        "WorkdirRelativePath": ("WORKDIR /tmp", "WORKDIR tmp"),
+        "JSONArgsRecommended": ('["/usr/bin/gpu-conformance"]', "/usr/bin/gpu-conformance"),
+        "SecretsUsedInArgOrEnv": ("ARG VERSION=0.0", "ARG VERSION=0.0 API_TOKEN"),
+        "unknown instruction": ("USER ", "USR "),
+        "FromAsCasing": ("AS build", "as build"),
+    }
+    for rule, (right, wrong) in mistakes.items():
+        assert right in text
+        (file := tmp_path / "Containerfile").write_text(text.replace(right, wrong, 1) if right else text)
+        done = subprocess.run([linter, file], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, rule in done.stdout) == (int(bool(rule)), True), done.stdout + done.stderr
 
 
 def test_a_layer_belongs_to_root_and_has_no_setuid_no_devices_and_every_folder(tmp_path: Path) -> None:
