@@ -157,6 +157,12 @@ LATEST: dict[str, Any] = {"containers": [{"name": "plugin", "image": "registry.e
 ESCAPES: dict[str, Any] = {"containers": [{"name": "toolkit", "image": "nvcr.io/nvidia/k8s/container-toolkit:v1.17.4"}]}
 
 
+def with_an_old_runtime() -> Node:
+    node = a_node()
+    node.status.node_info.container_runtime_version = "containerd://1.7.29"
+    return node
+
+
 def _leaving(pod: Pod) -> Pod:
     pod.metadata.deletion_timestamp = "2020-01-01T00:00:00Z"
     return pod
@@ -206,6 +212,7 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     "OPS-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**LATEST)]},
     "OPS-10": {"nodes": [a_node()], "runtimeclasses": [], "pods": [a_pod(devices=1, runtimeClassName="nvidia")]},
     "OPS-11": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**ESCAPES)]},
+    "UPG-04": {"nodes": [with_an_old_runtime()]},
     "OPS-06": {"nodes": [a_node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})], "pods": []},
 }
 """For each requirement whose findings stand without its other kinds: a snapshot that holds little more than one bad object."""
@@ -217,7 +224,7 @@ def test_what_is_bad_stands_where_the_catalogue_says_so() -> None:
 
 @pytest.mark.parametrize("id_", BAD_ALONE)
 def test_what_is_bad_without_the_rest_stays_bad(id_: str) -> None:
-    result = judge(a_snapshot(offline=True, **BAD_ALONE[id_]), a_policy(), [id_])[id_]
+    result = judge(a_snapshot(offline=True, **BAD_ALONE[id_]), a_policy(upgrade={"target": "1.38"}), [id_])[id_]
     assert result.verdict in RED
     assert result.reason_code == "NonConformant"
 
