@@ -150,7 +150,7 @@ def runs() -> list[Any]:
     job = {
         "backoffLimit": 0,  # a second run would hide what the first one saw
         "activeDeadlineSeconds": Value(".Values.deadlineSeconds"),
-        "template": {"metadata": {"labels": LABELS}, "spec": _pod(_arguments())},
+        "template": {"metadata": {"labels": LABELS}, "spec": _run()},
     }
     cron = {
         "schedule": Value(".Values.schedule"),
@@ -211,9 +211,15 @@ def sonobuoy() -> Json:
     }
 
 
-def _arguments() -> list[Any]:
-    claim, url, hours = ".Values.results.claim", ".Values.results.putUrlSecret", ".Values.publishHours"
-    return [
+def _run() -> Json:
+    """The pod that judges, with what its options name."""
+    claim, url, hours, authority = (
+        ".Values.results.claim",
+        ".Values.results.putUrlSecret",
+        ".Values.publishHours",
+        ".Values.results.caConfigMap",
+    )
+    arguments = [
         *("job", "--in-cluster"),
         When(CONFIG_MAP, Format("--to=configmap=%s/%s", (RELEASE, CONFIG_MAP))),
         When(claim, f"--to=folder={RESULTS_FOLDER}"),
@@ -226,20 +232,28 @@ def _arguments() -> list[Any]:
         f"--policy={POLICY_FOLDER}/policy.yaml",
         Each(".Values.options"),
     ]
-
-
-def _pod(arguments: list[Any]) -> Json:
-    claim, url, authority = ".Values.results.claim", ".Values.results.putUrlSecret", ".Values.results.caConfigMap"
-    held = container(arguments)
-    held["env"] = [*held["env"], When(authority, {"name": CA_FILE, "value": f"{CA_FOLDER}/ca.crt"})]
-    held["volumeMounts"] = [
-        *held["volumeMounts"],
+    pod = _pod(arguments)
+    (held,) = pod["containers"]
+    held["env"].append(When(authority, {"name": CA_FILE, "value": f"{CA_FOLDER}/ca.crt"}))
+    held["volumeMounts"] += [
         {"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": True},
         When(claim, {"name": "results", "mountPath": RESULTS_FOLDER}),
         When(url, {"name": "url", "mountPath": URL_FOLDER, "readOnly": True}),
         When(WEBHOOK, {"name": "webhook", "mountPath": WEBHOOK_FOLDER, "readOnly": True}),
         When(authority, {"name": "ca", "mountPath": CA_FOLDER, "readOnly": True}),
     ]
+    pod["volumes"] += [
+        {"name": "policy", "configMap": {"name": f"{NAME}-policy"}},
+        When(claim, {"name": "results", "persistentVolumeClaim": {"claimName": Value(claim)}}),
+        When(url, {"name": "url", "secret": {"secretName": Value(url)}}),
+        When(WEBHOOK, {"name": "webhook", "secret": {"secretName": Value(WEBHOOK)}}),
+        When(authority, {"name": "ca", "configMap": {"name": Value(authority)}}),
+    ]
+    return pod
+
+
+def _pod(arguments: list[Any]) -> Json:
+    """A pod of the suite that nothing is mounted into."""
     return {
         "serviceAccountName": ACCOUNT,
         "restartPolicy": "Never",
@@ -249,15 +263,8 @@ def _pod(arguments: list[Any]) -> Json:
         "imagePullSecrets": Value(".Values.imagePullSecrets"),
         "nodeSelector": Value(".Values.nodeSelector"),
         "tolerations": Value(".Values.tolerations"),
-        "containers": [held],
-        "volumes": [
-            {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
-            {"name": "policy", "configMap": {"name": f"{NAME}-policy"}},
-            When(claim, {"name": "results", "persistentVolumeClaim": {"claimName": Value(claim)}}),
-            When(url, {"name": "url", "secret": {"secretName": Value(url)}}),
-            When(WEBHOOK, {"name": "webhook", "secret": {"secretName": Value(WEBHOOK)}}),
-            When(authority, {"name": "ca", "configMap": {"name": Value(authority)}}),
-        ],
+        "containers": [container(arguments)],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
     }
 
 

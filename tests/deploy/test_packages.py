@@ -181,6 +181,13 @@ def test_the_job_reads_the_urls_where_their_secrets_are_mounted() -> None:
     assert (mounted[store], mounted[str(hook.file)], hook.form) == ("store", "hook", Form.SLACK)
 
 
+def test_the_pod_that_ends_verdicts_is_given_no_secret_and_no_file() -> None:
+    _, sweep = pods(FULL)
+    assert sweep["containers"][0]["args"] == ["publish", "--sweep", "--in-cluster"]
+    assert sweep["volumes"] == [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}]
+    assert [one["name"] for one in sweep["containers"][0]["env"]] == ["HOME"]
+
+
 @each_row
 def test_the_schema_of_the_values_refuses_what_the_chart_does_not_know(values: dict[str, Any], fits: bool) -> None:
     assert jsonschema.Draft7Validator(schema()).is_valid({**workload.DEFAULTS, **values}) is fits
