@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from fixtures.verdict.record import TargetKind
+from fixtures.verdict.record import Measure, TargetKind
 from reports.formats import html
 from tests.reports.browser import find_browser
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks
@@ -215,6 +215,16 @@ def test_a_fleet_with_many_failures_is_light_and_usable(browser: Browser) -> Non
         assert "ADV-00" in browser.run(SHOWN)
     finally:
         browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+def test_on_a_telephone_the_pools_keep_their_bars_and_the_figures_their_names(browser: Browser) -> None:
+    browser.send("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
+    made = sample_report()
+    made.results[0].subjects[0].measure = Measure(value=120, unit="GB/s", least=240)
+    browser.open(made)
+    for cell in ("#nodes td.barcell", "#measured tbody td:nth-child(2)"):
+        assert browser.run(f"[...document.querySelectorAll('{cell}')].map((one) => one.checkVisibility())").count(True) > 0, cell
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
 
 
 OVERLAPS = """
