@@ -6,7 +6,6 @@ that are younger than the time restarts are counted in, and over a pod's whole l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope
+from fixtures.model.jobs.pod_makers import controller_of
 from fixtures.model.platform.agents import agents
 from fixtures.model.platform.containers import Crash, crashes
 from fixtures.text.globs import matches
@@ -31,7 +31,6 @@ STACK = (
 
 _SHARED = ("kube-system", "default")
 _SOURCE = "pod.status.containerStatuses: restartCount, lastState, state"
-_HASH = re.compile(r"-[a-z0-9]{6,10}\Z")
 _STARTING = 900.0
 """How long a pod's crashes may be those of a stack that starts: the driver comes up last, and all others wait for it by failing."""
 _KILLED_TOGETHER, _KILLED_SHARE = 2, 0.02
@@ -72,16 +71,8 @@ def _groups(scope: Scope) -> dict[Subject, list[Pod]]:
         of_agent = owner is not None and owner.kind == "DaemonSet" and (pod.namespace, owner.uid) in owners
         at_home = (pod.namespace in homes or matches(pod.namespace, STACK)) and scope.platform.of(pod.namespace).components
         if of_agent or (at_home and owner is not None and owner.kind in _CONTROLLERS):
-            groups.setdefault(_workload(pod), []).append(pod)
+            groups.setdefault(Subject(*controller_of(pod), pod.namespace), []).append(pod)
     return groups
-
-
-def _workload(pod: Pod) -> Subject:
-    owner = pod.controller
-    assert owner is not None  # :func:`_groups` takes no others
-    if owner.kind == "ReplicaSet":
-        return Subject("Deployment", _HASH.sub("", owner.name), pod.namespace)
-    return Subject(owner.kind, owner.name, pod.namespace)
 
 
 def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:

@@ -115,7 +115,7 @@ def controller(namespace: str, count: int) -> Pod:
     pod = a_member(
         count, ended("OOMKilled", 137), waiting="CrashLoopBackOff", name="c-7d9f8b6c5d-x2v4q", owner="ReplicaSet/gpu-operator-7d9f8b6c5d"
     )
-    pod.metadata.namespace = namespace
+    pod.metadata.namespace, pod.metadata.labels = namespace, {"pod-template-hash": "7d9f8b6c5d"}
     return pod
 
 
@@ -127,6 +127,12 @@ def test_controllers_in_the_stack_s_namespaces_count_and_tenants_pods_do_not() -
         "Deployment volcano-system/gpu-operator",
     ]
     assert {finding.outcome for finding in findings} == {Outcome.BAD}
+
+
+def test_a_replica_set_of_no_deployment_is_called_by_its_own_name() -> None:
+    pod = a_member(owner="ReplicaSet/gpu-operator")
+    (finding,) = check_restarts(a_scope(nodes=[a_node()], daemonsets=[a_daemonset(EXPORTER)], pods=[pod]))
+    assert str(finding.subject) == "ReplicaSet gpu-operator/gpu-operator"
 
 
 def test_a_tenant_cannot_name_its_namespace_like_the_stack() -> None:
