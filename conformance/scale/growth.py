@@ -81,10 +81,11 @@ def _judge_group(scope: Scope, one: NodeGroup, *, grows: bool) -> Finding:
 
 
 def _kept(scope: Scope) -> Iterator[Finding]:
-    """Nodes that hold no device of any pod, and that an annotation keeps."""
+    """Nodes of which surely no pod holds a device, and that an annotation keeps."""
     for node in scope.accelerator_nodes:
         marks = [key for key in _KEPT if (node.metadata.annotations or {}).get(key) == "true"]
-        if marks and not any(scope.held.get(node.name, {}).get(name) for name in scope.device_capacity(node)):
+        held = (scope.held_demand_of(pod) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if marks)
+        if marks and not any(one.devices or one.unknown for one in held):
             about = About(subject(node), "node.metadata.annotations", "idle nodes may go")
             message = f"no pod holds a device of it, and {listed(marks)} keeps autoscalers from taking it away"
             yield about.advised(message, cause="IdleNodeKept", observed=listed(marks))

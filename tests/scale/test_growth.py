@@ -13,7 +13,7 @@ from fixtures.kubernetes.models import ConfigMap, Event, Json, Node, Pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_scope
-from tests.dra import a_slice
+from tests.dra import a_claim, a_class, a_slice
 from tests.tables import each_row
 
 OLD = "2026-09-01T00:00:00Z"
@@ -58,6 +58,16 @@ def test_a_label_on_a_node_with_devices_for_claims(labels: dict[str, str], devic
     one.metadata.creation_timestamp = OLD
     scope = a_scope(nodes=[one], configmaps=[a_status([])], resourceslices=[a_slice("x", devices=devices)])
     assert " ".join(f"{one.outcome} {one.cause}" for one in check_growth(scope)) == found
+
+
+def test_a_node_whose_devices_claims_hold_is_not_idle() -> None:
+    one = a_node("x", gpus=0)
+    one.metadata.annotations = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    claims = [a_claim("whole", device="gpu-0", pool="x")]
+    pods = [a_pod("train", node="x", resourceClaims=[{"name": "gpu", "resourceClaimName": "whole"}])]
+    more: dict[str, Any] = {"configmaps": [a_status([])], "resourceslices": [a_slice("x")], "deviceclasses": [a_class()]}
+    assert [found.cause for found in check_growth(a_scope(nodes=[one], pods=pods, resourceclaims=claims, **more))] == []
+    assert [found.cause for found in check_growth(a_scope(nodes=[one], resourceclaims=[], **more))] == ["IdleNodeKept"]
 
 
 @each_row
