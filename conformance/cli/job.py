@@ -86,9 +86,9 @@ def main(argv: Sequence[str]) -> int:
         report = _report(folder)
         outcome = outcome_of(report, code)
         _hand_on(arguments, folder, outcome)
-        publishing = ["publish", str(folder), "--hours", str(arguments.publish), *named, *_policy_option(given)]
-        if report is not None and arguments.publish and publish(publishing):
-            outcome.undelivered.append("node labels")
+        if report is not None and arguments.publish:
+            publishing = ["publish", str(folder), "--hours", str(arguments.publish), *named, *_policy_option(given)]
+            outcome.undelivered += ["node labels"] if publish(publishing) else []
     if outcome.undelivered and outcome.exit_code == 0:
         outcome.exit_code = INTERNAL_ERROR
     tell(line(outcome))
@@ -96,13 +96,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _policy_option(options: Sequence[str]) -> list[str]:
-    """The option of a run that names its policy, as one word: what the run tolerated, its verdicts tolerate too."""
-    for at, option in enumerate(options):
-        if option.startswith("--policy="):
-            return [option]
-        if option == "--policy":
-            return [f"--policy={value}" for value in options[at + 1 : at + 2]]
-    return []
+    """The option by which a run reads its policy, the last one: what the run tolerated, its verdicts tolerate too."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--policy")
+    policy = parser.parse_known_args(options)[0].policy
+    return [f"--policy={policy}"] if policy else []
 
 
 def _run(options: list[str]) -> int:
@@ -177,7 +175,9 @@ def _publish_options(parser: Parser) -> None:
     target.add_options(parser)
     hours = f"how long the labels hold from the beginning of the run on, at most {MAX_HOURS}; default: 26"
     parser.add_argument("--hours", metavar="N", type=HOURS, default=26, help=hours)
-    parser.add_argument("--policy", metavar="FILE", default="", help="its publish.maxAgeHours says how old the run may be; default: 24 h")
+    parser.add_argument(
+        "--policy", metavar="FILE", default="", help="the run's policy: what it tolerates and releases, and its maxAgeHours"
+    )
     parser.add_argument("--sweep", action="store_true", help="remove labels that have expired")
     parser.add_argument("--remove", action="store_true", help="remove the labels from every node")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")

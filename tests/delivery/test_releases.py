@@ -64,6 +64,26 @@ def publish(folder: Path, kubeconfig: str = "kubeconfig") -> int:
     return job.main(["publish", str(folder / "report.json"), *options])
 
 
+@pytest.mark.parametrize("last", [["--policy=own.yaml"], ["--policy", "own.yaml"]], ids=str)
+def test_verdicts_tolerate_what_the_policy_that_counts_in_the_run_tolerates(monkeypatch: pytest.MonkeyPatch, last: list[str]) -> None:
+    published: list[list[str]] = []
+
+    def run(options: list[str]) -> int:
+        folder = Path(options[options.index("--report-dir") + 1])
+        folder.mkdir()
+        (folder / "report.json").write_bytes(encode(a_report()))
+        return 0
+
+    def publish(argv: list[str]) -> int:
+        published.append(argv)
+        return 0
+
+    monkeypatch.setattr(job, "_run", run)
+    monkeypatch.setattr(job, "publish", publish)
+    assert job.main(["job", "--in-cluster", "--publish", "1", "--", "--policy=chart.yaml", *last, "--read-only"]) == 0
+    assert published[0][-1] == "--policy=own.yaml"
+
+
 def taints(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = cluster.get("nodes", node).json()["spec"].get("taints") or []
     return found
