@@ -178,16 +178,17 @@ _TOUCHED = {
     "controller-pod": "one pod of {component}",
     "operand": "one object that the GPU operator owns",
     "name-server": "the Deployment of the cluster's name servers",
-    "node": "one GPU node",
+    "node": "{nodes}",
     "gpu": "one GPU of one node",
 }
 
 
 def touches(experiment: Experiment) -> str:
     """What an experiment touches, and where it may run, in a sentence."""
-    extension = experiment.extension
-    target = _TOUCHED.get(str(extension.target.get("select")), "what its plan names").format(component=extension.target.get("component"))
-    count = extension.target.get("free")
+    extension, wanted = experiment.extension, experiment.extension.target
+    nodes = f"{wanted['count']} GPU nodes" if "count" in wanted else "one GPU node"
+    target = _TOUCHED.get(str(wanted.get("select")), "what its plan names").format(component=wanted.get("component"), nodes=nodes)
+    count = wanted.get("free")
     free = f", with {count} free device{'s' * (count > 1)}" if count else ""
     missing = "; GPUs may be missing meanwhile" if extension.takes_capacity else ""
     words = {"live": "live clusters", "local": "the local control plane", "simulated": "the simulated cluster"}

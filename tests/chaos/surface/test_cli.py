@@ -45,6 +45,7 @@ def test_the_suites_own_experiments_can_be_loaded(capsys: pytest.CaptureFixture[
     stated = capsys.readouterr().out
     assert stated.count("\n") > 10
     assert "touches one GPU of one node" in stated
+    assert "touches 3 GPU nodes; " in stated
     assert "Runs on the simulated cluster (simulated), the local control plane (simulated), live clusters (real)" in stated
     assert "kills pods" not in stated  # N7 cordons a node, N9 deletes its object
 
