@@ -22,15 +22,16 @@ def check_autoscaling(scope: Scope) -> Iterator[Finding]:
         raise NotApplicable("NoAutoscalerOfDevices", "no autoscaler goes by a metric of devices, and none scales pods that ask for devices")
     for one in found:
         about = About(Subject(one.kind, one.name, one.namespace), "its spec and its status", "it goes up and comes down")
-        yield _of_keda(scope, about, one) if one.kind == "ScaledObject" else _judge(scope, about, one)
+        if one.fixed:
+            message = f"it may have {one.least} replicas at least and {one.most} at most, so that no metric moves it"
+            yield about.bad(message, cause="AutoscalerFixed", observed=f"{one.least} to {one.most} replicas")
+        else:
+            yield _of_keda(scope, about, one) if one.kind == "ScaledObject" else _judge(scope, about, one)
 
 
 def _judge(scope: Scope, about: About, one: Autoscaler) -> Finding:
     lost = lost_on_instances(scope, one)
     active, able = one.conditions.get("ScalingActive", {}), one.conditions.get("AbleToScale", {})
-    if one.most <= one.least:
-        message = f"it may have {one.least} replicas at least and {one.most} at most, so that no metric moves it"
-        return about.bad(message, cause="AutoscalerFixed", observed=f"minReplicas {one.least}, maxReplicas {one.most}")
     if active.get("reason") == _TURNED_OFF:
         return about.not_judged(f"its scaling is turned off: {text_of(active.get('message'))}"[:300])
     if not one.conditions:

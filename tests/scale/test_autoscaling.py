@@ -8,6 +8,7 @@ import pytest
 
 from conformance.scale.autoscaling import check_autoscaling
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.autoscalers import of_devices
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_pod, a_scope, a_spec, a_workload
@@ -42,6 +43,23 @@ def test_one_scaled_object(status: list[Json], created: str, outcome: Outcome, c
     item = {"kind": "ScaledObject", "metadata": {"name": "llm", "namespace": "team-a", "creationTimestamp": created}}
     (finding,) = check_autoscaling(a_scope(scaledobjects=[{**item, "spec": spec, "status": {"conditions": status}}]))
     assert (finding.outcome, finding.cause) == (outcome, cause)
+
+
+@each_row
+def test_bounds_of_keda_are_those_of_its_scaled_object(bounds: Json, outcome: Outcome, cause: str) -> None:
+    """Its own autoscaler cannot go to zero, and has equal bounds where KEDA itself goes there, or is paused at a number of replicas."""
+    spec = {"scaleTargetRef": {"name": "llm"}, "triggers": [{"type": "prometheus", "metadata": {"query": "gpu"}}], **bounds}
+    scaled = a_workload("ScaledObject", "llm", spec, status={"conditions": [{"type": "Ready", "status": "True"}]})
+    hpa = an_hpa(maxReplicas=1)
+    hpa["metadata"]["ownerReferences"] = [{"kind": "ScaledObject", "name": "llm", "controller": True}]
+    first, second = check_autoscaling(a_scope(horizontalpodautoscalers=[hpa], scaledobjects=[scaled]))
+    assert (first.outcome, second.outcome, second.cause) == (Outcome.OK, outcome, cause)
+
+
+@pytest.mark.parametrize(("metric", "found"), [("tpu_duty", 1), ("vllm_gpu_cache", 1), ("output_tokens", 0)])
+def test_metrics_of_devices_by_their_names(metric: str, found: int) -> None:
+    hpa = an_hpa(metrics=[{"type": "Pods", "pods": {"metric": {"name": metric}}}])
+    assert len(list(of_devices(a_scope(horizontalpodautoscalers=[hpa])))) == found
 
 
 @pytest.mark.parametrize("devices", [0, 1])
