@@ -72,6 +72,13 @@ def test_a_must_beyond_the_access_or_a_snapshot_makes_the_verdict_one_of_a_part(
     assert (within_snapshot(coverage), within_access(coverage)) == (code == "SnapshotTarget", code == "AboveAccess")
 
 
+def test_pods_that_load_the_hardware_are_no_third_thing_beside_probe_pods() -> None:
+    needs = {"NET-01": Access.WORKLOAD, "NET-02": Access.HARDWARE}
+    found = [silent(id_, "AboveAccess", beyond_access(access, Access.READ, read_only=True)) for id_, access in needs.items()]
+    assert measured(*found).sentence.endswith("because they need probe pods; this run was --read-only")
+    assert "because they need probe pods that load the hardware" in measured(found[1]).sentence
+
+
 def test_the_sentence_stays_short_whatever_was_not_judged() -> None:
     asked = [Asked(id=f"A{n:03}-01", title="t", area=f"A{n:03}", level=Level.MUST) for n in range(500)]
     coverage = measure(asked, [silent(one.id, "NotInSnapshot", f"the snapshot holds no kind-{one.id}") for one in asked], {})
