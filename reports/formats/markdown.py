@@ -34,10 +34,10 @@ def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int =
     head = "\n".join(_head(report, chaos)) + "\n"
     held = chaos_phrases.attention(chaos.experiments) if chaos else []
     rows = [*((_experiment(r), "experiments") for r in held), *((_block(one), "causes") for one in found_causes(report))]
-    areas = "" if chaos_phrases.only_chaos(report, chaos) else "\n".join(["", *_areas(report), ""])
-    if len(areas.encode()) > max_bytes // 4:
-        areas = cut_lines(areas, max_bytes // 4)
-    closing = f"{areas}\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
+    behind = "".join(f"{line}\n" for line in _behind(report, chaos))
+    if len(behind.encode()) > max_bytes // 4:
+        behind = cut_lines(behind, max_bytes // 4)
+    closing = f"{behind}\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
     room = max_bytes - len(closing.encode()) - 500
     if len(head.encode()) > room:
         return cut_lines(head, room + 400) + closing
@@ -94,12 +94,6 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
     if words := need_words(report):
         yield ""
         yield f"**{words}**"
-    if presets := phrases.presets(report):
-        yield ""
-        yield f"**Presets:** {escape('; '.join(presets), 1_500)}"
-    if tables := phrases.tables(report):
-        yield ""
-        yield f"**Judged by:** {escape(tables, 1_500)}"
     if not chaos_phrases.only_chaos(report, chaos):
         yield ""
         yield f"**Scope:** {escape(phrases.scope_words(report), 2_000)}"
@@ -119,6 +113,17 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
     if chaos:
         yield ""
         yield from _experiments(chaos)
+
+
+def _behind(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
+    """What stands behind the causes."""
+    if not chaos_phrases.only_chaos(report, chaos):
+        yield ""
+        yield from _areas(report)
+    for name, text in (("Presets", "; ".join(phrases.presets(report))), ("Judged by", phrases.tables(report))):
+        if text:
+            yield ""
+            yield f"**{name}:** {escape(text, 1_500)}"
 
 
 def _areas(report: Report) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import re
 
-from fixtures.verdict.record import Verdict
+from fixtures.verdict.record import AppliedPreset, UsedTable, Verdict
 from reports.formats import markdown
 from reports.terminal import summary
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
@@ -91,6 +91,16 @@ def test_markdown_has_verdict_banner_areas_and_findings() -> None:
     assert "| FENCE | 1 | 1 | 1 | 0 | 0 | 0 | 0 | 10 / 10 |" in lines
     assert text.count("<details>") == text.count("</details>") == 6
     assert text.index("FENCE-01") < text.index("REQ-02") < text.index("| Area |"), "causes stand before counts"
+
+
+def test_markdown_says_what_needs_attention_before_how_it_was_judged() -> None:
+    made = sample_report()
+    made.run.presets = [AppliedPreset(name="eks", why="a label")]
+    made.run.tables = [UsedTable(name="versions", date="2026-11")]
+    text = markdown.render(made)
+    places = [text.index(part) for part in ("What needs attention", "| Area |", "**Presets:** eks", "**Judged by:** tables of 2026-11")]
+    assert places == sorted(places)
+    assert len(markdown.render(made, max_bytes=1_000).encode()) <= 1_000
 
 
 def test_markdown_escapes_what_github_would_interpret() -> None:
