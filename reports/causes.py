@@ -14,7 +14,7 @@ from functools import cached_property
 
 import msgspec
 
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import counted, duration, listed
 from fixtures.verdict.findings import COMPARISON, MAX_OTHERS_KEPT
 from fixtures.verdict.record import FindingCause, InventoryRow, Level, Report, Result, SubjectResult, Verdict
 from reports import phrases, remedies
@@ -118,7 +118,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if since is None or now is None or since >= now:
             return ""
         hours = phrases.device_hours(sum(map(device_count, self._nodes)), since, now)
-        words = f"For {phrases.age(since, now)}, since {since:%Y-%m-%d %H:%M} UTC"
+        words = f"For {duration((now - since).total_seconds())}, since {since:%Y-%m-%d %H:%M} UTC"
         return f"{words}: {hours} device-hours at most" if hours else words
 
     @cached_property
@@ -129,7 +129,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         parts = []
         if rows := self._nodes:
-            nodes = f"on {len(rows):,} node{'s' * (len(rows) > 1)} with {sum(map(device_count, rows)):,} devices"
+            nodes = f"on {counted(len(rows), 'node')} with {counted(sum(map(device_count, rows)), 'device')}"
             pools = Counter(map(pool_of, rows))
             parts.append(f"{nodes}: {listed((f'{name} ({count:,})' for name, count in pools.most_common()), 5)}")
         spaces: dict[str, list[str]] = {}

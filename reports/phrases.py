@@ -310,12 +310,6 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-def age(since: datetime, now: datetime) -> str:
-    """``3 d``, ``5 h``: how long ago, in whole days from two on."""
-    hours = max(0, int((now - since).total_seconds() // 3600))
-    return f"{hours // 24} d" if hours >= 48 else f"{hours} h"
-
-
 def device_hours(devices: int, since: datetime, now: datetime) -> str:
     """Devices times how long it is so now: the most that a cause on their nodes can have cost. Empty without devices."""
     return f"{devices * max(0.0, (now - since).total_seconds() / 3600):,.0f}" if devices else ""

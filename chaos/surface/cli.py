@@ -40,9 +40,10 @@ from fixtures.ownership import owned
 from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.system.file_search import find_files, folder_problem
+from fixtures.text.sentences import counted
 from fixtures.verdict.record import TargetKind, Verdict
 from reports.folder import CHAOS_NAME, ReportError, load_chaos
-from reports.merge.gameday import game_days, runs_words
+from reports.merge.gameday import game_days
 
 PROGRAM = "gpu-conformance chaos"
 OK, FAILED, USAGE, NOTHING, INCONCLUSIVE, RESIDUE = 0, 1, 4, 5, 10, 11
@@ -189,7 +190,7 @@ def touches(experiment: Experiment) -> str:
     nodes = f"{wanted['count']} GPU nodes" if "count" in wanted else "one GPU node"
     target = _TOUCHED.get(str(wanted.get("select")), "what its plan names").format(component=wanted.get("component"), nodes=nodes)
     count = wanted.get("free")
-    free = f", with {count} free device{'s' * (count > 1)}" if count else ""
+    free = f", with {counted(count, 'free device')}" if count else ""
     missing = "; GPUs may be missing meanwhile" if extension.takes_capacity else ""
     words = {"live": "live clusters", "local": "the local control plane", "simulated": "the simulated cluster"}
     places = ", ".join(f"{words[kind]} ({how})" for kind, how in extension.fidelity.items() if kind in words)
@@ -210,13 +211,13 @@ def _record(arguments: argparse.Namespace) -> int:
             try:
                 found.append(load_chaos(path.parent))
             except ReportError as error:
-                complain(PROGRAM, f"{path}: {error}; it is left out")
+                complain(PROGRAM, f"{error}; it is left out")
     days = game_days(one for one in found if one is not None)
     if arguments.json:
         show_json(days)
     for day in () if arguments.json else days:
         score = "no experiment was judged" if day.score is None else f"score {day.score} of 100"
-        tell(f"{day.target}: {runs_words(day.runs)}, {score}", *(f"  {line}" for one in day.experiments for line in one.sentences))
+        tell(f"{day.target}: {counted(day.runs, 'run')}, {score}", *(f"  {line}" for one in day.experiments for line in one.sentences))
     return OK if days else NOTHING
 
 

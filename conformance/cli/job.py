@@ -33,7 +33,7 @@ from fixtures.policy.model import Policy
 from fixtures.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.system.own_modules import running
 from fixtures.text.globs import matches
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import counted, listed
 from fixtures.verdict.record import Report
 from reports import phrases
 from reports.folder import ReportError, load
@@ -209,7 +209,7 @@ def publish(argv: Sequence[str]) -> int:
     changed = {change.node for change in wanted} | {one.node for one in stated}
     ends = next((text for change in wanted if (text := change.labels.get(node_labels.UNTIL))), "")
     until = f"; the verdicts end at {datetime.fromtimestamp(int(ends), UTC):%Y-%m-%d %H:%M} UTC" if ends else ""
-    tell(f"{max(len(changed) - len(problems), 0)} nodes {'would change' if arguments.dry_run else 'changed'}{until}")
+    tell(f"{counted(max(len(changed) - len(problems), 0), 'node')} {'would change' if arguments.dry_run else 'changed'}{until}")
     return 11 if problems else 0
 
 

@@ -15,7 +15,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.model.nodes import releases
 from fixtures.model.nodes.releases import Note
-from fixtures.text.sentences import listed
+from fixtures.text.sentences import counted, listed
 
 ATTEMPTS = 8
 """A node's heartbeats change its version between a read and a write."""
@@ -66,7 +66,7 @@ class LeftOnNodes(msgspec.Struct, frozen=True, kw_only=True):
         """A line for each taint, and one for all verdicts: a fleet has many."""
         lines = [f"put taint {note.words} back on node {node}: run {note.run} took it off and did not end" for node, _, note in self.notes]
         nodes = sorted({*(one.node for one in self.labels), *(one.node for one in self.conditions)})
-        return [*lines, *([f"remove the published verdict of {_counted(len(nodes))}: {listed(nodes)}"] if nodes else [])]
+        return [*lines, *([f"remove the published verdict of {counted(len(nodes), 'node')}: {listed(nodes)}"] if nodes else [])]
 
     def undo(self, cluster: Cluster) -> list[str]:
         """Put back and remove. A sentence for each that stays."""
@@ -110,14 +110,9 @@ def left_on_nodes(cluster: Cluster, run_id: str = "", *, everything: bool = Fals
     going = {one.node for one in labels}
     if not run_id and (holding := sorted({one.node for one in node_labels.expired(nodes, now, everything=True)} - going)):
         spared.append(
-            f"the verdict of {_counted(len(holding))} still holds, and stays: pods may ask for it; cleanup --published removes it"
+            f"the verdict of {counted(len(holding), 'node')} still holds, and stays: pods may ask for it; cleanup --published removes it"
         )
     return LeftOnNodes(notes=notes, labels=labels, conditions=conditions, spared=spared, unread=unread)
-
-
-def _counted(nodes: int) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{nodes:,} node{'s' * (nodes != 1)}"
 
 
 def _back(note: Note, found: Json) -> Json | None:

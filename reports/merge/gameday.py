@@ -12,7 +12,7 @@ from statistics import median
 
 import msgspec
 
-from fixtures.text.sentences import in_order
+from fixtures.text.sentences import counted, in_order
 from fixtures.verdict.chaos_record import DETECTED, ChaosReport, ChaosResult
 from fixtures.verdict.record import Record, Verdict
 from reports import chaos_phrases
@@ -21,11 +21,6 @@ from reports.verdicts import WORD
 
 NEAR = 0.8
 """Share of its bound above which a recovery is close to it."""
-
-
-def runs_words(count: int) -> str:
-    """``1 run``, ``2 runs``."""
-    return f"{count} run{'s' * (count != 1)}"
 
 
 class Recoveries(Record, kw_only=True):
@@ -64,16 +59,16 @@ class ExperimentRecord(Record, kw_only=True):
     @property
     def sentences(self) -> list[str]:
         """In words, advice last."""
-        counted = ", ".join(f"{count} {word}" for word, count in self.verdicts.items())
-        lines = [f"{one_line(self.id, NAME_LIMIT)} {one_line(self.title, NAME_LIMIT)}: {counted}."]
+        verdicts = ", ".join(f"{count} {word}" for word, count in self.verdicts.items())
+        lines = [f"{one_line(self.id, NAME_LIMIT)} {one_line(self.title, NAME_LIMIT)}: {verdicts}."]
         if (found := self.recoveries) is not None:
             words = chaos_phrases.seconds_words
             bound = f", bound {found.bound:g} s" if found.bound is not None else ""
             trend = f", {found.trend}{' than' if found.trend != 'steady' else ' since'} the run before" if found.trend else ""
             times = f"median {words(found.median)} s, worst {words(found.worst)} s, last {words(found.last)} s{trend}{bound}"
-            lines.append(f"It recovered in {runs_words(found.count)}: {times}.")
+            lines.append(f"It recovered in {counted(found.count, 'run')}: {times}.")
         shown = "; ".join(
-            f"{one.by} after {chaos_phrases.seconds_words(one.median)} s in {runs_words(one.count)}" for one in self.detections
+            f"{one.by} after {chaos_phrases.seconds_words(one.median)} s in {counted(one.count, 'run')}" for one in self.detections
         )
         lines += [f"The fault was shown by {shown}."] if shown else []
         return [*lines, *(f"-> {text}" for text in self.advice)]

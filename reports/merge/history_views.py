@@ -20,6 +20,12 @@ MAX_BARS = 60
 MAX_PAGE_ROWS = 500
 
 
+def age(since: datetime, now: datetime) -> str:
+    """``3 d``, ``5 h``: how long ago, as short as a column of the table has to be."""
+    hours = max(0, int((now - since).total_seconds() // 3600))
+    return f"{hours // 24} d" if hours >= 48 else f"{hours} h"
+
+
 def signs(course: Course, most: int) -> str:
     """A sign for each of the last runs: ``x`` it was so, ``.`` it was not, ``?`` the run does not say."""
     return "".join("?" if count is None else "x" if count else "." for count in course.counts[-most:])
@@ -75,7 +81,7 @@ def _row(course: Course, now: datetime) -> tuple[str, ...]:
     return (
         name,
         "yes" if course.now else "no",
-        phrases.age(course.since, now),
+        age(course.since, now),
         *dates,
         str(course.returns or ""),
         device_hours(course, now),
@@ -89,7 +95,7 @@ def to_html(found: Histories, now: datetime) -> str:
         "history.html.j2",
         clusters=clusters(found.entries),
         problems=found.problems,
-        age=lambda since: phrases.age(since, now),
+        age=lambda since: age(since, now),
         device_hours=lambda course: device_hours(course, now),
         attention=attention,
         bars=bars,

@@ -219,9 +219,13 @@ def test_a_cause_whose_begin_is_not_known_has_no_age(since: str, words: str) -> 
 
 def test_a_cause_says_beside_it_what_it_can_have_cost() -> None:
     made = msgspec.structs.replace(on_day(22, ["gpu-1", "gpu-2"]), causes_since={CAUSE.code: "2026-11-20T06:00:00Z"})
-    assert found_causes(made)[0].lasted == "For 2 d, since 2026-11-20 06:00 UTC"
+    assert found_causes(made)[0].lasted == "For 2 days, since 2026-11-20 06:00 UTC"
+    young = msgspec.structs.replace(made, causes_since={CAUSE.code: "2026-11-22T05:20:00Z"})
+    assert found_causes(young)[0].lasted == "For 40 min, since 2026-11-22 05:20 UTC"
+    one = msgspec.structs.replace(on_day(22, ["gpu-1"]), inventory=[InventoryRow(node="gpu-1", capacity={"nvidia.com/gpu": "1"})])
+    assert found_causes(one)[0].where.startswith("On 1 node with 1 device: ")
     made.inventory = [InventoryRow(node=f"gpu-{at}", capacity={"nvidia.com/gpu": "8"}) for at in (1, 2, 3)]
-    words = "For 2 d, since 2026-11-20 06:00 UTC: 768 device-hours at most"
+    words = "For 2 days, since 2026-11-20 06:00 UTC: 768 device-hours at most"
     assert words in summary(made, width=200, colour=False, report_path="r")
     assert words in html.render(made)
     assert words in markdown.render(made).replace("&#58;", ":")

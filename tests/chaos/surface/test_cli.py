@@ -207,4 +207,5 @@ def test_the_record_is_of_all_runs_under_a_folder(tmp_path: Path, capsys: pytest
     said = capsys.readouterr()
     assert "simulated resilience: 2 runs, score 100 of 100" in said.out
     assert "median 1.50 s, worst 2.00 s, last 2.00 s, slower than the run before" in said.out
+    assert said.err.count("/chaos.json") == 1
     assert "it is left out" in said.err
