@@ -280,9 +280,8 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
             if node.name in agent.pods:
                 yield about.ok(agent.pods[node.name].name)
                 continue
-            taints = [
-                str(taint) for taint in agent.untolerated(scope.as_read.node_by_name[node.name])
-            ]  # what holds it until it returns too
+            as_read = scope.as_read.node_by_name[node.name]  # with the taints that hold it until it returns
+            taints = [str(taint) for taint in agent.untolerated(as_read)]
             if taints:
                 message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there"
                 cause = "TaintNotTolerated"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.probes.admission import UNREACHABLE
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
@@ -25,8 +26,6 @@ from fixtures.text.sentences import ask_again, listed
 from fixtures.text.yaml_text import packaged
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import NotApplicable, Subject
-
-_UNREACHABLE = "failed calling webhook"
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +120,7 @@ def _ask(workspace: Workspace, operator: Operator, definition: Definition) -> An
             operator.key, operator.invalid(definition.served), workspace.namespace() if KINDS[operator.key].namespaced else ""
         )
     except ApiTrouble as trouble:
-        if _UNREACHABLE not in trouble.message:
+        if UNREACHABLE not in trouble.message:
             raise
         return trouble
 
@@ -129,9 +128,9 @@ def _ask(workspace: Workspace, operator: Operator, definition: Definition) -> An
 def judge_answer(about: About, own: Sequence[str], answer: Answer | ApiTrouble) -> Finding:
     """What the answer to an invalid object says of the webhooks that the operator serves, which are called ``own``."""
     named = next((name for name in own if f'webhook "{name}"' in answer.message), "")
-    if named and (isinstance(answer, ApiTrouble) or _UNREACHABLE in answer.message):
+    if named and (isinstance(answer, ApiTrouble) or UNREACHABLE in answer.message):
         message = f"nobody answers for {named}, so that no object of the kind can be written: {answer.message[:300]}"
-        return about.bad(message, cause="OperatorWebhookDead", observed=_UNREACHABLE)
+        return about.bad(message, cause="OperatorWebhookDead", observed=UNREACHABLE)
     if isinstance(answer, Answer) and answer.ok:
         message = f"{listed(own)}: the object was accepted, so that mistakes show only when a job does not start"
         return about.bad(message, cause="OperatorLetsThrough", observed=f"{answer.status} accepted")

@@ -18,7 +18,7 @@ from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Inconclusive, Subject
 
 _SOURCE = "answer to a server-side dry-run"
-_UNREACHABLE = "failed calling webhook"
+UNREACHABLE = "failed calling webhook"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ def ask_refusals(workspace: Workspace, control: Json, refusals: Iterable[Refusal
 
 def judge_refusals(control: Answer, answers: Iterable[tuple[Refusal, Answer]]) -> Iterator[Finding]:
     """The same, by the API server's answers."""
-    if not control.ok and _UNREACHABLE in control.message:
+    if not control.ok and UNREACHABLE in control.message:
         message = f"no pod can be created, allowed ones included: {control.message[:300]}"
         yield About(Subject("Request", "an allowed pod"), _SOURCE, "accepted").bad(
             message, cause="PolicyUnreachable", observed=f"{control.status}"

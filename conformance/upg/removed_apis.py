@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from conformance.probes.server_metrics import DEPRECATED, REQUESTS, ServerMetrics
 from fixtures.model.cluster import Scope
-from fixtures.model.platform.kubernetes_version import least_server_minor, minor_of
+from fixtures.model.platform.kubernetes_version import minor_of, running_and_target
 from fixtures.model.platform.removed_apis import webhook_rules, writers
 from fixtures.tables.rows import REMOVED
 from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding
-from fixtures.verdict.subjects import Inconclusive, Subject
+from fixtures.verdict.subjects import Subject
 
 _READING = {"LIST", "WATCH", "DELETECOLLECTION"}
 """What the controllers of garbage and namespaces do of each kind that they find served, whoever else uses it."""
@@ -24,11 +24,7 @@ def check_removed_apis(scope: Scope, ask: Callable[[], ServerMetrics]) -> Iterat
 
     ``ask`` reads the counts of a live cluster. Raises :class:`Inconclusive` where no version is known.
     """
-    running = least_server_minor(scope)
-    chosen = minor_of(scope.policy.upgrade.target)
-    if running is None and chosen is None:
-        raise Inconclusive("NotUnderstood", "no API server and no kubelet tells its version, and the policy names no upgrade.target")
-    target = max(chosen or (running or 0) + 1, running or 0)
+    running, target = running_and_target(scope, ahead=1)
     for one in webhook_rules(scope):
         about = About(one.place, f"rules; tables of {REMOVED.table.date}", f"rules on versions that Kubernetes 1.{target} serves")
         if gone := [api for api, end in one.gone() if (running or 0) < end <= target]:

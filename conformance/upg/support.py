@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.nvidia_driver import DRA_DRIVER
 from fixtures.model.nodes.peers import driver_version
-from fixtures.model.platform.kubernetes_version import least_server_minor, minor_of
+from fixtures.model.platform.kubernetes_version import running_and_target
 from fixtures.model.platform.versions import Installed, installed, version_of
 from fixtures.tables.rows import OF_NODES, SUPPORT, Support
 from fixtures.verdict.findings import About, Finding
-from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
+from fixtures.verdict.subjects import NotApplicable, Subject
 
 
 def check_support(scope: Scope) -> Iterator[Finding]:
@@ -19,12 +19,9 @@ def check_support(scope: Scope) -> Iterator[Finding]:
     parts = [one for one in installed(scope) if any(row.part == one.part for row in SUPPORT.rows)]
     if not parts:
         raise NotApplicable("NoKnownPart", "no part is installed of which a limit is known")
-    running = least_server_minor(scope)
-    target = minor_of(scope.policy.upgrade.target) or running
-    if target is None:
-        raise Inconclusive("NotUnderstood", "no API server and no kubelet tells its version, and the policy names no upgrade.target")
+    running, target = running_and_target(scope, ahead=0)
     for one in parts:
-        yield _judge(scope, one, running, max(target, running or 0))
+        yield _judge(scope, one, running, target)
 
 
 def _judge(scope: Scope, one: Installed, running: int | None, target: int) -> Finding:
