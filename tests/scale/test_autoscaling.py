@@ -77,6 +77,13 @@ def test_one_by_another_metric_is_judged_where_its_pods_ask_for_devices(devices:
 @each_row
 def test_metrics_that_instances_lack(metrics: list[str], devices: Json, product: str, outcome: Outcome, cause: str) -> None:
     pod = a_pod("llm-7d9f-a", devices=devices, node="gpu-0", labels={"pod-template-hash": "7d9f"}, owner="ReplicaSet/llm-7d9f")
-    hpa = an_hpa(metrics=[{"type": "Pods", "pods": {"metric": {"name": name}}} for name in metrics])
-    (finding,) = check_autoscaling(a_scope(nodes=[a_node(product=product)], pods=[pod], horizontalpodautoscalers=[hpa]))
-    assert (finding.outcome, finding.cause) == (outcome, cause)
+    custom = [{"type": "Pods", "pods": {"metric": {"name": name}}} for name in metrics if name != "cpu"]
+    cpu = [{"type": "Resource", "resource": {"name": name}} for name in metrics if name == "cpu"]
+    triggers = [{"type": "cpu"} if name == "cpu" else {"type": "prometheus", "metadata": {"query": f"avg({name})"}} for name in metrics]
+    keda = {"conditions": [{"type": "Ready", "status": "True"}]}
+    scaled = a_workload("ScaledObject", "llm", {"scaleTargetRef": {"name": "llm"}, "triggers": triggers}, status=keda)
+    for one in an_hpa(metrics=custom + cpu), scaled:
+        kinds: dict[str, Any] = {f"{one['kind']}s".lower(): [one]}
+        scope = a_scope(nodes=[a_node(product=product)], pods=[pod], **kinds)
+        (finding,) = check_autoscaling(scope)
+        assert (finding.outcome, finding.cause) == (outcome, cause)
