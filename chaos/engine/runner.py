@@ -217,7 +217,8 @@ class Runner:
         if self._record.baseline_t is not None or self._setup.stop.reason:
             return ""
         last = next(iter(sampler.samples[-1:]), None)
-        errors = "; ".join(f"{name}: {text}" for name, text in last.errors.items()) if last else sampler.failure
+        given = {**self._record.stop_conditions, **self._record.steady_conditions, **self._record.detect_conditions}
+        errors = "; ".join(f"{given.get(name, name)}: {text}" for name, text in last.errors.items()) if last else sampler.failure
         unmet = [words for name, words in self._record.steady_conditions.items() if last and last.values.get(name) is False]
         errors = errors or "; ".join(f"--steady-if {words} does not hold" for words in unmet)
         values = msgspec.json.encode(last.values).decode()[:400] if last else "no sample"

@@ -143,5 +143,7 @@ def test_what_the_user_calls_steady_has_to_hold_before_and_to_come_back(on: Stag
     first, _ = carried_out(on, tmp_path / "a", steady_if=("command false",))
     assert first.reason_codes == ["GateFailed"]
     assert "--steady-if command false does not hold" in first.message
+    first, _ = carried_out(on, tmp_path / "c", detect_if=("command no-such-program",))
+    assert "the steady state is not green: command no-such-program: it could not be started" in first.message
     first, _ = carried_out(on, tmp_path / "b", lambda _: lost.touch(), held=3.0, steady_if=(f"not command test -e {lost}",))
     assert (first.verdict, first.reason_codes) == (Verdict.FAILED, ["SteadyStateLost"]), first.message
