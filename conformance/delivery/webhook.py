@@ -61,17 +61,21 @@ def parse(text: str) -> Hook:
 
 
 def change(volume: Path, run_id: str) -> Change | None:
-    """What a run changed against the one before it of the same cluster; None if it changed nothing. Raises :class:`ReportError`."""
+    """What a run changed against the one before it of the same cluster; None if it changed nothing. Raises :class:`ReportError`.
+
+    A run about some nodes (``--nodes``) may bring a cause, ends none, and is no run before.
+    """
     entries = history.read(volume).entries
     now = next((entry for entry in entries if entry.run_id == run_id), None)
     if now is None:
         return None
-    earlier = [one for one in entries[: entries.index(now)] if one.whose == now.whose]
+    earlier = [one for one in entries[: entries.index(now)] if one.whose == now.whose and not one.about]
     before = earlier[-1] if earlier else None
     known = before.causes if before else []
     came, gone = _only_in(now.causes, known), _only_in(known, now.causes)
-    gone = [cause for cause in gone if set(cause.requirements) & set(now.judged)]  # of what was not judged nothing is known
-    if not came and not gone and (now.verdict is before.verdict if before else now.exit_code == 0):
+    judged = set() if now.about else set(now.judged)
+    gone = [cause for cause in gone if judged & set(cause.requirements)]  # of what was not judged nothing is known
+    if not came and not gone and (now.about or (now.verdict is before.verdict if before else now.exit_code == 0)):
         return None
     return Change(
         run_id=now.run_id,

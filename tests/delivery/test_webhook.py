@@ -12,7 +12,7 @@ from conformance.cli.main import main
 from conformance.delivery import webhook
 from conformance.delivery.outcome import DeliveryError
 from conformance.delivery.webhook import Form, Hook
-from fixtures.verdict.record import TargetKind, Verdict
+from fixtures.verdict.record import Cause, Coverage, Level, NotJudged, TargetKind, Verdict
 from reports.merge import history
 from tests.reports.sample_report import HOSTILE
 from tests.reports.test_history import on_day
@@ -39,6 +39,18 @@ def test_only_what_changed_is_sent(days: list[list[str] | None], came: list[str]
 def test_the_run_before_of_another_cluster_is_not_the_one_before(tmp_path: Path) -> None:
     history.append(msgspec.structs.replace(on_day(1, ["gpu-1"], name="west"), verdict=Verdict.FAILED), tmp_path)
     assert changed(tmp_path, None, []) is None
+
+
+def test_a_run_about_some_nodes_says_nothing_of_the_others(tmp_path: Path) -> None:
+    """Nor of what was so before the next whole run."""
+    bare = NotJudged(id="UPG-01", title="t", area="UPG", level=Level.MUST, cause=Cause.NODES, because="b")
+    about = Coverage(requirements=2, judged=1, nodes=["gpu-2"], not_judged=[bare])
+    history.append(msgspec.structs.replace(on_day(1, ["gpu-1"]), verdict=Verdict.FAILED), tmp_path)
+    for day in (2, 3):
+        history.append(msgspec.structs.replace(on_day(day, []), verdict=Verdict.PASSED, scope=about), tmp_path)
+        assert webhook.change(tmp_path, RUN.format(day)) is None
+    history.append(msgspec.structs.replace(on_day(4, ["gpu-1"]), verdict=Verdict.FAILED), tmp_path)
+    assert webhook.change(tmp_path, RUN.format(4)) is None
 
 
 def test_clusters_without_a_uid_are_told_apart_by_name(tmp_path: Path) -> None:
