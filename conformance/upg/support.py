@@ -53,6 +53,6 @@ def _beyond(scope: Scope, about: About, one: Installed, row: Support, running: i
         text = driver_version(scope, node) if any(device.driver == DRA_DRIVER for device in scope.dra_inventory.get(node.name, ())) else ""
         driver, needed = version_of(text), version_of(row.driver)
         if driver and needed and driver < needed:
-            message = f"{named} needs NVIDIA's driver {needed[0]} or newer, and node {node.name} has {text}"
+            message = f"{named} needs NVIDIA's driver {row.driver} or newer, and node {node.name} has {text}"
             return about.advised(message, cause="DriverTooOldForPart")
     return None
