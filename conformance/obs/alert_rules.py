@@ -24,6 +24,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import whole
 from fixtures.model.platform.exporters import Exporter, kinds
 from fixtures.model.platform.monitoring import RULES, Rule, rules_of
+from fixtures.model.platform.renamed_series import earlier, renamed
 from fixtures.text import yaml_text
 from fixtures.text.sentences import listed
 from fixtures.text.yaml_text import NotYaml, load_all
@@ -115,11 +116,12 @@ def series_of(situation: Situation, expression: Expression, scrape: Sequence[Sam
     for sample in scrape:
         if sample.name not in expression.series or is_blank(sample.value):
             continue
-        change = situation.changes.get(plain_name(sample.name))
+        name, times = earlier().get(sample.name, (plain_name(sample.name), 1.0))
+        change = situation.changes.get(name)
         before, after, step = sample.value, f"{sample.value:g}", 0.0
         if change is not None:
-            before = sample.value if change.start is None else change.start
-            after, step = f"{before + change.by if change.by else change.to:g}", change.grows
+            before = sample.value if change.start is None else change.start / times
+            after, step = f"{before + change.by / times if change.by else change.to / times:g}", change.grows / times
         elif situation.absent:
             after = "_"
         labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(sample.labels.items()))
@@ -174,6 +176,16 @@ _ONCE_THERE = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
 """Series that are there only once there was an Xid, and name it in a label then."""
 
 
+def once_there(served: Iterable[str]) -> tuple[str, ...]:
+    """Those of them that pages with these series can have: by the names before, by those of now, or by both where that does not show."""
+    names = frozenset(served)
+    now, before = not names.isdisjoint(earlier()), not names.isdisjoint(renamed())
+    later = tuple(renamed()[name].now for name in _ONCE_THERE if name in renamed())
+    if now == before:
+        return (*_ONCE_THERE, *later)
+    return _ONCE_THERE if before else (*later, *(name for name in _ONCE_THERE if name not in renamed()))
+
+
 def check_rules(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
     """One finding for each alert about devices, and one for each situation of the policy that an alert has to fire on."""
     rules = [*rules_of(scope.snapshot.listing(RULES).objects), *rules_of_files(scope.policy.metrics.rules)][:_MOST_RULES]
@@ -223,7 +235,7 @@ def unserved(expression: Expression, served: frozenset[str]) -> list[str]:
     own = sorted(name for name in expression.series if _is_of_exporter(name))
     if not any(name.startswith(_ANYBODYS) for name in served):
         own = [name for name in own if not name.startswith(_ANYBODYS)]
-    once = _ONCE_THERE if any(name.startswith("DCGM_") for name in served) else ()
+    once = once_there(served) if any(name.startswith("DCGM_") for name in served) else ()
     missing = [name for name in own if name not in served and name not in once]
     return [] if expression.alternatives and len(missing) < len(own) else missing
 
@@ -256,11 +268,10 @@ def scrape_of(scope: Scope, exporter: Exporter, page: Page) -> list[Sample]:
         # a page's label that the target has too, as a scrape renames it unless honorLabels is on
         labels = {**target, **held, **{f"exported_{name}" if name in target else name: value for name, value in one.labels.items()}}
         found.append(Sample(one.name, labels, one.value))
+    once = once_there(page.series)
     if found and page.kind.vendor == "nvidia.com":
-        found += [Sample(name, found[0].labels, 0.0) for name in _ONCE_THERE if name not in page.series]
-    found = [
-        Sample(one.name, {"err_code": "79", "xid": "79", **one.labels}, one.value) if one.name in _ONCE_THERE else one for one in found
-    ]
+        found += [Sample(name, found[0].labels, 0.0) for name in once if name not in page.series]
+    found = [Sample(one.name, {"err_code": "79", "xid": "79", **one.labels}, one.value) if one.name in once else one for one in found]
     node = scope.snapshot.node_by_name.get(exporter.node)
     for field in ("allocatable", "capacity"):
         for resource, amount in (getattr(node.status, field) if node else {}).items():
@@ -296,7 +307,9 @@ def _covered(
         if longest > _LONGEST or time.monotonic() > end:
             reported.append((rule, "it needs more time than a trial has"))
             continue
-        if foreign := sorted(expression.series - made - records.keys()):
+        twins = {earlier().get(one, (one,))[0] for one in made} if expression.alternatives else set()
+        absent = expression.series - made - records.keys()
+        if foreign := sorted(one for one in absent if earlier().get(one, (one,))[0] not in twins):
             reported.append((rule, f"it needs {listed(foreign, 3)}, which the trial does not have"))
             continue
         used = [one for one in records.values() if one.name in expression.series]
@@ -313,6 +326,6 @@ def _covered(
 
 def _is_about(situation: Situation, rule: Rule, expression: Expression) -> bool:
     """Whether a rule may be about a situation, by the series that it names."""
-    if {plain_name(name) for name in expression.series} & set(situation.series):
+    if {earlier().get(name, (plain_name(name),))[0] for name in expression.series} & set(situation.series):
         return True
     return situation.absent and "absent" in rule.expr and any(map(_is_of_exporter, expression.series))

@@ -21,6 +21,7 @@ from conformance.obs.page import Page, Part
 from conformance.outputs.dcgm import ACTIVITY, IDLE_BELOW, UTILISATION, is_blank
 from fixtures.model.devices.measured_devices import NodeFacts
 from fixtures.model.platform.exporters import Kind
+from fixtures.model.platform.renamed_series import renamed
 from fixtures.nodeprobe.document import Device
 from fixtures.text import yaml_text
 from fixtures.text.sentences import in_order, listed
@@ -121,12 +122,14 @@ def _families(kind: Kind, rows: Sequence[Part], node: NodeFacts, families: Seque
         for row in each:
             asked = [row] if row.instance else rows
             names = [name for name in series if not (row.instance and name == UTILISATION)]
-            held = [value for part in asked for name in names for value in part.values.get(name, ())]
+            held = [(value, part.served(name)) for part in asked for name in names for value in part.all(name)]
             if not held:
-                text = f"{row} has no series for {family} ({' or '.join(names)})"
+                later = [renamed()[name].now for name in names if name in renamed()]
+                text = f"{row} has no series for {family} ({' or '.join([*names, *later])})"
                 yield Flaw("InstanceNotMeasured" if row.instance else "MetricMissing", text)
-            elif all(is_blank(value) for value in held):
-                yield Flaw("MetricWithoutValue", f"{row} shows {held[0]:g} for {family} ({names[0]}), which stands for no value")
+            elif all(is_blank(value) for value, _ in held):
+                value, name = held[0]
+                yield Flaw("MetricWithoutValue", f"{row} shows {value:g} for {family} ({name}), which stands for no value")
 
 
 def _values(kind: Kind, rows: Sequence[Part], node: NodeFacts) -> Iterator[Flaw]:
@@ -147,7 +150,8 @@ def _values(kind: Kind, rows: Sequence[Part], node: NodeFacts) -> Iterator[Flaw]
     low, high = (node.memory_mib * factor for factor in _ABOUT) if node.memory_mib else (_SMALLEST_MIB, float("inf"))
     if not low <= total <= high:
         of = f"{node.memory_mib} MiB by its label" if node.memory_mib else f"at least {_SMALLEST_MIB} MiB on any product"
-        yield Flaw("MetricImplausible", f"{whole} shows {total:g} MiB of memory in all ({' + '.join(kind.capacity)}), and it has {of}")
+        names = " + ".join(map(whole.served, kind.capacity))
+        yield Flaw("MetricImplausible", f"{whole} shows {total:g} MiB of memory in all ({names}), and it has {of}")
 
 
 def dead_activity(page: Page) -> Iterator[Flaw]:
@@ -155,7 +159,8 @@ def dead_activity(page: Page) -> Iterator[Flaw]:
     for part in page.parts:
         activity, percent = part.value(ACTIVITY), part.value(UTILISATION)
         if activity is not None and percent is not None and activity < IDLE_BELOW and _BUSY_PERCENT <= percent <= 100:
-            yield Flaw("ActivityNotMeasured", f"{part} shows no engine activity ({ACTIVITY} {activity:g}) at {percent:g} % {UTILISATION}")
+            text = f"{part} shows no engine activity ({part.served(ACTIVITY)} {activity:g}) at {percent:g} % {part.served(UTILISATION)}"
+            yield Flaw("ActivityNotMeasured", text)
 
 
 class Movement(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,11 +183,12 @@ def movement(first: Page, last: Page, seconds: float, *, restarted: bool = False
         if before is None:
             continue
         old, new, device = _energy(last.kind, before), _energy(last.kind, rows), str(rows[0])
+        energy = rows[0].served(last.kind.energy)
         if old is not None and new is not None:
             if new < old and not restarted:
-                found.append(Flaw("CounterBackwards", f"{device}: {last.kind.energy} fell from {old:g} to {new:g}"))
+                found.append(Flaw("CounterBackwards", f"{device}: {energy} fell from {old:g} to {new:g}"))
             elif new == old:
-                text = f"{device}: {last.kind.energy} grows always, and stood at {new:g} for {seconds:.0f} s"
+                text = f"{device}: {energy} grows always, and stood at {new:g} for {seconds:.0f} s"
                 found.append(Flaw("SamplesFrozen", text))
             else:
                 moved.append(device)
@@ -202,7 +208,7 @@ def busy(part: Part) -> bool:
 
 
 def _energy(kind: Kind, rows: Sequence[Part]) -> float | None:
-    return max((value for row in rows for value in row.values.get(kind.energy, ()) if not is_blank(value)), default=None)
+    return max((value for row in rows for value in row.all(kind.energy) if not is_blank(value)), default=None)
 
 
 def _values_of(rows: Sequence[Part]) -> dict[tuple[str, str], tuple[float, ...]]:
@@ -237,7 +243,7 @@ class Compared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def shown(self, rows: Sequence[Part]) -> float | None:
         """What a page shows of the whole device; of a counter, the most on any of its rows."""
         if self.how == "grows":
-            values = [value for row in rows for value in row.values.get(self.series[0], ()) if not is_blank(value)]
+            values = [value for row in rows for value in row.all(self.series[0]) if not is_blank(value)]
             return max(values, default=None)
         if len(rows) != 1 or rows[0].instance or rows[0].vgpu:
             return None
@@ -296,7 +302,7 @@ def _against_values(device: Device, pages: Sequence[Sequence[Part]], seconds: fl
         }[one.how]
         if wrong:
             seen = " and then ".join(dict.fromkeys(f"{value:g}" for value in shown))
-            name, of = " + ".join(one.series), one.value.replace("_", " ").replace(".", " ")
+            name, of = " + ".join(map(pages[0][0].served, one.series)), one.value.replace("_", " ").replace(".", " ")
             yield Flaw("MetricDiffersFromDriver", f"{pages[0][0]} shows {seen} for {name}, and the driver's {of} is {known:g} in that unit")
 
 

@@ -21,6 +21,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
+from fixtures.model.platform.renamed_series import renamed
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, not_judged
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
@@ -67,7 +68,9 @@ def history_of(ask: Query, hours: float) -> dict[tuple[str, str], History]:
     """What devices did within some hours, by UUID and MIG instance (or ""). Minutes are as fine as this looks."""
     window = f"{max(int(hours * 60), 1)}m"
     found: dict[tuple[str, str], History] = {}
-    for name, full in ((UTILISATION, 100.0), ("gpu_gfx_activity", 100.0), (ACTIVITY, 1.0)):
+    asked = [(UTILISATION, 100.0), ("gpu_gfx_activity", 100.0), (ACTIVITY, 1.0)]
+    asked += [(renamed()[name].now, full / renamed()[name].times) for name, full in asked if name in renamed()]
+    for name, full in asked:
         known = {_key(one): one.value for one in ask(f"time() - min_over_time(timestamp({name})[{window}:5m])")}
         for one in ask(f"max_over_time({name}[{window}])"):
             key = _key(one)

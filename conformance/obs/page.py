@@ -13,8 +13,9 @@ from collections.abc import Mapping
 import msgspec
 
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.dcgm import Sample, current, first_of, is_blank, owner_of, parse_page
+from conformance.outputs.dcgm import Sample, as_before, current, first_of, is_blank, owner_of, parse_page
 from fixtures.model.platform.exporters import Kind, kinds
+from fixtures.model.platform.renamed_series import renamed
 
 MOST_ROWS = 1024
 """Devices and MIG instances that a page may name: a machine has eight or sixteen, with seven instances each."""
@@ -45,8 +46,17 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     owners: tuple[Owner, ...]
 
     def value(self, *names: str) -> float | None:
-        """The first value of the named series that is one."""
-        return next((value for name in names for value in self.values.get(name, ()) if not is_blank(value)), None)
+        """The first value of the named series that is one, as :meth:`all` gives it."""
+        return next((value for name in names for value in self.all(name) if not is_blank(value)), None)
+
+    def all(self, name: str) -> tuple[float, ...]:
+        """Values of a series, in the unit that it has by this name, also where the exporter renamed it."""
+        now = self.served(name)
+        return tuple(as_before(Sample(now, {}, value)).value if now != name else value for value in self.values.get(now, ()))
+
+    def served(self, name: str) -> str:
+        """The name by which this page has a series: this one, or that which it has now."""
+        return renamed()[name].now if name not in self.values and name in renamed() and renamed()[name].now in self.values else name
 
     @property
     def vgpu(self) -> bool:

@@ -20,6 +20,7 @@ from conformance.outputs.captured_text import COLUMNS, Unreadable, lines_of, rea
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 from fixtures.model.devices.xid_catalogue import lookup
+from fixtures.model.platform.renamed_series import earlier
 from fixtures.tables.rows import XidClass
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
@@ -252,7 +253,7 @@ def parse(text: str) -> list[Device]:
         Unreadable: empty, binary or oversized text, or no DCGM series of a GPU in it.
     """
     groups: dict[tuple[str, str, str, str], list[Sample]] = {}
-    for sample in map(current, parse_samples(text)):
+    for sample in map(as_before, map(current, parse_samples(text))):
         labels = sample.labels
         uuid = first_of(labels, "UUID", "gpu_uuid", "uuid")
         if not sample.name.startswith(_PREFIXES) or is_blank(sample.value):
@@ -266,9 +267,15 @@ def parse(text: str) -> list[Device]:
 
 
 def current(sample: Sample) -> Sample:
-    """The sample under today's name; OpenMetrics ends counters in ``_total``."""
+    """The sample under DCGM's own name; OpenMetrics ends counters in ``_total``."""
     name = COLUMNS["dcgm"].get(sample.name, sample.name.removesuffix("_total") if sample.name.startswith(_PREFIXES) else sample.name)
     return sample if name == sample.name else Sample(name, sample.labels, sample.value)
+
+
+def as_before(sample: Sample) -> Sample:
+    """The sample with the name and the unit that its series had before an exporter renamed it; a blank value stays as it is."""
+    name, times = earlier().get(sample.name, (sample.name, 1.0))
+    return sample if name == sample.name else Sample(name, sample.labels, sample.value if is_blank(sample.value) else sample.value * times)
 
 
 def is_blank(value: float) -> bool:
@@ -306,7 +313,7 @@ def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
         profile=merged.get("GPU_I_PROFILE", ""),
         model=merged.get("modelName", "") or merged.get("model_name", ""),
         pci=merged.get("pci_bus_id", ""),
-        driver=merged.get("DCGM_FI_DRIVER_VERSION", ""),
+        driver=first_of(merged, "DCGM_FI_SYSTEM_DRIVER_VERSION", "DCGM_FI_DRIVER_VERSION"),
         metrics=metrics,
         pods=tuple(pods),
         counted_xids=tuple(sorted({code for sample in samples if (code := _counted_xid(sample))})),

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.obs.alert_rules import (
@@ -29,7 +30,7 @@ from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.obs.test_owners import labelled
-from tests.obs.test_pages import WHOLE, page
+from tests.obs.test_pages import WHOLE, later, page
 from tests.tables import each_row
 
 needs_promtool = pytest.mark.skipif(not promtool(), reason="promtool is not on PATH (Debian's package prometheus has it)")
@@ -48,7 +49,9 @@ def test_ranges_and_durations_are_seconds() -> None:
 
 @each_row
 def test_a_rule_on_what_no_exporter_serves_is_dead(node: str, expr: str, missing: list[str]) -> None:
-    assert unserved(read_expression(expr), read_page(page(node)).series) == missing
+    name, _, release = node.partition(" ")
+    text = later(page(name)) if release else page(name)
+    assert unserved(read_expression(expr), read_page(text).series) == missing
 
 
 def scraped(node: str = WHOLE) -> tuple[Any, Exporter]:
@@ -60,12 +63,22 @@ def scraped(node: str = WHOLE) -> tuple[Any, Exporter]:
 @needs_promtool
 @each_row
 def test_a_rule_is_tried_on_the_scrape_of_its_fault(situation: str, expr: str, wait: str, fired: bool) -> None:
+    assert (tried(situation, expr, wait, labelled(page(), 0)) == "") is fired
+
+
+@needs_promtool
+@each_row
+def test_a_rule_by_the_names_of_dcgm_exporter_4_9_is_tried(situation: str, expr: str, wait: str, fired: bool) -> None:
+    assert (tried(situation, expr, wait, later(labelled(page(), 0))) == "") is fired
+
+
+def tried(situation: str, expr: str, wait: str, text: str) -> str:
+    """Why a rule does not fire on the fault of a page."""
     scope, exporter = scraped()
-    scrape = scrape_of(scope, exporter, read_page(labelled(page(), 0)))
+    scrape = scrape_of(scope, exporter, read_page(text))
     expression = read_expression(expr)
     series = series_of(situations()[situation], expression, scrape)
-    why = fires(Rule(name="x", where="here", expr=expr, wait=wait), [], series, max(expression.longest, seconds(wait)))
-    assert (why == "") is fired, why
+    return fires(Rule(name="x", where="here", expr=expr, wait=wait), [], series, max(expression.longest, seconds(wait)))
 
 
 @needs_promtool
@@ -91,6 +104,28 @@ def test_each_situation_needs_an_alert_that_fires(tmp_path: Path, rules: list[di
     one = Scrape(exporter=exporter, at=0.0, page=read_page(labelled(page(), 0)))
     findings = check_rules(scope, SimpleNamespace(pages=lambda: {WHOLE: one}))  # type: ignore[arg-type]
     assert {found.subject.name: found.cause for found in findings if found.outcome is Outcome.BAD} == causes
+
+
+@needs_promtool
+@pytest.mark.parametrize("first", [str, later])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"alert": "Xid", "expr": "DCGM_FI_DEV_XID_ERRORS > 0 or DCGM_FI_DEV_XID_ERROR > 0"}],
+        [{"alert": "Xid", "expr": "DCGM_FI_DEV_XID_ERRORS > 0"}, {"alert": "XidNow", "expr": "DCGM_FI_DEV_XID_ERROR > 0"}],
+        [{"record": "gpu:xid", "expr": "DCGM_FI_DEV_XID_ERRORS or DCGM_FI_DEV_XID_ERROR"}, {"alert": "Xid", "expr": "gpu:xid > 0"}],
+    ],
+)
+def test_alerts_by_both_names_fire_where_the_releases_of_exporters_differ(first: Any, rules: list[dict[str, Any]]) -> None:
+    objects = [{"metadata": {"name": "r", "namespace": "monitoring"}, "spec": {"groups": [{"name": "g", "rules": rules}]}}]
+    scope = a_scope(a_policy(metrics={"alerts": ["xid"]}), nodes=[a_node(WHOLE, gpus=4)], prometheusrules=objects)
+    forms = {WHOLE: first, "h100-1": str if first is later else later}
+    ones = {
+        node: Scrape(exporter=msgspec.structs.replace(scraped()[1], node=node), at=0.0, page=read_page(form(labelled(page(), 0))))
+        for node, form in forms.items()
+    }
+    findings = list(check_rules(scope, SimpleNamespace(pages=lambda: ones)))  # type: ignore[arg-type]
+    assert {found.outcome for found in findings} == {Outcome.OK}, findings
 
 
 def test_files_of_rules_are_read_or_named(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from fixtures.simulator.nodes.devices import DeviceManager
 from fixtures.simulator.nodes.machine import device_table
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.telemetry import Exporter
-from tests.obs.test_pages import FIRST, WHOLE, change, hardware, page, swap, uuid
+from tests.obs.test_pages import FIRST, WHOLE, change, hardware, later, page, swap, uuid
 
 
 class Machine:
@@ -81,11 +81,14 @@ class Machine:
         return Bracket(before=read_page(before), devices=devices, after=tuple(after), seconds=self.now - began)
 
 
+@pytest.mark.parametrize("form", [str, later])
 @pytest.mark.parametrize("polls", [100, pytest.param(1000, marks=pytest.mark.test_all)])
-def test_a_device_under_changing_load_is_never_reported_to_differ(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_under_changing_load_is_never_reported_to_differ(
+    polls: int, form: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = Machine(monkeypatch)
     for poll in range(polls):
-        flaws = list(against_driver(machine.bracket(load=(0.0, 0.05, 0.5, 1.0)[poll % 4])))
+        flaws = list(against_driver(machine.bracket(load=(0.0, 0.05, 0.5, 1.0)[poll % 4], edit=form)))
         assert flaws == [], poll
 
 
@@ -123,8 +126,9 @@ DEFECTS: dict[str, tuple[Callable[[str], str], float]] = {
 }
 
 
+@pytest.mark.parametrize("form", [str, later])
 @pytest.mark.parametrize("name", DEFECTS)
-def test_an_exporter_that_shows_something_else_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exporter_that_shows_something_else_is_found(name: str, form: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     (edit, load), machine = DEFECTS[name], Machine(monkeypatch)
     machine.busy = {uuid(0)}
     machine.wait(60, load=0)
@@ -132,13 +136,21 @@ def test_an_exporter_that_shows_something_else_is_found(name: str, monkeypatch: 
     machine.wait(60, load=0)
     edit(machine.page())
     machine.busy = set()
-    texts = [flaw.text for _ in range(5) for flaw in against_driver(machine.bracket(load=load, edit=edit))]
+    texts = [flaw.text for _ in range(5) for flaw in against_driver(machine.bracket(load=load, edit=lambda text: form(edit(text))))]
     assert any(uuid(0) in text for text in texts)
 
 
 def driver(number: int = 0, **more: Any) -> Device:
     known = {"index": 0, "uuid": uuid(number), "pci_address": hardware(WHOLE).gpus[number].pci_bus_id[4:], "ecc": Ecc(uncorrected=0)}
     return Device(**{**known, **more})
+
+
+def with_capacity(amount: int) -> Callable[[str], str]:
+    """A page of dcgm-exporter 4.9 that shows so many bytes for the memory of the first device."""
+    name = "DCGM_FI_DEV_FB_CAPACITY_BYTES"
+    return lambda text: re.sub(
+        r"^DCGM_FI_DEV_FB_USED_BYTES(\{gpu=\"0\".*}) .*\n", rf"\g<0>{name}\g<1> {amount}\n", later(text), flags=re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,6 +166,9 @@ def driver(number: int = 0, **more: Any) -> Device:
         (driver(ecc=Ecc(uncorrected=3)), change(r"^(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.*) 0$", r"\g<1> 4"), "MetricDiffersFromDriver"),
         (driver(memory_total=40 << 30), str, "MetricDiffersFromDriver"),
         (driver(energy=0.0), str, "MetricDiffersFromDriver"),
+        (driver(energy=0.0), later, "MetricDiffersFromDriver"),
+        (driver(memory_total=80 << 30), with_capacity(80 << 30), ""),
+        (driver(memory_total=80 << 30), with_capacity(80 << 10), "MetricDiffersFromDriver"),
     ],
 )
 def test_a_page_is_held_against_the_driver_of_its_node(device: Device, edit: Callable[[str], str], cause: str) -> None:

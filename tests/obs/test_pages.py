@@ -18,7 +18,7 @@ from conformance.catalogue import load_catalogue
 from conformance.obs.flaws import Flaw, dead_activity, flaws, movement
 from conformance.obs.page import read_page
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.dcgm import parse_page
+from conformance.outputs.dcgm import is_blank, parse_page
 from fixtures.model.devices.measured_devices import NodeFacts
 from fixtures.model.platform.exporters import metrics_page, metrics_port
 from fixtures.policy.model import Metrics
@@ -75,6 +75,18 @@ def change(find: str, put: str) -> Callable[[str], str]:
     return changed
 
 
+def later(text: str) -> str:
+    """A page of dcgm-exporter 4.8 as 4.9 serves it, by its documented names and units."""
+
+    def line(found: re.Match[str]) -> str:
+        now, times = LATER[found[1]]
+        value = float(found[3])
+        return f"{now}{found[2]} {value if is_blank(value) else value * times:.15g}"
+
+    text = re.sub(rf"^({'|'.join(LATER)})(\{{.*}}) (\S+)$", line, text, flags=re.MULTILINE)
+    return text.replace("DCGM_FI_DRIVER_VERSION=", "DCGM_FI_SYSTEM_DRIVER_VERSION=")
+
+
 def swap(one: str, other: str, lines: str = "") -> Callable[[str], str]:
     """Two texts in each other's place, in the lines that hold a word."""
     return lambda text: "".join(
@@ -86,7 +98,7 @@ def swap(one: str, other: str, lines: str = "") -> Callable[[str], str]:
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 FIRST = r'\{gpu="0"[^}]*\} '
 TABLE = table(__file__)
-MUTANTS = TABLE["MUTANTS"]
+MUTANTS, LATER, LATER_MUTANTS = TABLE["MUTANTS"], TABLE["LATER"], TABLE["LATER_MUTANTS"]
 
 
 def changed(how: Any) -> Callable[[str], str]:
@@ -111,6 +123,30 @@ def test_a_mutant_of_a_healthy_page_is_found_and_named(name: str) -> None:
     _, how, cause, named, *more = filled(MUTANTS[name], words)
     texts = [flaw.text for flaw in found(changed(how)(page(node)), node, **(more[0] if more else {})) if flaw.cause == cause]
     assert any(named in text for text in texts), texts
+
+
+@pytest.mark.parametrize("name", LATER_MUTANTS)
+def test_a_wrong_value_of_a_renamed_series_is_found_by_the_name_on_the_page(name: str) -> None:
+    node, how, cause, named = filled(LATER_MUTANTS[name], {"@FIRST@": FIRST})
+    texts = [flaw.text for flaw in found(changed(how)(later(page(node))), node) if flaw.cause == cause]
+    assert any(named in text for text in texts), texts
+
+
+@pytest.mark.parametrize("node", [WHOLE, SLICED])
+def test_a_healthy_page_of_renamed_series_has_no_flaw_and_says_the_same(node: str) -> None:
+    old = page(node)
+    new = later(old)
+    assert not re.search(rf"^({'|'.join(LATER)})\{{", new, re.MULTILINE)
+    assert found(new, node) == []
+    parts = [read_page(text).parts for text in (old, new)]
+    for before, now in zip(*parts, strict=True):
+        assert all(now.all(name) == pytest.approx(values) for name, values in before.values.items())
+
+
+def test_the_energy_of_a_device_grows_under_its_new_name() -> None:
+    first = read_page(later(page()))
+    assert [flaw.cause for flaw in movement(first, first, 60).flaws] == ["SamplesFrozen"] * 4
+    assert all("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL" in flaw.text for flaw in movement(first, first, 60).flaws)
 
 
 def test_a_device_that_the_node_does_not_offer_is_no_fault_of_the_exporter() -> None:

@@ -1,6 +1,7 @@
 """Scrapes with health status, error counts, link series, other forms, and values that DCGM does not have."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,18 @@ def test_a_parent_whose_instances_are_active_is_known() -> None:
     instance = series("FI_PROF_GR_ENGINE_ACTIVE", 0.5, GPU_I_PROFILE="1g.23gb", GPU_I_ID="7")
     assert judged(parent + instance) == ("good", "HEALTHY")
     assert judged(parent) == ("undecidable", "NO_ACTIVITY")
+
+
+@each_row
+def test_series_that_were_renamed_say_the_same(before: list[Any], now: list[Any], verdict: tuple[str, str]) -> None:
+    assert judged(BUSY + series(*before)) == judged(BUSY + series(*now)) == tuple(verdict)
+
+
+def test_a_device_is_read_by_the_names_and_units_of_dcgm_exporter_4_9() -> None:
+    values = {"GPU_UTIL_RATIO": 0.97, "FB_USED_BYTES": 40 << 30, "GPU_TEMP_CELSIUS": 61, "BOARD_POWER_WATTS": 650.5, "XID_ERROR": 43}
+    text = "".join(series(f"FI_DEV_{name}", value, DCGM_FI_SYSTEM_DRIVER_VERSION="580.95.05") for name, value in values.items())
+    (device,) = dcgm.parse(text)
+    assert (device.activity, device.memory_used, device.temperature, device.power, device.xid) == (0.97, 40_960, 61, 650.5, 43)
+    assert (device.driver, device.state) == ("580.95.05", dcgm.State.BUSY)
+    (device,) = dcgm.parse(series("FI_DEV_GPU_TEMP_CELSIUS", 61) + series("FI_DEV_FB_USED_BYTES", 9223372036854775794))
+    assert device.memory_used is None

@@ -12,7 +12,7 @@ from chaos.model.plan import Plan, PlanFacts
 from chaos.observe.signals.gangs import DEFAULT_STALE
 from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from conformance.outputs.captured_text import Unreadable
-from conformance.outputs.dcgm import Sample, parse_samples
+from conformance.outputs.dcgm import Sample, as_before, parse_samples
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mappings
@@ -54,7 +54,8 @@ def stale(reading: Reading) -> float:
 
 def xids(reading: Reading) -> dict[str, int]:
     """``{UUID: code}`` of devices whose last Xid is not 0."""
-    return {uuid: int(sample.value) for sample in _samples(reading) if sample.name == XID and sample.value and (uuid := _uuid(sample))}
+    found = map(as_before, _samples(reading))
+    return {uuid: int(sample.value) for sample in found if sample.name == XID and sample.value and (uuid := _uuid(sample))}
 
 
 def xids_elsewhere(reading: Reading) -> JsonValue:

@@ -160,9 +160,10 @@ def _page(*rows: str) -> World:
     return World({"/e:9400/proxy": "\n".join(rows) + "\n"}, pods=[exporter])
 
 
-def test_metrics_of_the_nodes_own_devices_and_of_others() -> None:
+@pytest.mark.parametrize("xid", ["DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"])
+def test_metrics_of_the_nodes_own_devices_and_of_others(xid: str) -> None:
     facts = PlanFacts(components={"exporter": EXPORTER}, devices={"a": (Device(uuid="GPU-7", index=0),)})
-    page = _page('DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-7"} 79', 'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-9"} 40')
+    page = _page(xid + '{gpu="0",UUID="GPU-7"} 79', 'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-9"} 40')
     assert value("metrics.uuids", page, facts=facts) == ["GPU-7", "GPU-9"]
     assert value("metrics.foreign", page, facts=facts) == ["GPU-9"]
     assert value("metrics.xids", page, facts=facts) == {"GPU-7": 79}
