@@ -150,7 +150,7 @@ def _durations(extension: Extension) -> Iterator[str]:
             value = tempo.on(kind)
             if value is None:
                 yield f"seconds.{name}: no number for {kind}, which fidelity names"
-            elif value < 0 or (name in (*REQUIRED_SECONDS, "sample", "gap", "grace") and value <= 0):
+            elif value < 0 or (name in (*REQUIRED_SECONDS, "sample", "gap", "grace", "lead") and value <= 0):
                 yield f"seconds.{name}: {value:g} is no duration"
     sample = extension.seconds.get("sample")
     if sample and any((sample.on(kind) or 0) > 1 for kind in extension.fidelity):

@@ -98,7 +98,7 @@ def reboot() -> dict[str, Any]:
         if command:
             _run_here(command)
         else:
-            run(("systemd-run", "--on-active=2", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
+            run(("systemd-run", f"--on-active={seconds('lead'):g}", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
         if not poll(lambda: boot_of(read_target(node_target())) not in ("", before), seconds("boot")):
             raise ActivityFailed(f"node {node_target().name} shows no other boot id than {before} after {seconds('boot'):g} s")
         after = boot_of(read_target(node_target()))
@@ -233,7 +233,7 @@ def _restart(action: str, unit: str, pending: str, arguments: NodeArgs) -> dict[
     started = ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", unit)
     before = run(started).output.strip()
     with current().fault(action, arguments) as fault:
-        done = run(("systemd-run", "--on-active=1", PROMPT, f"--unit={pending}", "systemctl", "restart", unit))
+        done = run(("systemd-run", f"--on-active={seconds('lead'):g}", PROMPT, f"--unit={pending}", "systemctl", "restart", unit))
         if not poll(lambda: run(started).output.strip() not in ("", before), POD_SECONDS):
             raise ActivityFailed(f"{unit} of {node_target().name} was not restarted within {POD_SECONDS} s ({before})")
         fault.applied({"node": node_target().name, "restarted": unit, "unit": pending, "said": done.output[-300:]})
@@ -243,11 +243,12 @@ def _restart(action: str, unit: str, pending: str, arguments: NodeArgs) -> dict[
 def stop_kubelet(outage: str) -> dict[str, Any]:
     """Stop the node's kubelet. Its start, after the duration of that name, is armed on the host and seen to be armed before."""
     must_be_alone(node_target().name)
-    length = seconds(outage)
+    length, lead = seconds(outage), seconds("lead")
     kubelet, start, stop = kubelet_unit(), unit_name("kubelet-start"), unit_name("kubelet-stop")
     script = (
-        f"systemd-run --on-active={length:g} {PROMPT} --unit={start} systemctl start {kubelet} && systemctl is-active {start}.timer && "
-        f"systemd-run --on-active=1 {PROMPT} --unit={stop} systemctl stop {kubelet}"
+        f"systemd-run --on-active={lead + length:g} {PROMPT} --unit={start} systemctl start {kubelet} && "
+        f"systemctl is-active {start}.timer && "
+        f"systemd-run --on-active={lead:g} {PROMPT} --unit={stop} systemctl stop {kubelet}"
     )
     with current().fault("host.kubelet", kubelet_args(kubelet, stop, start)) as fault:
         done = run(("sh", "-c", script))

@@ -24,10 +24,12 @@ DEFAULT_SECONDS: dict[str, dict[str, float]] = {
     "sample": {"live": 1.0, "simulated": 0.25},
     "gap": {"live": 5.0, "simulated": 15.0},
     "grace": {"live": 20.0, "simulated": 5.0},
+    "lead": {"live": 15.0, "simulated": 1.0},
 }
 """Durations an experiment may leave out. ``sample``: period of the sampler; ``gap``: longest silence between two samples that
 still lets the run be judged, longer where the cluster shares a busy machine with its sampler; ``grace``: what an interrupted child
-gets for its rollbacks before it is killed."""
+gets for its rollbacks before it is killed; ``lead``: from arming a timer that ends the kubelet to its going off: the kubelet looks at
+its containers each second, and the end and the log of the pod that armed it come through the kubelet."""
 
 
 class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -57,7 +57,7 @@ def live(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         made = acting(tmp_path, cluster, ledger(tmp_path))
         facts = {"uuid": UUID, "index": 1, "pci": "00000000:CB:00.0"}
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts=facts)
-        seconds = {"outage": 60.0, "clients": 3.0, "sample": 0.05}
+        seconds = {"outage": 60.0, "clients": 3.0, "sample": 0.05, "lead": 15.0}
         made.plan = msgspec.structs.replace(made.plan, targets=(target,), seconds=seconds, facts={"injector_image": "i"})
         with made.as_current():
             yield cluster
@@ -323,9 +323,9 @@ def test_a_kubelets_start_is_armed_before_its_stop_and_both_are_called_off(root:
     hosts.stop_kubelet("outage")
     start, asked, stop = calls_of(root, "systemd-run", "systemctl")
     unit = f"gpu-conformance-{RUN}-a1-kubelet-"
-    assert start == f"systemd-run --on-active=60 {hosts.PROMPT} --unit={unit}start systemctl start k3s-agent.service"
+    assert start == f"systemd-run --on-active=75 {hosts.PROMPT} --unit={unit}start systemctl start k3s-agent.service"
     assert asked == f"systemctl is-active {unit}start.timer"
-    assert stop == f"systemd-run --on-active=1 {hosts.PROMPT} --unit={unit}stop systemctl stop k3s-agent.service"
+    assert stop == f"systemd-run --on-active=15 {hosts.PROMPT} --unit={unit}stop systemctl stop k3s-agent.service"
 
     args = KubeletArgs(name="n", uid="u", machine="m", pending=f"{unit}stop", returning=f"{unit}start", kubelet="k3s-agent.service")
     undo = HostKubelet().programs(args)
