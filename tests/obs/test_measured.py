@@ -15,7 +15,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
-from tests.obs.test_pages import page
+from tests.obs.test_pages import change, later, page
 
 REFUSED = ApiTrouble("ServiceUnavailable", "503 error trying to reach service: dial tcp 10.0.0.9:9400: connect: connection refused")
 TIMEOUT = ApiTrouble("Timeout", "GET …/proxy/metrics: no complete answer within 15 s")
@@ -52,6 +52,7 @@ def scope_of(*nodes: Json, exporters: int = 2, fresh: float = 120.0) -> Any:
 
 
 GOOD = page()
+PERCENT = change(r"^(DCGM_FI_DEV_GPU_UTIL_RATIO.*}) .*$", r"\g<1> 87")(later(GOOD))
 WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS server.\n")  # dcgm-exporter#209
 
 
@@ -59,6 +60,9 @@ WITHOUT_TLS = Answer(status=400, body=b"Client sent an HTTP request to an HTTPS 
     ("first", "second", "more", "outcome", "cause"),
     [
         (GOOD, GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),
+        (later(GOOD), GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),  # the exporters are being upgraded to 4.9
+        (GOOD, later(GOOD.replace("GPU-", "GPU-a")), {}, Outcome.OK, ""),
+        (PERCENT, GOOD.replace("GPU-", "GPU-a"), {}, Outcome.BAD, "MetricImplausible"),
         (REFUSED, GOOD, {}, Outcome.BAD, "MetricsNotServed"),
         ([TIMEOUT, GOOD], GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),  # one answer was lost on the way
         ([WITHOUT_TLS, GOOD], GOOD.replace("GPU-", "GPU-a"), {}, Outcome.OK, ""),

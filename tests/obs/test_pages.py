@@ -143,6 +143,14 @@ def test_a_healthy_page_of_renamed_series_has_no_flaw_and_says_the_same(node: st
         assert all(now.all(name) == pytest.approx(values) for name, values in before.values.items())
 
 
+@pytest.mark.parametrize("name", LATER)
+def test_a_series_has_the_same_value_by_either_name(name: str) -> None:
+    pages = [f'{name}{{gpu="0",UUID="GPU-1"}} 60\n', later(f'{name}{{gpu="0",UUID="GPU-1"}} 60\n')]
+    (before,), (now,) = (read_page(text).parts for text in pages)
+    assert now.values.keys() == {LATER[name][0]}
+    assert now.value(name) == pytest.approx(before.value(name)) == 60
+
+
 def test_the_energy_of_a_device_grows_under_its_new_name() -> None:
     first = read_page(later(page()))
     assert [flaw.cause for flaw in movement(first, first, 60).flaws] == ["SamplesFrozen"] * 4
