@@ -82,12 +82,16 @@ def test_each_rule_fires_on_its_defect_and_none_on_a_healthy_cluster(folder: Pat
     assert code == 0, text[-3000:]
 
 
+EXCUSES = "upg-too-many-nodes-at-once"
+"""What is wrong with a node whose driver is being replaced is no finding: this one would hide what the others break."""
+
+
 def broken(scenario: str) -> Iterator[str]:
     """Defects of a scenario that reading sees, for as many requirements as can be broken at once: some stand on what others take away."""
     objects, chosen, seen = healthy(load_scenario(scenario)), list[Defect](), set[str]()
     for defect in sorted(map(load_defect, defect_names()), key=lambda one: len(one.trips)):
         reads = all(CATALOGUE.by_id[one].access is Access.READ for one in defect.trips) and not defect.denied
-        if defect.scenario == scenario and reads and not seen.issuperset(defect.trips):
+        if defect.scenario == scenario and reads and defect.name != EXCUSES and not seen.issuperset(defect.trips):
             with suppress(ScenarioError):
                 with_defects(deepcopy(objects), [*chosen, defect], NOW)
                 chosen.append(defect)
