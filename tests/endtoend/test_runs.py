@@ -74,10 +74,11 @@ def test_runs_below_out_keep_a_history_that_says_since_when(tmp_path: Path) -> N
         chosen = ("--kubeconfig", str(cluster.kubeconfig), "--read-only", "--only", "FENCE-01")
         for more in ((), ("--record-only",), ("--report-dir", "named"), ("--report-dir", "kept/run"), ()):
             subprocess.run(command(*chosen, *more), cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=False)
-    runs = [decode_report(file.read_bytes()) for file in sorted((tmp_path / "out").glob("2*/report.json"))]
-    kept = [[entry.run_id for entry in history.read(tmp_path / name).entries] for name in ("out", "kept")]
+    files = sorted((tmp_path / "out").glob("2*/report.json"), key=lambda file: file.stat().st_mtime_ns)
+    runs = [decode_report(file.read_bytes()) for file in files]
+    kept = [{entry.run_id for entry in history.read(tmp_path / name).entries} for name in ("out", "kept")]
     assert [len((tmp_path / name / "history.jsonl").read_text().splitlines()) for name in ("out", "kept")] == [2, 1]
-    assert (kept[0], len(kept[1])) == ([one.run.id for one in runs], 1)
+    assert (kept[0], len(kept[1])) == ({one.run.id for one in runs}, 1)
     assert not (tmp_path / "history.jsonl").exists()
     assert [one.causes_since for one in runs] == [{}, *[{"NodeNotFenced": runs[0].run.started_at}] * 2]
 
