@@ -37,6 +37,7 @@ SPREAD = (
 def pytest_configure(config: pytest.Config) -> None:
     """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
     config.addinivalue_line("markers", "test_all: takes long, so it belongs to `make test-all` and not to `make test`")
+    config.addinivalue_line("markers", "real_node: starts a virtual machine, so `make test-all` runs it while nothing else runs")
     collect_rarely()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: runs that tests start would be deaf to Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -50,13 +50,11 @@ def test_no_change_reaches_nothing() -> None:
 
 
 def test_the_tiers_share_no_test_and_leave_none_out() -> None:
-    *shared, long = steps("test-all", ["-x"])
+    *shared, node, long = steps("test-all", ["-x"])
     assert shared == steps("test", ["-x"])
     assert [step.name for step in shared] == ["lint", "conformance", "tests"]
-    assert [command[command.index("-m", 3) + 1] for command in (list(shared[-1].command), list(long.command))] == [
-        "not test_all",
-        "test_all",
-    ]
+    commands = [list(step.command) for step in (shared[-1], node, long)]
+    assert [command[command.index("-m", 3) + 1] for command in commands] == ["not test_all", "real_node", "test_all and not real_node"]
 
 
 def test_a_step_costs_what_all_its_processes_used(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """``make quick``, ``make test`` and ``make test-all``: the project's own tests, and what they cost beside one run of the suite.
 
-Steps run one after the other; one that fails stops none. Tests with the mark ``test_all`` belong to ``make test-all`` alone. The cost is
-in CPU seconds, because wall time depends on what else the machine does.
+Steps run one after the other; one that fails stops none. Tests with the mark ``test_all`` belong to ``make test-all`` alone, and those with
+the mark ``real_node``, too, to a step of their own: an emulated machine beside busy workers is too slow to be judged. The cost is in CPU
+seconds, because wall time depends on what else the machine does.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ class Done(msgspec.Struct, frozen=True):
 
 LINT = Step("lint", ["make", "--no-print-directory", "lint"])
 CONFORMANCE = Step("conformance", ["make", "--no-print-directory", "conformance"])
-LONG = "long tests"
+REAL_NODE, LONG = "real node", "long tests"
 PROCESSORS = os.cpu_count() or 1
 
 
@@ -54,10 +55,18 @@ def short_tests(more: Sequence[str], files: Sequence[str] = ("tests",)) -> Step:
     return _tests("tests", "not test_all", PROCESSORS, [*more, *files])
 
 
+def real_node_tests(more: Sequence[str]) -> Step:
+    """Tests with a virtual machine, which has the processors to itself."""
+    return _tests(REAL_NODE, "real_node", 1, [*more, *_files("real_node")])
+
+
 def long_tests(more: Sequence[str]) -> Step:
     """Tests that only ``make test-all`` has: many of them wait, so that there are more workers than processors."""
-    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if "mark.test_all" in path.read_text()]
-    return _tests(LONG, "test_all", 3 * PROCESSORS, [*more, *sorted(files)])
+    return _tests(LONG, "test_all and not real_node", 3 * PROCESSORS, [*more, *_files("test_all")])
+
+
+def _files(mark: str) -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if f"mark.{mark}" in path.read_text())
 
 
 def _tests(name: str, marked: str, workers: int, more: Sequence[str]) -> Step:
@@ -67,7 +76,7 @@ def _tests(name: str, marked: str, workers: int, more: Sequence[str]) -> Step:
 def steps(tier: str, more: Sequence[str] = (), root: Path = ROOT) -> list[Step]:
     """The steps of ``quick``, ``test`` or ``test-all``; ``more`` are options for pytest."""
     if tier == "test-all":
-        return [*steps("test", more), long_tests(more)]
+        return [*steps("test", more), real_node_tests(more), long_tests(more)]
     changed = changed_files(root) if tier == "quick" else []
     files = reached(root, changed) if tier == "quick" else None
     if files is None:
@@ -127,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
     done = [run(step) for step in steps(tier, more)]
     print()
     if tier == "test-all":
-        print(cost("test", [one for one in done if one.name != LONG]))
+        print(cost("test", [one for one in done if one.name not in (REAL_NODE, LONG)]))
     print(cost(tier, done))
     if failed := [one.name for one in done if one.status]:
         print(f"make {tier}: failed: {', '.join(failed)}")

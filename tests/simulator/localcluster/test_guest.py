@@ -230,6 +230,7 @@ def test_what_killed_builds_left_is_removed_and_no_other(tmp_path: Path) -> None
 
 
 @pytest.mark.test_all
+@pytest.mark.real_node
 def test_the_image_boots_and_its_programs_answer() -> None:
     try:
         built, kept = image.find(release())

@@ -39,7 +39,7 @@ from tests.simulator.fidelity.nodes import apart, compare
 from tests.simulator.localcluster.no_conformance import NoConformance
 from tests.simulator.localcluster.test_controlplane import ROOT, identities
 
-pytestmark = [pytest.mark.test_all, needs_kubectl, pytest.mark.xdist_group("real-node")]
+pytestmark = [pytest.mark.test_all, pytest.mark.real_node, needs_kubectl]
 
 NODE, SPACE, GPU = "l40s-2", "nvidia-device-plugin", "nvidia.com/gpu"
 SECONDS = 240.0
