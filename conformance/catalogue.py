@@ -1,7 +1,5 @@
 """All requirements: the ``catalogue.yaml`` of every area folder, checked when it is read."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Nodes: for checks of what agents bring about there (devices, labels, fabric). Taints and other fences hold from a node's first second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from fixtures.kubernetes.models import Pod

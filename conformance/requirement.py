@@ -1,7 +1,5 @@
 """A requirement of the catalogue, and the pytest mark that connects a test to it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar

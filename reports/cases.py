@@ -3,8 +3,6 @@
 JUnit, CTRF, Allure and SARIF have statuses, names and steps of their own; what a case says is decided here, once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from enum import StrEnum

@@ -3,8 +3,6 @@
 A run may be about requirements, about experiments, or about both; the headline fits whichever was judged.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 ``report.json`` is the source of truth and is written first; every other file is a view of it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Words that all report writers share for verdicts, exit codes and targets, and counts per area."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

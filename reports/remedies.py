@@ -5,8 +5,6 @@ the subjects, and ``v1.NN`` for the cluster's minor version. Names come from a c
 accept as a name gets into a command, and it is quoted for a shell all the same.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ megabytes, or credentials. Every writer passes what it shows through here first;
 escapes for its own format. A container runtime quotes the command that it could not start, with its passwords.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

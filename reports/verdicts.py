@@ -1,7 +1,5 @@
 """How each verdict is shown: the one table that every output takes its words, signs, colours and levels from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """ADV-01, 02, 03 and 05: nodes advertise their devices, all healthy, in the right number, and through one route."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from fixtures.kubernetes.models import Node, Pod

@@ -5,8 +5,6 @@ Which labels AMD's node labeller writes is a choice of flags: none is required.
 Facts: docs/facts/labels.md#discovery-labels, docs/facts/labels.md#product-label, docs/facts/vendors-and-clouds.md#amd.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache

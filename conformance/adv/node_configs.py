@@ -3,8 +3,6 @@
 Facts: docs/facts/device-plugin.md#configuration.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from fixtures.kubernetes.models import ConfigMap, Node

@@ -1,7 +1,5 @@
 """ADV: advertisement by the device plugin."""
 
-from __future__ import annotations
-
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_health_of_held, check_one_route
 from conformance.adv.enumerated import check_unknown, enumerated
 from conformance.adv.labels import check_labels

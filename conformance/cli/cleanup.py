@@ -4,8 +4,6 @@ Exit codes: 0 nothing of an ended run is left, 4 usage, or not allowed or not co
 something carries the suite's labels and nothing proves whose it is, 11 something of a run stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path

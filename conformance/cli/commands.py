@@ -4,8 +4,6 @@ A command's module has ``options(parser, command)``, which gives a parser its ar
 command's name. So help, completion and the command itself rest on one parser.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from types import ModuleType

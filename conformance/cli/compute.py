@@ -1,7 +1,5 @@
 """``gpu-conformance compute``: whether the devices of this machine or container compute, as one document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate

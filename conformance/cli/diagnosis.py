@@ -4,8 +4,6 @@ The read requirements are judged in this process, silently, and no verdict of th
 guessed. While the target is still open, the API server is asked about every right.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import tempfile

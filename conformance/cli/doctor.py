@@ -3,8 +3,6 @@
 Exit codes: 0 ready, 4 usage or the cluster cannot be opened, 10 opened, and a run would be inconclusive, 3 internal error.
 """
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 from collections.abc import Iterator, Sequence

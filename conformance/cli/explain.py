@@ -1,7 +1,5 @@
 """``gpu-conformance list``, also as the shell command that saves all that requirements read, and ``gpu-conformance explain ID``."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The gate's decision for other readers: a comment of a pull request, programs, and CI systems that read JUnit."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from collections import Counter

@@ -3,8 +3,6 @@
 Exit codes: 0 good, 1 bad, 4 unreadable (also a missing file or an unknown kind; one line on stderr), 10 undecidable.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

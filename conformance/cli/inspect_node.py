@@ -1,7 +1,5 @@
 """Inspection of nodes of every vendor, with the arithmetic of ADV: all of capacity allocatable, and as many units as devices make."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -3,8 +3,6 @@
 ``publish`` labels nodes with the verdict of a report until a time, and takes such labels away.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The console script ``gpu-conformance``: everything that is not a run of pytest."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 from collections.abc import Sequence

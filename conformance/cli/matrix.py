@@ -1,7 +1,5 @@
 """``gpu-conformance matrix``: the proof that no requirement passes vacuously."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

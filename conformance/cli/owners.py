@@ -3,8 +3,6 @@
 Exit codes: 0 they agree, 1 somewhere they do not, 4 usage, 10 no page of metrics or no answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

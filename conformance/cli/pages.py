@@ -3,8 +3,6 @@
 Parts of README.md are generated too; shtab writes the completion of all commands.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib

@@ -6,8 +6,6 @@ What exempts somebody is written as a comment, which the owner makes valid: a te
 names, keys, products and counts is taken from the cluster, and every text of it is written as an ASCII string.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """``gpu-conformance probe``: what the drivers of this machine say of its devices, as one document."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 

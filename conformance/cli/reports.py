@@ -1,7 +1,5 @@
 """``gpu-conformance diff``, ``gate``, ``report``, ``merge``, ``history`` and ``cncf``: views of records, no cluster needed."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

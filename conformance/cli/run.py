@@ -1,7 +1,5 @@
 """``gpu-conformance run [pytest options]``: the suite where there is no checkout (``uvx``, ``pipx``, the container image)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -3,8 +3,6 @@
 Exit codes: 0 shown, 4 usage or no such name, 10 what was asked for could not be read, 3 internal error.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import textwrap

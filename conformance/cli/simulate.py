@@ -1,7 +1,5 @@
 """``gpu-conformance simulate SCENARIO``: serve the simulated cluster until interrupted, so that kubectl works."""
 
-from __future__ import annotations
-
 import signal
 import tempfile
 import threading

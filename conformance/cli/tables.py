@@ -1,7 +1,5 @@
 """``gpu-conformance tables``: dated tables that requirements judge by, and which of them nobody has compared with their sources lately."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path

@@ -3,8 +3,6 @@
 The cluster is never taken from the environment. A simulated one is asked for too: what a server says of itself lifts no safety.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

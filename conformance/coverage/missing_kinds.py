@@ -3,8 +3,6 @@
 No requirement may pass on a missing kind, nor say that the cluster has none of it. Why: docs/decisions/missing-kinds-of-a-snapshot.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 

@@ -4,8 +4,6 @@ Whoever creates a namespace that is the platform's by a default name alone is ex
 it has believed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 

@@ -4,8 +4,6 @@ An accelerator is known here by the device resource that a node offers, or by th
 when a requirement about devices has a yes or a no of a node that offers it. One that the policy does not list was never judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue

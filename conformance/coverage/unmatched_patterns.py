@@ -6,8 +6,6 @@ makes every tenant the platform's leaves the rules for tenants without subjects:
 Patterns that are defaults suit many clusters and none of them needs to match.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """Where a run's results may go, as ``--to KIND=PLACE`` says it, and handing them on there: a ConfigMap of the suite's own, or files."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import os

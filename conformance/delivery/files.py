@@ -4,8 +4,6 @@ The store takes them by a presigned PUT URL, so that none of its credentials rea
 from a file (a mounted Secret), is sent to its own host alone, and is never shown.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -6,8 +6,6 @@ that node affinity can ask for more than a number (``Gt``). What has expired is 
 ``Unknown`` once it has ended.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The outcome of a run in one line of a log, for programs, and its report folder as one archive: the same folder gives the same bytes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

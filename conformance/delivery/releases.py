@@ -1,7 +1,5 @@
 """Takes the taints that the policy names (``return.release``) off nodes that passed, and puts back what a killed process took off."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection
 from functools import partial

@@ -4,8 +4,6 @@ The statement names every file of the folder with its SHA-256 and says how the r
 and no password passes through the suite: the program reads them itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

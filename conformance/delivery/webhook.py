@@ -3,8 +3,6 @@
 The URL is a credential. It comes from a file, is sent to its own host alone, and is never shown.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A claim with admin access gets devices that others hold. Facts: docs/facts/dra.md#admin-access.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#claims, docs/facts/dra.md#other-drivers.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#claims, docs/facts/dra.md#release-of-claims, docs/facts/dra.md#admin-access.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fixtures.grouping import grouped

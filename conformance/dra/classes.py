@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#versions, docs/facts/dra.md#selectors, docs/facts/dra.md#extended-resources-by-claim.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec

@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#compute-domains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from conformance.common_findings import overdue

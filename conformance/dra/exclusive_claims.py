@@ -3,8 +3,6 @@
 Only allocations are compared: what containers see of them is DRA-05's and ISO-03's. Facts: docs/facts/dra.md#claims.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#kubelet-plugins.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

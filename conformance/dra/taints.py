@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#device-taints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Devices by claim (dynamic resource allocation)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """FENCE-07 and FENCE-11: what admission does with pods that ask for a device or name their node. All by server-side dry-run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

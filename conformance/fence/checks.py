@@ -1,7 +1,5 @@
 """FENCE-01 to 04 and 08: which nodes are fenced, which pods are on them, and which could get there."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

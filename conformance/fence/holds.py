@@ -7,8 +7,6 @@ Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#
 docs/facts/nodes.md#temporary-taints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

@@ -4,8 +4,6 @@ FENCE-05: a pod without device and toleration must stay off accelerator nodes, w
 pod with toleration, affinity and one device runs on an accelerator node and sees a device.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

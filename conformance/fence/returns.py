@@ -1,7 +1,5 @@
 """FENCE-12 and 13: nodes take work after a validation, when they come back from quarantine and when they are new."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node

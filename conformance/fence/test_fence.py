@@ -1,7 +1,5 @@
 """Taint fencing."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.fence.admission_probes import probe_node_name, probe_tolerations

@@ -1,7 +1,5 @@
 """GANG requirements that only read: schedulers are healthy (01), no job is half placed (05), jobs use one (06), queues work (09-11)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

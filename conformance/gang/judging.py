@@ -1,7 +1,5 @@
 """Findings about gangs from the numbers of bound pods over time. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """GANG-11 for Kueue: queues with device work can admit it, and none goes round (docs/facts/gangs.md#queues-that-admit-nothing)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 from conformance.common_findings import overdue

@@ -3,8 +3,6 @@
 Facts: docs/facts/gangs.md#order-in-a-queue-of-kueue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 

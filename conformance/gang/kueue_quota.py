@@ -3,8 +3,6 @@
 Facts: docs/facts/gangs.md#quota-of-kueue, docs/facts/gangs.md#claims-of-gangs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

@@ -4,8 +4,6 @@ Kueue admits by sums over nodes. A pod that wants more devices than any one node
 Facts: docs/facts/gangs.md#quota-of-kueue, docs/facts/gangs.md#kueue-and-placement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec

@@ -3,8 +3,6 @@
 The probe's pods keep a gate of the suite's own, which Kueue leaves alone: none is placed, and no device is taken.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping
 

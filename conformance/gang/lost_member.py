@@ -3,8 +3,6 @@
 A job of this run makes the pods. One of them is deleted, which the probe may do: it is the run's own.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """How large a gang may be to fit on the free devices, with as few pods as possible."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 

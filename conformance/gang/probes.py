@@ -1,7 +1,5 @@
 """The probes of GANG: a gang that fits (02), one that does not (03), two that compete (04)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """GANG: all-or-nothing placement."""
 
-from __future__ import annotations
-
 from conformance.gang.checks import check_held, check_installed, check_partial, check_queues_admit, check_quota_exists, check_used
 from conformance.gang.kueue_whole import probe_admission
 from conformance.gang.lost_member import probe_lost_member

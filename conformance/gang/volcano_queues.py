@@ -3,8 +3,6 @@
 Facts: docs/facts/gangs.md#queues-that-admit-nothing, docs/facts/gangs.md#quota-of-volcano.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ A scheduler that knows no claims binds pods without the devices that they claim.
 docs/facts/dra.md#extended-resources-by-claim.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -6,8 +6,6 @@ Facts: docs/facts/device-health.md#what-is-no-fault-of-a-device, docs/facts/devi
 Facts: docs/facts/device-health.md#nvml.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator, Sequence

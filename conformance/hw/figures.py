@@ -3,8 +3,6 @@
 Facts: docs/facts/compute.md#figures.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """HW-09: parts of one kind and board run one firmware in a pool: VBIOS and InfoROM of devices, firmware of RDMA adapters."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

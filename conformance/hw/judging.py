@@ -3,8 +3,6 @@
 Facts: docs/facts/device-health.md#devices-that-a-runtime-cannot-give.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from conformance.health.judging import CAUSES, Answer, Fault, Seen, of_device, of_driver, unread

@@ -3,8 +3,6 @@
 Facts: docs/facts/device-health.md#xid-actions, docs/facts/device-health.md#kernel-log.
 """
 
-from __future__ import annotations
-
 import datetime
 import functools
 import re

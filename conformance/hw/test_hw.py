@@ -1,7 +1,5 @@
 """HW: health of devices."""
 
-from __future__ import annotations
-
 from conformance.health.judging import fabric, host_link, memory, recovery, slowdown
 from conformance.hw.figures import probe_figures
 from conformance.hw.firmware import firmware_judge

@@ -1,7 +1,5 @@
 """INV-01 and INV-02: independent sources name the same accelerator nodes, and each of them was judged or has a reason why not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node

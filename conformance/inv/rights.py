@@ -1,7 +1,5 @@
 """INV-03: what the caller may do, asked of the API server itself (SelfSubjectAccessReview, authorization.k8s.io/v1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

@@ -5,8 +5,6 @@ Facts: docs/facts/kubernetes-versions.md#skew, docs/facts/dra.md#versions-of-dri
 Facts: docs/facts/container-runtimes.md#cdi.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node

@@ -1,7 +1,5 @@
 """INV-07: objects that stand for a node have their node, and each accelerator node has those of its peers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

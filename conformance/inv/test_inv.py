@@ -1,7 +1,5 @@
 """Inventory and scope of the run."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.common_findings import unless_settling

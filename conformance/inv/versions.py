@@ -5,8 +5,6 @@ A node that offers less than its peers has lost something, even if its own label
 Facts: docs/facts/dra.md#nvidia-driver, docs/facts/labels.md#discovery-labels.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

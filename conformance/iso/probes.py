@@ -1,7 +1,5 @@
 """The probes of ISO: which pods run on which nodes, with their positive controls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 

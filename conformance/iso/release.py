@@ -3,8 +3,6 @@
 Facts: docs/facts/device-health.md#memory-that-stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from conformance.probes.computing import SECONDS_PER_DEVICE, has_library, image_of, listing_pod

@@ -1,7 +1,5 @@
 """ISO: isolation of devices."""
 
-from __future__ import annotations
-
 from conformance.iso.probes import probe_bypass, probe_computing, probe_disjoint, probe_holders
 from conformance.iso.release import Computing, probe_release
 from conformance.requirement import Once, requirement

@@ -1,7 +1,5 @@
 """What is known of one object of the cluster: one answer, and the rows behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import msgspec

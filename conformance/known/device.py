@@ -3,8 +3,6 @@
 The API server knows devices by the ResourceSlices of DRA drivers, and by what kubelets write of pods. Device plugins publish counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The inventory of a report: accelerator nodes, who names them, their products and devices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fixtures.kubernetes.models import Node, Pod

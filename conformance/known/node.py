@@ -1,7 +1,5 @@
 """What is known of one node: whether it may take work and what speaks against it, its devices and who holds them, its agents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

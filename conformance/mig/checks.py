@@ -1,7 +1,5 @@
 """MIG-02 to MIG-06: which MIG resources nodes advertise, whether that layout is possible, and whether it is the requested one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.mig.managers import is_changing

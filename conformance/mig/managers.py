@@ -3,8 +3,6 @@
 Facts: docs/facts/mig.md#mig-manager, docs/facts/mig.md#other-managers, docs/facts/labels.md#operator-labels.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """MIG-07: pods ask for slices, and what they see is compared with what they asked for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 

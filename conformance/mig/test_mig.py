@@ -1,7 +1,5 @@
 """MIG: Multi-Instance GPU."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.common_findings import unless_settling

@@ -1,7 +1,5 @@
 """Fabric resources: what installs them is ready (NET-01), nodes advertise them (NET-02, NET-03), and jobs ask for them (NET-10)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial

@@ -4,8 +4,6 @@ A kubelet answers whoever may ``get nodes/proxy``, a right to run programs in ev
 suite asks all the same where no NodeResourceTopology names the policy, and does not judge a node that it may not ask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 

@@ -4,8 +4,6 @@ A run is slow if a bad part is in it. One that is not slow clears all of its par
 others are cleared, with no other part in common: one measurement that was wrong, or one part that is slow at times, names no other part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/nccl.md#nccl-log-lines, docs/facts/nccl.md#nccl-tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/nccl.md#evidence-of-gpudirect, docs/facts/nccl.md#nccl-tests, docs/facts/nccl.md#bandwidths.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/nodes.md#what-sysfs-says-of-devices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from conformance.probes.node_documents import SOURCE, NodeDocument

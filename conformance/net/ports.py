@@ -3,8 +3,6 @@
 Facts: docs/facts/rdma.md#counters-of-ports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec

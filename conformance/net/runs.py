@@ -3,8 +3,6 @@
 Facts: docs/facts/nccl.md#bandwidths.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/resources.md#resource-names, docs/facts/nccl.md#one-rank-per-device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """NET-04: on one node of every product and fabric resource, a pod that asks for it and one that does not list RDMA devices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

@@ -3,8 +3,6 @@
 Rules are PrometheusRules of the cluster and files that the policy names. Facts: docs/facts/telemetry.md#alert-rules.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil

@@ -6,8 +6,6 @@ The socket of PodResources is root's and on the host. So a pod reads it only whe
 Facts: docs/facts/kubelet.md#podresources, docs/facts/telemetry.md#owners, docs/facts/telemetry.md#shared-devices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 

@@ -7,8 +7,6 @@ driver names, and are compared on devices alone that were at rest from the first
 Facts: docs/facts/telemetry.md#a-page-and-the-driver.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Facts: docs/facts/telemetry.md#idle-and-occupied.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """OBS-01 and OBS-03: every device of every node is measured, and what is served is of now. Pure but for the scraper that is handed in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from conformance.obs.flaws import Bracket, Flaw, Movement, against_driver, dead_activity, flaws, movement

@@ -3,8 +3,6 @@
 Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#health-labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node

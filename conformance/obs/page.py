@@ -4,8 +4,6 @@ Which series are which is data (``exporters.yaml``). Names and labels are those 
 Facts: docs/facts/telemetry.md#metrics, docs/facts/telemetry.md#exporters.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The probe of OBS-06: a device pod that fits on no node, and as its control the same pod with one device."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 

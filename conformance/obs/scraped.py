@@ -3,8 +3,6 @@
 Facts: docs/facts/telemetry.md#metrics-for-autoscaling, docs/facts/telemetry.md#who-scrapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import DaemonSet

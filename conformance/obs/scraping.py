@@ -3,8 +3,6 @@
 Facts: docs/facts/telemetry.md#exporters.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

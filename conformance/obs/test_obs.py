@@ -1,7 +1,5 @@
 """OBS: metrics and events."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.obs.alert_rules import check_rules

@@ -1,7 +1,5 @@
 """OPS-14: agents' pods would be admitted again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope, subject

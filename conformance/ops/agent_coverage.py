@@ -4,8 +4,6 @@ OPS-02 asks for a pod where a DaemonSet selects a node. This asks whether one se
 Facts: docs/facts/gpu-operator.md#agents, docs/facts/vendors-and-clouds.md#amd.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from conformance.common_findings import overdue

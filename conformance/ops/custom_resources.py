@@ -3,8 +3,6 @@
 Facts: docs/facts/gpu-operator.md#custom-resources, docs/facts/rdma.md#network-operator, docs/facts/vendors-and-clouds.md#amd.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

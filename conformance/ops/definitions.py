@@ -1,7 +1,5 @@
 """OPS-08: definitions of the stack's kinds are established, and each version in which objects are stored is served."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

@@ -1,7 +1,5 @@
 """OPS-05: each node has its driver from one source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import unless_settling

@@ -1,7 +1,5 @@
 """OPS-11: no part of the stack has a published escape or loss of data, by the versions that are installed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope

@@ -1,7 +1,5 @@
 """OPS-09: what Argo CD and Flux deliver of the stack is in the cluster as it stands in its source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

@@ -1,7 +1,5 @@
 """OPS-04: images of the stack are pinned, and the same on every node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from conformance.causes import cause_of

@@ -4,8 +4,6 @@ The API keeps a container's count of restarts and how its last run ended, not wh
 that are younger than the time restarts are counted in, and over a pod's whole life. Facts: docs/facts/kubernetes-limits.md#restarts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

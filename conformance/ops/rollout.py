@@ -5,8 +5,6 @@ The kubelet keeps one endpoint per resource name: the plugin that registered las
 Facts: docs/facts/device-plugin.md#two-plugins-on-a-node.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """OPS-10: the RuntimeClasses that device pods and agents name exist, and the runtimes of their nodes have the handlers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope

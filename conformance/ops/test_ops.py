@@ -1,7 +1,5 @@
 """Operator and agents."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.ops.admission import check_admission

@@ -1,7 +1,5 @@
 """OPS-07: somebody answers for each webhook that the stack depends on, and no webhook can keep its own server from starting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.times import unix

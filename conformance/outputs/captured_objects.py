@@ -10,8 +10,6 @@ Facts: docs/facts/dra.md#nvidia-driver, docs/facts/dra.md#slices-and-pools, docs
 docs/facts/gangs.md#volcano-conditions.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

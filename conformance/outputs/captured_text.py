@@ -5,8 +5,6 @@ What is not understood stays as it is: a wrapper is taken off or left, no line i
 Facts: docs/facts/container-runtimes.md#log-files, docs/facts/nccl.md#nccl-log-lines.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ its GPU and differ in ``GPU_I_ID``; ``GPU_UTIL`` does not exist for them.
 Facts: docs/facts/telemetry.md#forms-of-metrics, docs/facts/telemetry.md#metrics.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ Facts: docs/facts/gangs.md#kueue, docs/facts/gangs.md#volcano, docs/facts/schedu
 docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/scheduling-messages.md#unschedulable-pods.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import datetime

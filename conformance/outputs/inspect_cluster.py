@@ -5,8 +5,6 @@ Pods are not in the text of claims: whether they live is not judged.
 Facts: docs/facts/dra.md#claims, docs/facts/dra.md#release-of-claims.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/telemetry.md#faults-in-metrics.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from enum import StrEnum

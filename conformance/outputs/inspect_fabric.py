@@ -1,7 +1,5 @@
 """Inspections of what a run over the fabric printed: NCCL log, nccl-tests table, perftest output."""
 
-from __future__ import annotations
-
 from conformance.outputs import job_logs, nccl_lines, nccl_log, nccl_tests
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged
 

@@ -6,8 +6,6 @@ is whole (it ends with the closing rule); in a cut excerpt it proves nothing.
 Facts: docs/facts/nccl.md#perftest.
 """
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 

@@ -4,8 +4,6 @@ Facts: docs/facts/admission.md#extended-resources, docs/facts/dra.md#what-kubect
 docs/facts/scheduling-messages.md#states-in-a-table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

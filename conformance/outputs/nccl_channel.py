@@ -4,8 +4,6 @@ Processes that write at once leave several lines in one. A transport that is not
 channel, and nobody can say that it is direct.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

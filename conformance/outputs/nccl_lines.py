@@ -5,8 +5,6 @@ Grammar of NCCL v2.18.1 to v2.30.7 (docs/facts/nccl.md#nccl-log-lines).
 The verdict over what is read here is :func:`conformance.outputs.nccl_log.judge`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -7,8 +7,6 @@ Facts: docs/facts/nccl.md#evidence-of-gpudirect.
 Facts: docs/facts/nccl.md#warnings.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Sizes are bytes, times microseconds, algbw and busbw GB/s. The verdict looks at 
 average, which mixes small sizes in.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum

@@ -3,8 +3,6 @@
 Facts: docs/facts/nccl.md#nccl-tests.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Nodes out of captured text, in the forms people capture: Node JSON or YAML, a labels object, ``kubectl describe node``, key and value
 excerpts, and custom-columns tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

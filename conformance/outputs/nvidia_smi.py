@@ -4,8 +4,6 @@ What is printed becomes a device of the node probe's document, whatever its form
 Facts: docs/facts/device-health.md#other-forms-of-nvidia-smi.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Facts: docs/facts/device-health.md#kernel-log.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """PLAT-02: what leads requests to models is accepted and programmed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

@@ -1,7 +1,5 @@
 """PLAT-05: no namespace with devices, claims or agents stays in its deletion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

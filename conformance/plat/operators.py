@@ -3,8 +3,6 @@
 Each webhook is asked by server-side dry-run with an object that the schema lets pass (``operators.yaml``): nothing is stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path

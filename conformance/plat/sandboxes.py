@@ -3,8 +3,6 @@
 A kernel is told by its boot id and its release. Kata boots a guest for each pod, and gVisor makes up a boot id for each sandbox.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from conformance.probes.node_sampling import batches, not_reached

@@ -4,8 +4,6 @@ The figures are those of the API server that answers, since its start. Members o
 Facts: https://kubernetes.io/docs/reference/using-api/health-checks/, https://kubernetes.io/docs/reference/instrumentation/metrics/.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

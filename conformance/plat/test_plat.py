@@ -1,7 +1,5 @@
 """AI platform, control plane and namespaces."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.plat.gateways import check_gateways

@@ -3,8 +3,6 @@
 The process is a worker of pytest's without a main process. It gets target, policy, waivers and snapshot as a worker of ``-n`` does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

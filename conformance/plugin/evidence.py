@@ -1,7 +1,5 @@
 """Finds the API objects that findings are about, and has them written as evidence of the run (``--evidence``)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The pytest hooks of a run, in their order: open the target, read it once, judge, report, decide the exit code."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Opens the target of a run: a live cluster, a saved snapshot, a local control plane or the simulated cluster."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

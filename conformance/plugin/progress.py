@@ -1,7 +1,5 @@
 """What a run prints on the terminal: its target, one line per requirement, the summary."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The end of a run: look for what it left behind, decide, write the record and its views."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -3,8 +3,6 @@
 Also what fails in pytest without a result: modules that cannot be imported, setups, teardowns, tests that judge no requirement.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection

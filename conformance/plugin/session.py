@@ -3,8 +3,6 @@
 PYTEST_DONT_REWRITE: nothing is asserted here, and the detection matrix imports this module before pytest does.
 """
 
-from __future__ import annotations
-
 import fcntl
 import threading
 import time

@@ -1,7 +1,5 @@
 """From findings to a result, and from results to one verdict and one exit code (README, "exit code")."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum

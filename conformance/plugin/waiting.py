@@ -3,8 +3,6 @@
 ``--settle`` lists again instead of watching: the account of a read-only run may list and nothing else.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import textwrap

@@ -5,8 +5,6 @@ Most of a probe's time is the start of its pods: images are pulled and sandboxes
 part of the workspace, and keeps what they found until pytest comes to their tests. Pods that only hold a device serve several probes.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 import time

@@ -3,8 +3,6 @@
 Facts: docs/facts/admission.md#refusals-of-policies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec

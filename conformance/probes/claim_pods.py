@@ -3,8 +3,6 @@
 Facts: docs/facts/dra.md#claims, docs/facts/dra.md#selectors.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable
 

@@ -3,8 +3,6 @@
 A driver lists devices with which no program can start, so listing them proves little. Facts: docs/facts/compute.md#error-codes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

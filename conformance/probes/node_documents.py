@@ -5,8 +5,6 @@ An ordinary pod takes every free device of its node, so that the document has al
 requirement with access ``hardware`` judges them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 

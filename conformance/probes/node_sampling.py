@@ -1,7 +1,5 @@
 """Which nodes a probe asks, in batches bounded in pods and time, with one finding for every accelerator node."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Runs probe pods, watches those that must stay Pending, and says what they printed or why they did not run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What the API server counts of itself: its page ``/metrics``, read once in a run. Source: docs/facts/kubernetes-versions.md#metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """PSA-05: ways around the device plugin in tenants' pods and templates."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """PSA-07: what controllers of the device stack may do on their node. Their agents work on nodes, controllers talk to the API server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import unread

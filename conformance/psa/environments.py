@@ -1,7 +1,5 @@
 """What ConfigMaps and Secrets put into the environment of containers that take all of their keys (``envFrom``)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property

@@ -6,8 +6,6 @@ annotation, and asks for nothing else. Anybody may write the annotation. So it i
 Facts: docs/facts/scheduler-amounts.md#shares-with-an-annotation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Facts: docs/facts/container-runtimes.md#paths-of-the-host.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Facts: docs/facts/pod-security.md#versions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path

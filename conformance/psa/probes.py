@@ -1,7 +1,5 @@
 """The probes of PSA: what the API refuses (PSA-03), and that a compliant pod still gets its device (PSA-04)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """PSA-02: device pods and templates of tenants against the Pod Security Standards, field by field."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PSA-06: which tenants may make or enter pods where pods may be privileged."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """PSA: Pod Security of device pods."""
 
-from __future__ import annotations
-
 from conformance.psa.bypass import check_bypass
 from conformance.psa.controllers import check_controllers
 from conformance.psa.namespaces import check_enforcement

@@ -3,8 +3,6 @@
 All by server-side dry-run in namespaces of the run. REQ-07 creates its quota there.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

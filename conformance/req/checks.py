@@ -1,7 +1,5 @@
 """REQ-02 to 05: what templates and pods ask for, and whether nodes have it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """REQ-04 for claims (DRA): pending claims can be satisfied."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from fixtures.kubernetes.models import Pod

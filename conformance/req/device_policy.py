@@ -1,7 +1,5 @@
 """REQ-09: the cluster's own admission policy refuses device pods that the suite's policy calls not allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.probes.admission import Refusal, ask_refusals, device_pod

@@ -3,8 +3,6 @@
 Facts: docs/facts/pod-lifecycle.md#deletion, docs/facts/pod-lifecycle.md#restarts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from conformance.common_findings import overdue

@@ -3,8 +3,6 @@
 Why a pod waits is what REQ-04 and REQ-12 find of it; the rows by nodes rest on the same arithmetic (:class:`FreeCapacity`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """REQ-18 and 19: device jobs and services end and begin as others expect, and who asked for a pod is still there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

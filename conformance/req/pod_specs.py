@@ -1,7 +1,5 @@
 """REQ-08, 10, 16 and 17: what tenants' device pods ask for beside devices, and what they name: images and priorities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from conformance.common_findings import unread

@@ -1,7 +1,5 @@
 """REQ-06: whether tenants' device pods are counted by a quota of their namespace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from fixtures.kubernetes.models import Pod, ResourceQuota

@@ -7,8 +7,6 @@ agreement with a scheduler. The status of a refused pod does not say who bound i
 Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/scheduling-messages.md#who-put-a-pod-on-its-node.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum

@@ -7,8 +7,6 @@ Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/pod
 docs/facts/pod-lifecycle.md#events.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """REQ-15: processes that share devices' work need shared memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import unread

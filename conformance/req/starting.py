@@ -3,8 +3,6 @@
 Facts: docs/facts/pod-lifecycle.md#containers-that-are-never-created.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

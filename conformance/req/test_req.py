@@ -1,7 +1,5 @@
 """Requests, limits and quantities of devices."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.common_findings import unless_settling

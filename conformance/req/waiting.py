@@ -7,8 +7,6 @@ for seconds between two pods, at any time.
 Facts: docs/facts/scheduling-messages.md#what-a-scheduler-weighs, docs/facts/gangs.md#scheduling-gates.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

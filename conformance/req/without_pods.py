@@ -3,8 +3,6 @@
 A pod that was never made is in no list of pods. Only its job or workload says how many it should have, and why it has fewer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

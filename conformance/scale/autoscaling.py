@@ -1,7 +1,5 @@
 """SCALE-03: autoscalers of pods with devices can go up and come down, by what they and their controllers say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

@@ -1,7 +1,5 @@
 """SCALE-02: autoscalers can make groups of accelerator nodes grow, and take idle nodes away. By what they say: no machine is bought."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.common_findings import overdue

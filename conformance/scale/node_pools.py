@@ -1,7 +1,5 @@
 """SCALE-01: pools of accelerator nodes that an autoscaler makes are fenced, limited, and can go to zero."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope

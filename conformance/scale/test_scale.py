@@ -1,7 +1,5 @@
 """Pools of accelerator nodes that grow and shrink."""
 
-from __future__ import annotations
-
 from conformance.requirement import requirement
 from conformance.scale.autoscaling import check_autoscaling
 from conformance.scale.growth import check_growth

@@ -1,7 +1,5 @@
 """SHARE-01 and 02: how shared devices are advertised, and which tenants use them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node

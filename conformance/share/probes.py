@@ -1,7 +1,5 @@
 """SHARE-03: pods take all shared units of a node, and one more pod must stay Pending. SHARE-04: a pod gets no two units."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping

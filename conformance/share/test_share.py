@@ -1,7 +1,5 @@
 """SHARE: time-slicing and MPS."""
 
-from __future__ import annotations
-
 from conformance.common_findings import unless_settling
 from conformance.requirement import requirement
 from conformance.share.checks import check_isolated, check_mps, check_replicas

@@ -1,7 +1,5 @@
 """UPG-02: no PodDisruptionBudget keeps an accelerator node from being drained."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """UPG-03: the control plane can lose a member, as it does in each upgrade."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope

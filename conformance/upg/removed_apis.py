@@ -1,7 +1,5 @@
 """UPG-01: nothing uses a version of an API that the next Kubernetes version removes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 

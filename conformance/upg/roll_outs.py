@@ -1,7 +1,5 @@
 """UPG-06: roll-outs of drivers take few nodes of a pool, and one pool at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.kubernetes.models import Node

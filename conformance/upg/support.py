@@ -1,7 +1,5 @@
 """UPG-04: parts of the stack support the Kubernetes version that runs, the one that is next, and each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fixtures.model.cluster import Scope

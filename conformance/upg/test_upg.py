@@ -1,7 +1,5 @@
 """UPG: what an upgrade would meet, and a run beside the run before it."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.requirement import requirement

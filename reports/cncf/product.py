@@ -4,8 +4,6 @@ A checklist of the programme, or a ``PRODUCT.yaml`` that was begun, is filled in
 author's and stay. Without one, only the part is written that the run knows (docs/facts/cncf-ai-conformance.md#productyaml).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

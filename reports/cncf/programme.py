@@ -5,8 +5,6 @@ Nothing is ``N/A`` here: that a platform need not do something is its vendor's w
 The ids, sections and levels are docs/facts/cncf-ai-conformance.md#requirements-per-release.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

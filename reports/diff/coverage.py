@@ -9,8 +9,6 @@ capacity stand for each other. Which one for which is decided for each requireme
 another machine of the kind is an old fault. A run that did not come to its end says nothing good of a cluster.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 

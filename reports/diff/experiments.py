@@ -1,7 +1,5 @@
 """Chaos experiments of two runs compared: verdicts, and times to recovery that differ by more than their uncertainty."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import StrEnum
 

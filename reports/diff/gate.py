@@ -3,8 +3,6 @@
 Nothing may be worse, and both runs must have judged enough to tell. What failed before and still fails is named, and closes no gate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """A record as one about some nodes, so that it can be compared with a run that is about them alone (``--nodes``, ``gate --node``)."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 import msgspec

@@ -4,8 +4,6 @@ Its subjects are the requirements and experiments that either run has. Two runs 
 already is a comparison.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec

@@ -5,8 +5,6 @@ name ends with the start of its digest. ``outputs/`` holds what probes rest on. 
 is for ``sha256sum -c``. What did not fit is counted in the index.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

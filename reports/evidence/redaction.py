@@ -4,8 +4,6 @@ Evidence is given to auditors, so this leaves out more than a report does: nobod
 environment variables, commands, data of ConfigMaps and annotations of unknown owners are left out unseen.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Callable

@@ -5,8 +5,6 @@ the message, in a parameter and in a tag, and ``categories.json`` tells them apa
 Server address and context stay out: an Allure page is often published more widely than the report.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

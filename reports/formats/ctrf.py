@@ -5,8 +5,6 @@ keeps the suite's own verdict, ``extra`` what CTRF has no field for. A run that 
 of its own that failed.
 """
 
-from __future__ import annotations
-
 import math
 import uuid
 from collections import Counter

@@ -4,8 +4,6 @@ The page carries its style and script inline; the Content-Security-Policy allows
 SHA-256 and nothing else, so markup smuggled into a name could not run even if escaping failed.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

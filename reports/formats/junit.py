@@ -7,8 +7,6 @@ warned pass, and say so in ``system-out`` and in the ``verdict`` property, so th
 A run that is not good has a case that is red, if need be one of its own. Experiments are the suite ``chaos``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from xml.etree import ElementTree as ET

@@ -4,8 +4,6 @@ Text from the cluster is escaped so that it cannot form markup, links, images, H
 or mentions. GitHub drops a step's whole summary when it is larger than 1 MiB, what other commands of the step wrote included.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

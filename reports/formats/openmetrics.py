@@ -5,8 +5,6 @@ Families of experiments are there when the run was about experiments, ``conforma
 The textfile collector reads the classic text format, which has no ``# EOF``; OpenMetrics demands it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from fixtures.verdict.chaos_record import ChaosReport

@@ -4,8 +4,6 @@ https://github.com/kubernetes-retired/wg-policy-prototypes has the kinds; a test
 cluster are named as such in each of them.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

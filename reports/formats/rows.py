@@ -1,7 +1,5 @@
 """A report as CSV (RFC 4180): a row for each subject, and one for a requirement that judged none. For spreadsheets and queries."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

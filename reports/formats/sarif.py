@@ -10,8 +10,6 @@ An object is no file, and GitHub takes no result without one. So the location is
 (``Pod/team-a/train-0``), line 1: alerts are grouped by object, and stay the same from run to run.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from urllib.parse import quote

@@ -3,8 +3,6 @@
 Clusters that are simulated, wholly or in their nodes, are a list of their own. They count nowhere among real ones.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta

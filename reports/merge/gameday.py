@@ -3,8 +3,6 @@
 From ``chaos.json`` of each run alone. A score is of the last run of each experiment: what was not judged gives no point.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise

@@ -5,8 +5,6 @@ folder. A file that is full becomes ``history.1.jsonl``, in the place of an olde
 records.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The history of clusters as text for a terminal and as one self-contained page without a script."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """The fleet's report as JSON, Markdown and one self-contained HTML page without a script."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Columns are the requirements that found something on some node. With many nodes, those of a pool that show the same share a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -4,8 +4,6 @@ without a finding, and what was left out and why. A named node has all of it, an
 Above them the devices of each pool, by what is known of their nodes. From the record alone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Requirements and areas as the page shows them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

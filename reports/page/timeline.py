@@ -3,8 +3,6 @@
 Times on the page count from the injection. Everything that is drawn is said in words as well.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

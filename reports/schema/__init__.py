@@ -3,8 +3,6 @@
 ``make docs`` writes the committed files again after the record has changed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

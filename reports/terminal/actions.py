@@ -4,8 +4,6 @@ The runner takes any line for a command that starts with ``::``, white space asi
 Pipelines any that holds ``##vso[``, and TeamCity's ``##teamcity[`` (docs/facts/github-actions.md#commands-in-a-log).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

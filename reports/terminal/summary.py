@@ -6,8 +6,6 @@ With ``colour`` it is drawn by rich with box lines; without, it is plain ASCII, 
 cluster cannot move the cursor, set the title or colour anything: control characters are spelled out.
 """
 
-from __future__ import annotations
-
 import io
 
 from rich import box

@@ -1,7 +1,5 @@
 """Adapters: one interface for the gang schedulers that are probed, and a smaller one for Run:ai, which is only read."""
 
-from __future__ import annotations
-
 from conformance.gang.adapters.base import Adapter, Availability, Gang, Guarantee
 from conformance.gang.adapters.grouped import Coscheduling, Kai, Native, Volcano
 from conformance.gang.adapters.kueue import Kueue

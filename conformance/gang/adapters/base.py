@@ -1,7 +1,5 @@
 """The contract of a gang scheduler's adapter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest

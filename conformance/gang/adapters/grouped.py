@@ -5,8 +5,6 @@ version of the server. Facts: docs/facts/gangs.md#volcano, docs/facts/gangs.md#n
 docs/facts/gangs.md#gangs-of-kai-and-coscheduling.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Jobs that make the pods of a gang, and make them again when one is lost (docs/facts/gangs.md#lost-members)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kueue: plain pods as a group, admitted by the quota of a queue of this run (docs/facts/gangs.md#kueue)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Gang schedulers that are known by their Deployments: KAI, Run:ai, coscheduling (docs/facts/gangs.md#kai-and-coscheduling)."""
 
-from __future__ import annotations
-
 import fnmatch
 from functools import cache
 from pathlib import Path
