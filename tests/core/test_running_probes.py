@@ -15,7 +15,7 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import PRIORITY
 from fixtures.probes.pods import PodShape, WatchedPods, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.admission.chain import chain
+from fixtures.simulator.admission.plugins import chain
 from fixtures.simulator.interface import start
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope

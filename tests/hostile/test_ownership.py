@@ -22,7 +22,7 @@ from fixtures.policy.model import Network
 from fixtures.probes.namespace_limits import DNS_PORT, NETWORK_POLICIES, QUOTA, QUOTAS, among
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.admission.chain import chain
+from fixtures.simulator.admission.plugins import chain
 from fixtures.text import limits
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_cpu_node, a_node, a_scope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fixtures.simulator.admission.chain import HEALTHY, chain
 from fixtures.simulator.admission.interface import AdmissionRequest, ApiError, admit_all
+from fixtures.simulator.admission.plugins import HEALTHY, chain
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.api.resources import Resource
 from fixtures.simulator.config.behaviour import Behaviour

@@ -12,7 +12,7 @@ import msgspec
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.simulator.admission.chain import chain
+from fixtures.simulator.admission.plugins import chain
 from tests.served import served
 from tests.simulator.fidelity.binding import SECONDS, Outcome, made, node, outcome_of, prepared, scheduling
 from tests.simulator.fidelity.comparing import View

@@ -20,7 +20,7 @@ from conformance.outputs.events import parse_unschedulable
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.simulator.admission.chain import chain
+from fixtures.simulator.admission.plugins import chain
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.client.program import Surroundings
 from fixtures.simulator.client.watches import Watches

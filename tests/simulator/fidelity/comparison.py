@@ -12,7 +12,7 @@ from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.install.release import version_key
-from fixtures.simulator.admission.chain import chain
+from fixtures.simulator.admission.plugins import chain
 from tests.served import served
 from tests.simulator.fidelity.allocation import Allocated
 from tests.simulator.fidelity.binding import Compared, as_views

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from fixtures.simulator.admission.chain import chain
+from fixtures.simulator.admission.plugins import chain
 from fixtures.simulator.api.client import ApiClient, error_of
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json

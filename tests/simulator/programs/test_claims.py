@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.dra.allocator import choose, taints_by_rules
-from fixtures.simulator.dra.claims import API_VERSION, SLICES
+from fixtures.simulator.dra.claims import API_VERSION, SLICES, choose, taints_by_rules
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, in_cluster, pod
 from tests.tables import each_row

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from fixtures.simulator.api.objects import Json
-from fixtures.simulator.client.program import Surroundings
+from fixtures.simulator.client.program import OrderedWrites, Surroundings
 from fixtures.simulator.client.watches import NODES, Watches
 from fixtures.simulator.client.watches import PODS as ALL_PODS
-from fixtures.simulator.client.writes import OrderedWrites
 from fixtures.simulator.pods.state import condition
 from fixtures.simulator.scheduling.fit import ClusterState
 from fixtures.simulator.scheduling.scheduler import DefaultScheduler

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.simulator.config.scenario import ScenarioError
-from fixtures.simulator.process import forked
-from fixtures.simulator.process.child import ROOT, EmbeddedCluster
-from fixtures.simulator.process.forked import ForkedSimulator
+from fixtures.simulator.process import child
+from fixtures.simulator.process.child import ROOT, EmbeddedCluster, ForkedSimulator
 from fixtures.simulator.running_cluster import StartError
 from tests.watching import PATIENCE
 
@@ -64,10 +63,10 @@ def test_the_command_line_says_one_line_and_exits_4() -> None:
 @pytest.fixture(params=["python", "fork", "forkserver"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
     """All ways to start it, and what its process is then."""
-    monkeypatch.delenv(forked.PREPARED, raising=False)
+    monkeypatch.delenv(child.PREPARED, raising=False)
     if request.param == "python":
         return subprocess.Popen
-    monkeypatch.setenv(forked.PREPARED, f"{os.getpid()} {request.param}")
+    monkeypatch.setenv(child.PREPARED, f"{os.getpid()} {request.param}")
     return ForkedSimulator
 
 
@@ -77,7 +76,7 @@ def test_it_is_forked_where_that_was_prepared_only(started: type, tmp_path: Path
         assert os.getsid(cluster.process.pid) == cluster.process.pid
         assert get(cluster, "/api/v1/nodes")["items"]
     asked = subprocess.run(
-        [sys.executable, "-c", "from fixtures.simulator.process import forked; print(forked.prepared())"],
+        [sys.executable, "-c", "from fixtures.simulator.process import child; print(child.prepared())"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -111,8 +110,8 @@ def test_signals_end_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
 def test_it_does_not_outlive_who_started_it(method: str, tmp_path: Path) -> None:
     script = (
         "import os, pathlib, sys\n"
-        "from fixtures.simulator.process import forked\n"
-        f"{method and f'forked.prepare({method!r})'}\n"
+        "from fixtures.simulator.process import child\n"
+        f"{method and f'child.prepare_forks({method!r})'}\n"
         "from fixtures.simulator.process.child import EmbeddedCluster\n"
         f"cluster = EmbeddedCluster.start('amd', pathlib.Path({str(tmp_path)!r}))\n"
         "print(cluster.process.pid, flush=True)\n"
