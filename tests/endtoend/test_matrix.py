@@ -1,16 +1,22 @@
-"""The detection matrix: every requirement can fail, and none fails without a reason."""
+"""The detection matrix: every requirement can fail, and none fails without a reason. So do the alerts on the metrics of its runs."""
 
 import json
 import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.matrix.detection import COMPARED, Rows, Runner, defect_row, rows_of, run_matrix
+from conformance.matrix.detection import COMPARED, Rows, Runner, defect_row, rows_of, run_matrix, scenario_row
+from deploy.monitoring import alert_name
 from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
 from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import Access
+from fixtures.verdict.record import Access, Report
+from reports.formats.openmetrics import render
+from tests.deploy.alerts import PROMTOOL, case, live, promtool, raised_by, write_rules
 from tests.endtoend.runs import ROOT, command, environment
 from tests.judging import representatives
 from tests.tables import each_row
@@ -22,9 +28,35 @@ UNREAD = {"INV-03", "DRA-01", "GANG-01", COMPARISON}
 """They ask the API server, a running scheduler or an earlier run."""
 
 
+class Recorded(Runner):
+    """Keeps the record of each run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.records: dict[str, Report] = {}
+
+    def __call__(self, simulate: str, only: str = "", *, compared: bool = False) -> Report:
+        self.records[simulate] = report = super().__call__(simulate, only, compared=compared)
+        return report
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    return Runner(tmp_path_factory.mktemp("matrix"))
+def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Recorded(tmp_path_factory.mktemp("matrix"))
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rules(tmp_path_factory.mktemp("rules"))
+
+
+def unlike_alerts(rules: Path, records: Mapping[str, Report]) -> str:
+    """What promtool says where the metrics of runs raise other alerts than their results. Nothing is tried without it."""
+    if PROMTOOL is None:
+        return ""
+    cases = [case(name, live(render(report)), *raised_by(report)) for name, report in records.items()]
+    code, text = promtool(rules, *cases)
+    return text[-3000:] if code else ""
 
 
 LIVE = {id_ for id_, one in load_catalogue().by_id.items() if one.access is not Access.READ} | UNREAD
@@ -35,21 +67,26 @@ REPRESENTATIVES = representatives(LIVE)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.test_all) for name in DEFECTS])
-def test_a_defect_turns_exactly_its_requirements_red(run: Runner, name: str) -> None:
+def test_a_defect_turns_exactly_its_requirements_red_and_raises_their_alerts(run: Recorded, rules: Path, name: str) -> None:
     row = defect_row(run, name)
     assert row.red == row.expected, f"could not be judged: {row.undecided}"
+    record = run.records.pop(f"{row.scenario},{name}")
+    assert {alert_name(one) for one in row.expected} <= set(raised_by(record))
+    assert unlike_alerts(rules, {name: record}) == ""
 
 
 @pytest.mark.test_all
-def test_healthy_scenarios_are_green_and_judge_every_requirement() -> None:
-    matrix = run_matrix(Rows(scenarios=HEALTHY, defects=[]), load_catalogue().by_id, jobs=2, tell=print)
-    assert {row.name: row.false_alarms for row in matrix.scenarios} == {name: [] for name in HEALTHY}
-    assert matrix.never_judged == []
+def test_healthy_scenarios_are_green_raise_no_alert_and_judge_every_requirement(run: Recorded, rules: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        rows = {row.name: row for row in pool.map(partial(scenario_row, run), HEALTHY)}
+    assert {name: row.false_alarms for name, row in rows.items()} == {name: [] for name in HEALTHY}
+    assert set(load_catalogue().by_id) == {id_ for row in rows.values() for id_ in row.judged}
     assert len(HEALTHY) >= 8
-    (showcase,) = [row for row in matrix.scenarios if row.name == "showcase"]
-    assert set(load_catalogue().by_id) - set(showcase.judged) == {COMPARISON}
-    (compared,) = [row for row in matrix.scenarios if row.name == COMPARED]
-    assert COMPARISON in compared.judged
+    assert set(load_catalogue().by_id) - set(rows["showcase"].judged) == {COMPARISON}
+    assert COMPARISON in rows[COMPARED].judged
+    records = {name: run.records[name] for name in HEALTHY}
+    assert [name for name, record in records.items() if raised_by(record)] == []
+    assert unlike_alerts(rules, records) == ""
 
 
 def test_every_requirement_has_a_defect_and_every_defect_names_known_ones() -> None:
