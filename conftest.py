@@ -1,7 +1,5 @@
 """Registers the plugin; nothing else is here but what must come before its modules are imported."""
 
-from __future__ import annotations
-
 from fixtures.system.process import collect_rarely
 
 collect_rarely()  # hundreds of modules are imported next, and none of them becomes garbage

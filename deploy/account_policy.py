@@ -4,8 +4,6 @@ Everything that the account writes is refused unless a validation allows it, so 
 A dry-run changes nothing and stays free: probes ask with it for pods that must be refused.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from conformance.delivery.node_labels import LABEL, UNTIL

@@ -8,8 +8,6 @@ cannot express. What experiments break and put back is elsewhere, and stays allo
 ClusterPolicy deleted and created again, and workloads scaled.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path

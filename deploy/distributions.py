@@ -1,7 +1,5 @@
 """The Python distributions that the suite needs at run time, from what is installed and from the lock."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator

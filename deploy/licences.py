@@ -1,7 +1,5 @@
 """Licences of what a run needs: ``python -m deploy.licences`` lists them, and docs/licences.md is that list."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

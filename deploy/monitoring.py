@@ -3,8 +3,6 @@
 Results of simulated clusters raise no alert.
 """
 
-from __future__ import annotations
-
 import json
 
 import yaml

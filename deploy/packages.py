@@ -1,7 +1,5 @@
 """The generated files of roles, kustomize, the Helm chart and the Sonobuoy plugin, by their paths below ``deploy/``."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

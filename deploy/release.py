@@ -1,7 +1,5 @@
 """``make packages``: wheel, sdist, and the kubectl plugin with its manifest for krew, as a version is published."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

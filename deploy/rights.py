@@ -4,8 +4,6 @@
 no right that no requirement names, and nothing of a wildcard.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

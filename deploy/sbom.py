@@ -1,7 +1,5 @@
 """``make sbom``: what the suite ships as CycloneDX JSON: Python distributions, and Debian's packages of an image that has been built."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

@@ -4,8 +4,6 @@ A tree is made of dicts, lists and scalars, and of the nodes below. So what the 
 Every value goes into a template as JSON, which YAML reads as it is: no indentation and no quoting can go wrong.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

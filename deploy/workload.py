@@ -1,7 +1,5 @@
 """The Job and CronJob of the suite, and the objects beside them, as one tree for kustomize and the chart (:mod:`deploy.templates`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from conformance.catalogue import Catalogue

@@ -4,8 +4,6 @@ Needs no registry of images and no daemon. Debian's packages come from mmdebstra
 ``--root TAR`` and ``--wheels DIR``. SOURCE_DATE_EPOCH is the time of everything in it; by default that of the last commit.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

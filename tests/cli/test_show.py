@@ -1,7 +1,5 @@
 """What ``show`` says of nodes, pods and devices: the answer first, then rows with source and time."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The compute check against mocked drivers that compute on the host: whatever a library does is a value of the document."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

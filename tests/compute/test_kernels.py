@@ -1,7 +1,5 @@
 """The PTX text, run instruction by instruction on the host: it does what the mocked drivers do in C."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Iterator

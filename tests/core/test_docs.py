@@ -1,7 +1,5 @@
 """The pages that catalogue and policy generate say all that they should, and the example is a policy."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ A report folder of ``pytest chaos --chaos --local`` tells which experiments ran 
 outcome is kept with a digest of the document it was of: one that has changed since is shown as such.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import sys

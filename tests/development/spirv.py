@@ -1,7 +1,5 @@
 """``make spirv``: compile ``fixtures/compute/kernels.spv``, the kernels that Level Zero takes, from their C."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Documents of nodes from the tables of the mocked driver, as a probe pod on them would print them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from conformance.probes.node_documents import NodeDocument

@@ -1,7 +1,5 @@
 """HW-03: which answers of a driver are faults, on four products."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.hw.judging import check_answers, check_refused

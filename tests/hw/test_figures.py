@@ -1,7 +1,5 @@
 """HW-10: figures against the product's peaks and the peers', and values that must compare."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """The health of devices, judged from what real pynvml reads of a mocked driver: faults by cause and device, no healthy one blamed."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Iterator

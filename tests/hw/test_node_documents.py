@@ -1,7 +1,5 @@
 """Documents of a run: which pods read them, what they say and what is said of nodes without one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """INV-01 and INV-02: sources that name a node, and nodes that were judged or not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """INV-05: versions of kubelets, API server and drivers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

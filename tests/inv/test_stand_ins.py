@@ -1,7 +1,5 @@
 """INV-07: objects that stand for nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Probes that claim their devices, on the embedded cluster: they see them, different ones, and leave neither claim nor template."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

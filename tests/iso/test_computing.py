@@ -1,7 +1,5 @@
 """What a pod computed, and what that shows: ISO-05, and the requirements that only list devices otherwise."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.iso.probes import judge_computing, judge_holder, judge_sample

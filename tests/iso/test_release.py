@@ -1,7 +1,5 @@
 """ISO-04: what is said of memory before and after, and of devices that the next pod does not get."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -3,8 +3,6 @@
 Facts: docs/facts/nccl.md#nccl-log-lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The search for bad parts of a slow group: named within its bound, and no healthy part ever."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

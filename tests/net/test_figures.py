@@ -1,7 +1,5 @@
 """Which figure a run is held against, and what a low one is put down to."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

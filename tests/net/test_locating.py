@@ -1,7 +1,5 @@
 """Where a slow or indirect run went wrong: the further runs, and what is said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

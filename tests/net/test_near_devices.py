@@ -1,7 +1,5 @@
 """NET-09: what stands between devices and RDMA adapters, on machines of several kinds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

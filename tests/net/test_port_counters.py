@@ -1,7 +1,5 @@
 """Ports read before and after a run, in the pods of the run."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of the mocked driver: healthy machines of four products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

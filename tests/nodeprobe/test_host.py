@@ -1,7 +1,5 @@
 """What sysfs, /proc and device files say, from a tree of files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fixtures.nodeprobe import host

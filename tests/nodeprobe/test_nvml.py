@@ -1,7 +1,5 @@
 """Real pynvml against a mocked driver: what it answers is in the document, whatever it answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The client of the kubelet's PodResources against a gRPC server on a socket, and what becomes of a kubelet that does not answer."""
 
-from __future__ import annotations
-
 import base64
 import os
 import socket

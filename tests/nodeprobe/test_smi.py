@@ -1,7 +1,5 @@
 """The document from ``nvidia-smi``: the same as from NVML, from any driver's release, whatever is printed."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """AMD's and Intel's devices through mocked libraries and sysfs: the document says what they answer, whatever they answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

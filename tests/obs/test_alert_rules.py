@@ -1,7 +1,5 @@
 """Alert rules: the series that they name, and whether they fire on a fault. Reports: LLMKube#1356, dcgm-exporter#310, dcgm-exporter#348."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

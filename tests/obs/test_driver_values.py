@@ -1,7 +1,5 @@
 """Pages held against a document of the driver that was read between them. Reports: docs/facts/telemetry.md#a-page-and-the-driver."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Devices that are held and do nothing. Reports: odh-manifests#265, DCGM#241, job_defense_shield#2."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What becomes of an exporter that gives no page, by what the API server's proxy answers. Reports: dcgm-exporter#549, #607, #164."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

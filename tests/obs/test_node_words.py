@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from conformance.obs.node_words import check_node_words

@@ -1,7 +1,5 @@
 """Owners of devices: the exporter's labels against what the kubelet, claims and pods say. Reports: docs/facts/telemetry.md#owners."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import count

@@ -1,7 +1,5 @@
 """Mutants of pages of metrics: each is found and named by device, and no healthy page is. Reports: docs/facts/telemetry.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

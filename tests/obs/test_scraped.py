@@ -1,7 +1,5 @@
 """Who scrapes exporters, and what autoscalers get. Reports: docs/facts/telemetry.md#who-scrapes, #metrics-for-autoscaling."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

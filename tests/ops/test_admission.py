@@ -1,7 +1,5 @@
 """OPS-14: whether agents would be admitted again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

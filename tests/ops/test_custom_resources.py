@@ -1,7 +1,5 @@
 """OPS-01 and OPS-13: objects of operators that run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Dated tables: every file is known, versions can be read, and old ones are named."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.cli.main import main

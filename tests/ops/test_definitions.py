@@ -1,7 +1,5 @@
 """OPS-08: definitions of custom kinds."""
 
-from __future__ import annotations
-
 from conformance.ops.definitions import check_definitions
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome

@@ -1,7 +1,5 @@
 """OPS-05: where a node's driver comes from."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.ops.drivers import check_driver_sources

@@ -1,7 +1,5 @@
 """OPS-11: versions with published faults."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

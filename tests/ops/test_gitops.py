@@ -1,7 +1,5 @@
 """OPS-09: Argo CD and Flux."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

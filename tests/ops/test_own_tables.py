@@ -1,7 +1,5 @@
 """Tables that a user brings: what is read of them is bounded, and no requirement breaks on what the schema lets through."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

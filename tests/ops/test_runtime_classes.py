@@ -1,7 +1,5 @@
 """OPS-10: RuntimeClasses in use, and the handlers of nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.ops.runtime_classes import check_runtime_classes

@@ -1,7 +1,5 @@
 """OPS-07: webhooks and whoever answers for them."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Outputs about devices: nvidia-smi in all its forms, metrics, kernel logs and logs of jobs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What kubectl prints: tables of pods, claims and slices, objects in whatever is around them, and refusals of the API server."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

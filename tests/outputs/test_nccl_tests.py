@@ -1,7 +1,5 @@
 """Runs of nccl-tests and perftest: tables of all releases, torn or cut, and what is wrong with them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

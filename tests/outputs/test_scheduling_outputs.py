@@ -1,7 +1,5 @@
 """Events of pods that cannot be placed or do not start, and objects of schedulers and drivers captured as text."""
 
-from __future__ import annotations
-
 import json
 
 from conformance.cli.inspect import inspect

@@ -1,7 +1,5 @@
 """PLAT-02: the way of requests to models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """PLAT-05: namespaces in their deletion."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.plat.namespaces import check_namespaces

@@ -1,7 +1,5 @@
 """PLAT-03: kernels of sandboxes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

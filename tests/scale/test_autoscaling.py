@@ -1,7 +1,5 @@
 """SCALE-03: what autoscalers of pods with devices say of themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

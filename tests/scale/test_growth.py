@@ -1,7 +1,5 @@
 """SCALE-02: what autoscalers say of their groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

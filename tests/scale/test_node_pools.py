@@ -1,7 +1,5 @@
 """SCALE-01: NodePools of Karpenter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

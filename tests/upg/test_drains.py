@@ -1,7 +1,5 @@
 """UPG-02: budgets beside drains of accelerator nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

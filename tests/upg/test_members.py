@@ -1,7 +1,5 @@
 """UPG-03: members of the control plane."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.upg.members import check_members

@@ -1,7 +1,5 @@
 """UPG-01: who uses an API that the next version removes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

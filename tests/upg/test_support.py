@@ -1,7 +1,5 @@
 """UPG-04 and UPG-06: what goes with the next version, and roll-outs."""
 
-from __future__ import annotations
-
 from conformance.upg.roll_outs import check_roll_outs
 from conformance.upg.support import check_support
 from fixtures.kubernetes.models import Node
