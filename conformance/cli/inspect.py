@@ -30,11 +30,13 @@ from conformance.outputs.inspect_device import (
     inspect_dcgm,
     inspect_kernel_log,
     inspect_mig_manager,
+    inspect_nccl_log,
+    inspect_nccl_tests,
     inspect_node_probe,
     inspect_nvidia_smi,
+    inspect_perftest,
     inspect_vector_add,
 )
-from conformance.outputs.inspect_fabric import inspect_nccl_log, inspect_nccl_tests, inspect_perftest
 from conformance.outputs.inspection import KUBERNETES, Inspection, Judged, judged_kinds, other_program
 from fixtures.text import users_files
 

@@ -12,8 +12,7 @@ from conformance.dra.classes import ask_selectors, check_extended, check_served,
 from conformance.dra.devices import check_devices
 from conformance.dra.domains import check_domains
 from conformance.dra.exclusive_claims import probe_exclusive
-from conformance.dra.pools import check_pools
-from conformance.dra.taints import check_taints
+from conformance.dra.pools import check_pools, check_taints
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace

@@ -4,9 +4,8 @@ import pytest
 
 from conformance.fence.admission_probes import probe_node_name, probe_tolerations
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
-from conformance.fence.holds import check_quarantined, check_temporary
+from conformance.fence.holds import check_birth_fences, check_quarantined, check_temporary, check_validated
 from conformance.fence.probes import probe_devices, probe_fence
-from conformance.fence.returns import check_birth_fences, check_validated
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held

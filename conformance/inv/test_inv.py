@@ -3,11 +3,9 @@
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.inv.judged_nodes import check_agreement, check_judged
+from conformance.inv.judged_nodes import check_agreement, check_judged, check_stand_ins
 from conformance.inv.rights import check_custom_kinds, check_rights, rights
-from conformance.inv.skew import check_skew
-from conformance.inv.stand_ins import check_stand_ins
-from conformance.inv.versions import check_peers, check_versions
+from conformance.inv.versions import check_peers, check_skew, check_versions
 from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Needs, requirement
 from fixtures.cluster.access import ask_rights

@@ -4,10 +4,9 @@ import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.net.advertising import check_advertised, check_attachments, check_jobs, check_nic_cluster_policy
-from conformance.net.alignment import check_alignment, kubelets_of
 from conformance.net.figures import figure_of
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
-from conformance.net.near_devices import near_devices
+from conformance.net.near_devices import check_alignment, kubelets_of, near_devices
 from conformance.net.ports import judge_ports
 from conformance.net.runs import SharedRuns
 from conformance.net.visible_fabric import probe_devices

@@ -7,9 +7,9 @@ Facts: docs/facts/gpu-operator.md#agents, docs/facts/vendors-and-clouds.md#amd.
 from collections.abc import Iterable, Iterator
 
 from conformance.common_findings import overdue
-from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import DaemonSet, Node
+from fixtures.kubernetes.oci import repository
 from fixtures.model.cluster import Scope
 from fixtures.model.devices.offers import withheld
 from fixtures.model.nodes.changes import change_under_way

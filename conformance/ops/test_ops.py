@@ -2,19 +2,13 @@
 
 import pytest
 
-from conformance.ops.admission import check_admission
 from conformance.ops.agent_coverage import check_coverage
+from conformance.ops.api_objects import check_admission, check_definitions, check_deliveries, check_runtime_classes, check_webhooks
 from conformance.ops.custom_resources import check_configured, check_ready
-from conformance.ops.definitions import check_definitions
 from conformance.ops.driver_upgrades import check_upgrades, maybe_upgrading
-from conformance.ops.drivers import check_driver_sources
-from conformance.ops.floors import check_floors
-from conformance.ops.gitops import check_deliveries
-from conformance.ops.images import check_pinned
 from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_one_plugin, check_rolled_out
-from conformance.ops.runtime_classes import check_runtime_classes
-from conformance.ops.webhooks import check_webhooks
+from conformance.ops.versions import check_driver_sources, check_floors, check_pinned
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.snapshot.managed_fields import fields_of

@@ -2,11 +2,8 @@
 
 import pytest
 
-from conformance.plat.gateways import check_gateways
-from conformance.plat.namespaces import check_namespaces
-from conformance.plat.operators import probe_operators
+from conformance.plat.checks import check_gateways, check_namespaces, check_storage, probe_operators, read_checks
 from conformance.plat.sandboxes import probe_sandboxes
-from conformance.plat.storage import check_storage, read_checks
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy

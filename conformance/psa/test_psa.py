@@ -1,11 +1,10 @@
 """PSA: Pod Security of device pods."""
 
 from conformance.psa.bypass import check_bypass
-from conformance.psa.controllers import check_controllers
 from conformance.psa.namespaces import check_enforcement
 from conformance.psa.probes import probe_nonroot, probe_refusal
+from conformance.psa.rights import check_controllers, check_tenants_rights
 from conformance.psa.standards import check_standards
-from conformance.psa.tenants_rights import check_tenants_rights
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace

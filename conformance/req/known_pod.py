@@ -15,9 +15,9 @@ from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.model.cluster import Scope, subject
+from fixtures.model.demand.budgets import hard, used
 from fixtures.model.demand.pod_events import quoted, unread_events
 from fixtures.model.demand.pod_state import why_not_running
-from fixtures.model.demand.quotas import hard, used
 from fixtures.model.demand.reserved_devices import as_reserved
 from fixtures.model.devices.shares import given_by_kubelet
 from fixtures.model.dra.claims import allocated_at

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fixtures.kubernetes.models import Pod, ResourceQuota
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import held_by, whole
-from fixtures.model.demand.quotas import counts, counts_claims, hard
+from fixtures.model.demand.budgets import counts, counts_claims, hard
 from fixtures.model.dra.slices import BY_CLASS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding

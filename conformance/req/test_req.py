@@ -6,13 +6,11 @@ from conformance.common_findings import unless_settling
 from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.device_policy import probe_policy
-from conformance.req.ending import check_ending, check_restarted_jobs
-from conformance.req.owners import check_makers, check_services_and_jobs
-from conformance.req.pod_specs import check_cpu_and_memory, check_images, check_names_together, check_priorities
+from conformance.req.ending import check_ending, check_makers, check_restarted_jobs, check_services_and_jobs
+from conformance.req.pod_specs import check_cpu_and_memory, check_images, check_names_together, check_priorities, check_shared_memory
 from conformance.req.quotas import check_tenants_have_quotas
 from conformance.req.refusal_faults import Records
 from conformance.req.refused import check_refused
-from conformance.req.shared_memory import check_shared_memory
 from conformance.req.starting import check_starting
 from conformance.req.waiting import Still, check_waiting, recheck
 from conformance.req.without_pods import check_jobs_without_pods, check_workloads

@@ -1,9 +1,7 @@
 """Pools of accelerator nodes that grow and shrink."""
 
 from conformance.requirement import requirement
-from conformance.scale.autoscaling import check_autoscaling
-from conformance.scale.growth import check_growth
-from conformance.scale.node_pools import check_node_pools
+from conformance.scale.checks import check_autoscaling, check_growth, check_node_pools
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Evidence
 

@@ -3,11 +3,7 @@
 import pytest
 
 from conformance.requirement import requirement
-from conformance.upg.drains import check_drains
-from conformance.upg.members import check_members
-from conformance.upg.removed_apis import check_removed_apis
-from conformance.upg.roll_outs import check_roll_outs
-from conformance.upg.support import check_support
+from conformance.upg.checks import check_drains, check_members, check_removed_apis, check_roll_outs, check_support
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import AT_THE_END, Evidence
 from fixtures.verdict.subjects import NotApplicable

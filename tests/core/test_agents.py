@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
+from conformance.ops.versions import check_pinned
 from fixtures.kubernetes.models import Pod
 from fixtures.model.platform.agents import agents
 from fixtures.model.platform.containers import unpinned

@@ -7,8 +7,8 @@ import pytest
 from conformance.catalogue import load_catalogue
 from conformance.coverage.run import platform_by_name_alone
 from conformance.fence.checks import check_agents_reach, check_blanket_tolerations, check_intruders
-from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
+from conformance.ops.versions import check_pinned
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
 from fixtures.kubernetes.models import Pod

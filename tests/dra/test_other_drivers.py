@@ -9,7 +9,7 @@ import pytest
 
 from conformance.adv.checks import check_untainted
 from conformance.dra.claims import check_allocations
-from conformance.dra.taints import check_taints
+from conformance.dra.pools import check_taints
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.slices import DriverKind

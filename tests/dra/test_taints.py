@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conformance.dra.taints import check_taints
+from conformance.dra.pools import check_taints
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_pod, a_scope

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.fence.returns import check_birth_fences, check_validated
+from conformance.fence.holds import check_birth_fences, check_validated
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

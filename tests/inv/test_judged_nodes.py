@@ -8,8 +8,7 @@ import pytest
 
 from conformance.fence.checks import check_fenced, check_intruders
 from conformance.inv.judged_nodes import check_agreement, check_judged
-from conformance.inv.skew import check_skew
-from conformance.inv.versions import check_peers
+from conformance.inv.versions import check_peers, check_skew
 from conformance.probes.node_documents import NodeDocuments
 from fixtures.kubernetes.models import Json, Node, Taint
 from fixtures.model.cluster import Scope

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.inv.skew import check_skew
-from conformance.inv.versions import check_versions
+from conformance.inv.versions import check_skew, check_versions
 from conformance.probes.node_documents import NodeDocument, NodeDocuments
 from fixtures.kubernetes.models import DaemonSet, Json, Node, NodeInfo
 from fixtures.model.cluster import Scope

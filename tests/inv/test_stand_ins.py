@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.inv.stand_ins import check_stand_ins
+from conformance.inv.judged_nodes import check_stand_ins
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from conformance.net.alignment import check_alignment, kubelets_of
+from conformance.net.near_devices import check_alignment, kubelets_of
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble

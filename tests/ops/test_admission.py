@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.ops.admission import check_admission
+from conformance.ops.api_objects import check_admission
 from fixtures.kubernetes.models import ResourceQuota
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_daemonset, a_namespace, a_node, a_scope

@@ -1,6 +1,6 @@
 """OPS-08: definitions of custom kinds."""
 
-from conformance.ops.definitions import check_definitions
+from conformance.ops.api_objects import check_definitions
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_scope

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.ops.drivers import check_driver_sources
+from conformance.ops.versions import check_driver_sources
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_container, a_daemonset, a_node, a_pod, a_scope

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from conformance.ops.floors import check_floors
+from conformance.ops.versions import check_floors
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.ops.gitops import check_deliveries
+from conformance.ops.api_objects import check_deliveries
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

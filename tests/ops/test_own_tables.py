@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from conformance.cli.main import main
 from conformance.net.figures import figure_of
 from conformance.net.two_nodes import FabricRun
-from conformance.ops.floors import check_floors
-from conformance.upg.support import check_support
+from conformance.ops.versions import check_floors
+from conformance.upg.checks import check_support
 from fixtures.kubernetes.models import Condition
 from fixtures.model.devices import mig_geometry, xid_catalogue
 from fixtures.model.devices.xid_catalogue import catalogue

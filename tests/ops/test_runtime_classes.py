@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.ops.runtime_classes import check_runtime_classes
+from conformance.ops.api_objects import check_runtime_classes
 from fixtures.kubernetes.models import Json, Node
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from conformance.ops.webhooks import check_webhooks
+from conformance.ops.api_objects import check_webhooks
 from fixtures.kubernetes.models import Json
-from fixtures.text.certificates import validity
+from fixtures.model.platform.webhooks import validity
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_namespace, a_node, a_pod, a_scope
 from tests.findings import causes

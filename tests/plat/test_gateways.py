@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.plat.gateways import check_gateways
+from conformance.plat.checks import check_gateways
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

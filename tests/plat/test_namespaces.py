@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.plat.namespaces import check_namespaces
+from conformance.plat.checks import check_namespaces
 from fixtures.kubernetes.models import Namespace
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.plat.operators import check_controllers, check_definition, judge_answer, operators, own_webhooks, probe_operators
+from conformance.plat.checks import check_controllers, check_definition, judge_answer, operators, own_webhooks, probe_operators
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from conformance.outputs.dcgm import Sample
-from conformance.plat.storage import buckets_of, check_storage, read_checks
+from conformance.plat.checks import buckets_of, check_storage, read_checks
 from conformance.probes.server_metrics import ETCD, ServerMetrics, parse
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster

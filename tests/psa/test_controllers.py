@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from conformance.psa.controllers import check_controllers
+from conformance.psa.rights import check_controllers
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_container, a_daemonset, a_node, a_scope, a_spec, a_workload

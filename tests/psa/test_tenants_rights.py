@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from conformance.psa.tenants_rights import check_tenants_rights
+from conformance.psa.rights import check_tenants_rights
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding
 from fixtures.verdict.subjects import Inconclusive

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.req.owners import check_makers, check_services_and_jobs
+from conformance.req.ending import check_makers, check_services_and_jobs
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Outcome

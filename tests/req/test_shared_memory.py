@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from conformance.req.shared_memory import check_shared_memory
+from conformance.req.pod_specs import check_shared_memory
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

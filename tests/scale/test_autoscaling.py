@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.scale.autoscaling import check_autoscaling
+from conformance.scale.checks import check_autoscaling
 from fixtures.kubernetes.models import Json
 from fixtures.model.platform.autoscalers import of_devices
 from fixtures.verdict.findings import Outcome

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from conformance.scale.growth import check_growth
+from conformance.scale.checks import check_growth
 from fixtures.kubernetes.models import ConfigMap, Event, Json, Node, Pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.scale.node_pools import check_node_pools
+from conformance.scale.checks import check_node_pools
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

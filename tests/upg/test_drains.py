@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.upg.drains import check_drains
+from conformance.upg.checks import check_drains
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

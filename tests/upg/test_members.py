@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.upg.members import check_members
+from conformance.upg.checks import check_members
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conformance.probes.server_metrics import ServerMetrics, parse
-from conformance.upg.removed_apis import check_removed_apis
+from conformance.upg.checks import check_removed_apis
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_policy, a_scope

@@ -1,7 +1,6 @@
 """UPG-04 and UPG-06: what goes with the next version, and roll-outs."""
 
-from conformance.upg.roll_outs import check_roll_outs
-from conformance.upg.support import check_support
+from conformance.upg.checks import check_roll_outs, check_support
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_policy, a_scope, a_workload

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.scale.autoscaling import check_autoscaling
+from conformance.scale.checks import check_autoscaling
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.kubernetes.images import qualified
+from fixtures.kubernetes.oci import qualified
 from fixtures.localcluster.guest import containers
 from fixtures.localcluster.install import build
 from fixtures.localcluster.install.release import release

@@ -15,7 +15,7 @@ import pytest
 
 from chaos.activities.telemetry import injection
 from conformance.obs.scraped import check_served
-from conformance.scale.autoscaling import check_autoscaling
+from conformance.scale.checks import check_autoscaling
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.certificates import make_for_webhook

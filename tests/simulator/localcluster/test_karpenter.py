@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from conformance.scale.growth import check_growth
-from conformance.scale.node_pools import check_node_pools
+from conformance.scale.checks import check_growth, check_node_pools
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane, free_port

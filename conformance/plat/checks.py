@@ -1,29 +1,158 @@
-"""PLAT-01: AI operators that are installed work: their kinds are served, their controllers run, and their webhooks refuse what is invalid.
+"""AI operators, the way of requests to models, etcd, and namespaces that go.
 
-Each webhook is asked by server-side dry-run with an object that the schema lets pass (``operators.yaml``): nothing is stored.
+PLAT-01: each webhook is asked by server-side dry-run with an object that the schema lets pass (``operators.yaml``): nothing is stored.
+PLAT-04: whether etcd keeps up, by what the API server says of it since its start: its own checks, and how long its requests to etcd took.
+Facts: https://kubernetes.io/docs/reference/using-api/health-checks/, https://kubernetes.io/docs/reference/instrumentation/metrics/.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from conformance.common_findings import overdue
 from conformance.probes.admission import UNREACHABLE
+from conformance.probes.server_metrics import ETCD, PATH, ServerMetrics
 from fixtures.cluster.answer import Answer
+from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.definitions import Definition, definitions
 from fixtures.model.platform.deployments import Deployment, deployments
+from fixtures.model.platform.gateways import Station, stations
+from fixtures.model.platform.going_namespaces import homes
 from fixtures.model.platform.webhooks import Webhook, webhooks
+from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
 from fixtures.text.globs import matches
 from fixtures.text.sentences import ask_again, listed
 from fixtures.text.yaml_text import packaged
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
-from fixtures.verdict.subjects import NotApplicable, Subject
+from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
+
+
+def check_gateways(scope: Scope) -> Iterator[Finding]:
+    """One finding per InferencePool and its Gateway, per Gateway, and per class."""
+    found = list(stations(scope))
+    if not found:
+        raise NotApplicable("NoInferencePool", "no Gateway leads to an InferencePool")
+    for one in found:
+        yield _judge_gateway(scope, one)
+
+
+def _judge_gateway(scope: Scope, one: Station) -> Finding:
+    about = About(one.place, "status.conditions", f"{listed(list(one.wanted))} True")
+    if one.missing:
+        return about.bad(f"{one.missing}: no request reaches the models through it", cause="GatewayNotProgrammed", observed=one.missing)
+    for kind in one.wanted if one.current else ():
+        if one.state(kind) != "True":
+            state = f"condition {kind} is {one.state(kind) or 'not set'} {one.words(kind)}".rstrip()
+            limit, since = scope.policy.operators.rollout_minutes * 60, unix(one.turned(kind) or one.created)
+            late = overdue(about, since, scope.snapshot.taken_at, limit, state, cause="GatewayNotProgrammed")
+            if isinstance(late, Finding):
+                return late
+            return about.bad(f"{state}: no request reaches the models through it", cause="GatewayNotProgrammed", observed=state[:80])
+    if not one.current:
+        return about.undecided("its controller has not looked at its last change")
+    return about.ok(", ".join(f"{kind} True" for kind in one.wanted))
+
+
+def check_namespaces(scope: Scope) -> Iterator[Finding]:
+    """One finding per namespace that holds pods with devices, claims, agents or objects of the stack's kinds."""
+    found = list(homes(scope))
+    if not found:
+        raise NotApplicable("NoHome", "no namespace holds devices, claims or agents")
+    limit = scope.policy.operators.terminating_minutes * 60
+    for one in found:
+        about = About(Subject("Namespace", one.name), "metadata.deletionTimestamp, status.conditions", "Active, or gone in time", one.holds)
+        if not one.going:
+            yield about.ok()
+            continue
+        cause = "ApiGroupUnanswered" if one.undiscovered else "NamespaceStuck"
+        rest = f": {one.kept_by}" if one.kept_by else ""
+        late = overdue(about, one.since, scope.snapshot.taken_at, limit, "it is being deleted", cause=cause, rest=rest)
+        why = rest or ": nothing says what keeps it"
+        message = f"it has been in its deletion for longer than {limit / 60:g} minutes and holds {one.holds}{why}"
+        yield late if isinstance(late, Finding) else about.bad(message, cause=cause)
+
+
+CHECKS = "/readyz"
+_BYTES = 1 << 20
+_SECONDS = 60.0
+_CHECK = re.compile(r"\[([+-])\](etcd[\w-]*)")
+_FEWEST = 1000
+"""Requests of which a hundredth is more than a few that a start made slow."""
+_QUANTILE = 0.99
+
+
+def read_checks(cluster: Cluster) -> dict[str, bool]:
+    """The API server's checks of etcd by name, and whether each passes. Raises :class:`Inconclusive` where the caller may not ask."""
+    try:
+        answer = cluster.request("GET", CHECKS, query={"verbose": "1"}, accept="*/*", attempts=1, seconds=_SECONDS, cut_at=_BYTES)
+    except ApiTrouble as trouble:
+        if not _CHECK.search(trouble.message):
+            raise
+        text = trouble.message  # a failed check makes it a 500, whose body begins with the checks
+    else:
+        if not answer.ok:
+            raise Inconclusive(answer.reason, f"GET {CHECKS}: {answer.status} {answer.message}")
+        text = answer.body.decode(errors="replace")
+    return {name: sign == "+" for sign, name in _CHECK.findall(text)}
+
+
+def buckets_of(metrics: ServerMetrics) -> dict[float, float]:
+    """The buckets of all requests to etcd, whatever they were about: upper bound in seconds → number."""
+    found: dict[float, float] = defaultdict(float)
+    for labels, number in metrics.of(ETCD):
+        try:
+            found[float(labels.get("le", ""))] += number
+        except ValueError:
+            continue
+    return dict(found)
+
+
+def _slowest(buckets: Mapping[float, float]) -> tuple[float, float]:
+    """Between which two bounds, in seconds, the 99th percentile is: nothing finer is known. The upper one may be infinite."""
+    below = 0.0
+    for bound in sorted(buckets):
+        if buckets[bound] >= _QUANTILE * buckets[math.inf]:
+            return below, bound
+        below = bound
+    return below, math.inf
+
+
+def check_storage(checks: Mapping[str, bool], metrics: ServerMetrics, policy: Policy) -> Iterator[Finding]:
+    """One finding about the checks of etcd by name, one about the requests."""
+    about = About(Subject("API server", "checks of etcd"), f"GET {CHECKS}?verbose", "every check of etcd ok")
+    if failed := [name for name, good in checks.items() if not good]:
+        message = "the API server does not reach its etcd in time: requests fail, and a load balancer takes the server out"
+        yield about.bad(message, cause="EtcdNotReady", observed=f"{listed(failed)} failed")
+    elif checks:
+        yield about.ok(f"{listed(list(checks))} ok")
+    else:
+        yield about.not_judged("this API server's readiness has no check of etcd")
+    limit, buckets = policy.operators.etcd_seconds, buckets_of(metrics)
+    about = About(Subject("API server", "requests to etcd"), f"GET {PATH}: {ETCD}", f"99 of 100 within {limit:g} s")
+    requests = int(buckets.get(math.inf, 0))
+    if metrics.trouble:
+        yield about.undecided(f"the API server's figures could not be read: {metrics.trouble}", cause=metrics.code)
+    elif requests < _FEWEST:
+        yield about.not_judged(f"{requests} requests since this API server started: fewer than {_FEWEST} say nothing of the slowest")
+    else:
+        low, high = _slowest(buckets)
+        observed = f"the 99th percentile of {requests} requests since its start is between {low:g} and {high:g} s"
+        if low >= limit:
+            message = f"{observed}: leases and bindings wait for etcd, and nodes go NotReady that are sound"
+            yield about.bad(message, cause="EtcdSlow", observed=observed)
+        else:
+            yield about.ok(observed)
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +174,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 @cache
 def operators() -> list[Operator]:
     """Those of the table."""
-    return packaged(Path(__file__).with_suffix(".yaml"), list[Operator])
+    return packaged(Path(__file__).with_name("operators.yaml"), list[Operator])
 
 
 def probe_operators(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
