@@ -28,7 +28,11 @@ LIFETIME_MARGIN = 300
 """Seconds beyond the experiment's deadline after which a canary is ended without us, by its node or by a controller."""
 
 LISTS_EVERY = 20
-"""Heartbeats between two listings of devices: the tail of a log always holds one."""
+"""Heartbeats between two listings of devices: the tail of a log always holds one.
+
+The first follows the first beat, so that the pause which a listing makes is known before the fault. It takes seconds where the driver
+starts anew for each (no persistence mode), and on an emulated processor.
+"""
 
 
 def worker_script(beat: float) -> str:
@@ -36,7 +40,7 @@ def worker_script(beat: float) -> str:
     return (
         "nvidia-smi -L || exit 3; n=0; "
         f'while true; do n=$((n+1)); echo "beat $n"; '
-        f"if [ $((n % {LISTS_EVERY})) -eq 0 ]; then nvidia-smi -L || echo '{NO_LISTING}'; fi; sleep {beat:g}; done"
+        f"if [ $((n % {LISTS_EVERY})) -eq 1 ]; then nvidia-smi -L || echo '{NO_LISTING}'; fi; sleep {beat:g}; done"
     )
 
 

@@ -560,6 +560,8 @@ def test_a_worker_lists_its_devices_and_beats(root: Root) -> None:
     reported = root.run(("timeout", "2", "sh", "-c", worker_script(0.02))).output
     assert uuids_in(reported) == uuids_in(sample("nvidia-smi-L-1")) != []
     assert beat_in(reported) is not None
+    first = reported.partition("beat 1\n")[2].partition("beat 2\n")[0]
+    assert uuids_in(first), "the pause of a listing shows before the fault"
     root.program("nvidia-smi", ("Failed to initialize NVML: Unknown Error", 255))
     assert root.run(("sh", "-c", worker_script(0.02))).exit_code == 3
 
