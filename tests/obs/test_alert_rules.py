@@ -23,7 +23,7 @@ from conformance.obs.page import read_page
 from conformance.obs.scraping import Scrape
 from fixtures.model.platform.exporters import Exporter, kinds
 from fixtures.model.platform.monitoring import Rule
-from fixtures.simulator.builder.manifests import raw
+from fixtures.simulator.builder.installation import raw
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import Inconclusive
 from tests.builders import a_node, a_pod, a_policy, a_scope
