@@ -5,8 +5,6 @@ background activities and experiments without rollbacks; each of them makes a ru
 (docs/facts/chaostoolkit.md#validation). All mistakes of a file come in one message. An unknown name is an error that lists the known ones.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

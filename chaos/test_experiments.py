@@ -1,7 +1,5 @@
 """Every chaos experiment as a test; selected with ``--chaos`` only."""
 
-from __future__ import annotations
-
 import pytest
 
 from chaos.engine.campaign import Campaign

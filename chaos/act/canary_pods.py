@@ -4,8 +4,6 @@ A worker lists its devices and counts a heartbeat in its log, so that anybody ca
 well as soon as it has been given a device. Neither needs an account, a volume or the network.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from chaos.cluster.injector import bound_pod

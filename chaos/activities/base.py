@@ -1,7 +1,5 @@
 """Helpers of the activities: read a target again before the act, check answers, wait with a deadline."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The experiment's own workload: workers that hold devices, pods that ask whether one can start, a Deployment that is moved."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

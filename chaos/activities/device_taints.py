@@ -1,7 +1,5 @@
 """Taints of claimed devices by DeviceTaintRules: what a health monitor or an administrator sets, and takes back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed

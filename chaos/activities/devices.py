@@ -6,8 +6,6 @@ restarts the detectors, which do not forget by themselves.
 Facts: docs/facts/device-health.md#mocked-nvml, docs/facts/device-health.md#gpu-reset, docs/facts/device-plugin.md#health.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """Canary gangs on the schedulers and queues that the cluster has, and what happens to them in the middle of their placement."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults of a machine below Kubernetes, through injector pods. What outlives the pod arms its own reversal on the host first."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Killing an agent in the middle of its work, and showing that it was the middle."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

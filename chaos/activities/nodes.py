@@ -1,7 +1,5 @@
 """Faults of a Node object: labels, cordon, drain, deletion."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

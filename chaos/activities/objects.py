@@ -1,7 +1,5 @@
 """Operands deleted by hand, and workloads scaled."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Killing pods of agents and controllers, which their owners replace."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from chaos.activities.base import kill_pods

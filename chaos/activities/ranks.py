@@ -1,7 +1,5 @@
 """A small training job on one node, and what happens to one of its ranks: stopped or killed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed

@@ -1,7 +1,5 @@
 """ResourceSlices that go away while their driver runs, as when a kubelet wipes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed

@@ -3,8 +3,6 @@
 Facts: docs/facts/telemetry.md#fault-injection, docs/facts/device-health.md#kernel-log.
 """
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

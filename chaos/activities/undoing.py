@@ -1,7 +1,5 @@
 """The one rollback of every experiment: replay its ledger, newest first, and read back."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -3,8 +3,6 @@
 A wait that is not met is no failure of the activity: whether it was expected in time is for the verdict to say.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from datetime import UTC, datetime

@@ -12,8 +12,6 @@ be refused where that class is gone already: a late `recover` could undo nothing
 Facts: docs/facts/kubelet.md#units, docs/facts/device-health.md#nvidia-smi-on-a-host, docs/facts/device-health.md#gpu-reset.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import shlex

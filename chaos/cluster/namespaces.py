@@ -7,8 +7,6 @@ run have names that nobody can guess, and are found by the proof. The shared one
 working.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import threading

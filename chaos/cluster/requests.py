@@ -1,7 +1,5 @@
 """Requests that undos share: fresh reads, writes that name the version they were decided on, waiting for a state, rights reviewed."""
 
-from __future__ import annotations
-
 import shlex
 import threading
 import time

@@ -6,8 +6,6 @@ that its parent can end. It dies in order (rollbacks played) when its parent goe
 Facts: docs/facts/chaostoolkit.md#signals-and-rollbacks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import logging

@@ -7,8 +7,6 @@ whole group. Never SIGTERM, which chaostoolkit takes for a failed activity and g
 (docs/facts/chaostoolkit.md#signals-and-rollbacks).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """Runs one planned experiment from its folder to its verdict. What was begun is ended and undone on every way out."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The turns of a run: each experiment once, or on each node of a pool one after the other; and those that an earlier run has passed."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ PriorityClass (:mod:`fixtures.ownership.proof`), or in the run's own folder. Wha
 carried out, and it holds nobody up: otherwise a tenant could keep everybody from working.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Replay: undoes all entries of a ledger, newest first, with retries, verifies each by reading back, and says in words what is left."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

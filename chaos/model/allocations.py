@@ -5,8 +5,6 @@ given, ``seen`` the UUIDs that the container itself lists. Only pods that hold d
 containers are being started or stopped.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -4,8 +4,6 @@ The document is run by chaostoolkit's engine; the block says what the fault is, 
 is expected. Nothing in a document is looked up at the time of the act: targets come from the frozen plan.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping
 from enum import IntEnum

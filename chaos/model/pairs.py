@@ -4,8 +4,6 @@ The first experiment's ``combines`` names the second, and the expectations of ei
 second waits for begins when the first has done its part, so its bounds are longer by what the first waits at most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

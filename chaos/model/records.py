@@ -3,8 +3,6 @@
 An undo is a name of the registry and the arguments it was given.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any

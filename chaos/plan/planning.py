@@ -3,8 +3,6 @@
 An empty choice is an error, never "nothing to do": an experiment without an object proves nothing.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any

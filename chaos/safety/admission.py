@@ -3,8 +3,6 @@
 What cannot be read stays unknown, which closes its gate.
 """
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar

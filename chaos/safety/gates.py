@@ -6,8 +6,6 @@ not known is refused.
 Each refusal says what was expected. All refusals are reported, not only the first.
 """
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A run's hold on the cluster: the Lease taken, renewed by a thread, and given back."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

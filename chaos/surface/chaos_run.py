@@ -3,8 +3,6 @@
 :mod:`chaos.surface.plugin` registers them with ``--chaos`` only. What nobody has allowed is refused before anything is touched.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each is safe to repeat. ``plan`` and ``status`` touch nothing; ``verdict`` needs no cluster.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The options of ``pytest chaos --chaos``, and the pytest options that experiments refuse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

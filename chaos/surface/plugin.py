@@ -1,7 +1,5 @@
 """Chaos experiments as tests: ``pytest chaos --chaos``. Without ``--chaos`` none of them can be selected, and none is imported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

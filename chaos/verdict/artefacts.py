@@ -14,8 +14,6 @@
 =================== ======================================================================================
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar

@@ -6,8 +6,6 @@ pods hold, damage elsewhere. So does a stall on a node whose workers never pause
 Facts: docs/facts/kubelet.md#slow-machines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from chaos.model.conditions import JsonValue, Leaf, signals_of

@@ -4,8 +4,6 @@ A time to recovery counts from the fault, or from the undo where the undo ended 
 undecided, where nothing tells whether the fault did it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 

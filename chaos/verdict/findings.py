@@ -7,8 +7,6 @@ succeeded, every fault must have landed, every undo must be verified (docs/facts
 Samples: steadiness before and after, the effect of the fault, expectations, collateral damage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec

@@ -7,8 +7,6 @@ elsewhere does not hide what was seen, and error and inconclusive never pass.
 With it the experiment's entry in ``chaos.json``: the verdict, and the main signals as steps for the timeline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path

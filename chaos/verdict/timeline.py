@@ -4,8 +4,6 @@ The time of a condition is that of the first sample in which it holds; the truth
 otherwise. Nothing in between is made up: the difference is the uncertainty of the time, and it goes into the time to recovery.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime

@@ -4,8 +4,6 @@ An undo restores a value only while it is still the one that was written by the 
 times, and gives the server the version it decided on, so that nothing is overwritten that was not seen.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 

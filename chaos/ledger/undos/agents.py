@@ -1,7 +1,5 @@
 """Undos by restarting an agent: so that it forgets a fault, or publishes its devices again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ An entry of a ledger says which action and of what (a unit of the run, a device)
 suite's own and its policy's (:class:`Means`). Every argument is a plain word of a known form: it becomes part of a program's arguments.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from abc import abstractmethod

@@ -3,8 +3,6 @@
 A line in a kernel log cannot be taken back; what it led to can, by the clear path that a person would take.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from abc import abstractmethod

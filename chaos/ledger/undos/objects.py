@@ -1,7 +1,5 @@
 """Undos of whole objects: one that the experiment creates, one that it deletes, and a deleted Node, which its kubelet registers again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

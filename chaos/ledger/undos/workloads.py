@@ -1,7 +1,5 @@
 """Undos of workloads: a scaled one, pods whose owner replaces them, one variable of a pod template, and remediation's breaker."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Signals by name: functions of a sample's reading that give one JSON value, or raise ``NoData``."""
 
-from __future__ import annotations
-
 from chaos.observe.signals import agents, allocations, claims, gangs, metrics, nodes, pace, pods
 from chaos.observe.view import Signal
 

@@ -1,7 +1,5 @@
 """Signals of the GPU stack's agents, their operator, and the ComputeDomain whose daemon the experiment takes away."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from chaos.model.conditions import JsonValue

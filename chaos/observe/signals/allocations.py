@@ -7,8 +7,6 @@ Signals of single devices rest on it. Counts say that one device is out; ids say
 names and its faults act on; the ids of its replicas begin with its UUID.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

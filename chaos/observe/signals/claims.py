@@ -1,7 +1,5 @@
 """Signals of dynamic resource allocation: the experiment's claims and the devices that drivers publish."""
 
-from __future__ import annotations
-
 from chaos.model.conditions import JsonValue
 from chaos.model.plan import canary_namespace
 from chaos.observe.signals.pods import canaries

@@ -1,7 +1,5 @@
 """Signals of gangs and queues: how many members are bound, and whether a queue's use is what it admitted."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

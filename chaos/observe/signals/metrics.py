@@ -1,7 +1,5 @@
 """Signals of the metrics exporter, through the API server's proxy to its pod on each target node."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Signals of nodes: what they advertise, whether they are in service, their labels, taints and conditions."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

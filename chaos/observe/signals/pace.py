@@ -5,8 +5,6 @@ A log without what it had held before was not read: while a container runtime re
 Facts: docs/facts/kubelet.md#logs.
 """
 
-from __future__ import annotations
-
 import re
 import time
 

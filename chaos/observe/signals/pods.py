@@ -7,8 +7,6 @@ that lost its device ends with 1, 137 or 139, and so does one with a mistake of 
 Facts: docs/facts/pod-lifecycle.md#who-ended-a-pod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 import msgspec

@@ -4,8 +4,6 @@ The answers are what the tools printed on real machines: refusals in logs of MIG
 device, systemd's own words.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

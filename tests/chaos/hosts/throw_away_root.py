@@ -4,8 +4,6 @@ The machine's ``/usr`` is there to read, its ``/proc``, ``/dev``, ``/run`` and `
 there. Needs namespaces of users and mounts; where the kernel gives none, the test is skipped.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

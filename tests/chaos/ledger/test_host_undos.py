@@ -1,7 +1,5 @@
 """Undos on a host: a timer that is still to come is called off, and a kubelet that is stopped is started."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A fault is set once in a machine's device table, and its probe, nvidia-smi, exporter and plugin say the same of it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 

@@ -1,7 +1,5 @@
 """The image that pods of a guest run: its names and files, and that the same input gives the same bytes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
