@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from fixtures.simulator.api.errors import ApiError
-from fixtures.simulator.server.context import Api
+from fixtures.simulator.server.request import Api
 from fixtures.simulator.server.store import watch_line
 
 _REASONS = {

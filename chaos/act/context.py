@@ -8,8 +8,6 @@ failure sets the abort flag; later activities of the method refuse.
 Facts: docs/facts/chaostoolkit.md#signals-and-rollbacks.
 """
 
-from __future__ import annotations
-
 import importlib
 import signal
 import time
@@ -39,7 +37,7 @@ from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.policy.allowlist import another_cluster
 from fixtures.verdict.record import TargetKind
 
-_current: ContextVar[ActivityContext] = ContextVar("acting")
+_current: "ContextVar[ActivityContext]" = ContextVar("acting")
 
 
 class Fault:
@@ -161,7 +159,7 @@ class ActivityContext:
         return replay(self.ledger, self.cluster, time.monotonic() + seconds, terms=self._terms, entries=entries)
 
     @contextmanager
-    def as_current(self) -> Iterator[ActivityContext]:
+    def as_current(self) -> "Iterator[ActivityContext]":
         """Make this the one that :func:`current` gives."""
         token = _current.set(self)
         try:

@@ -1,7 +1,5 @@
 """A campaign: a run's experiments on one cluster, one at a time, under one Lease, with nothing left at the end."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import threading
@@ -93,7 +91,7 @@ class Campaign:
         self._opened: list[Entry] | None = None  # what the last look at the cluster's copy showed to be open
         self._conforming = ConformanceCheck(setup.access, setup.policy, self.stop)
 
-    def __enter__(self) -> Campaign:
+    def __enter__(self) -> "Campaign":
         """Raises :class:`Refused`."""
         setup = self._setup
         try:

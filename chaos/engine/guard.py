@@ -4,8 +4,6 @@ The child is told to undo, and not asked: whatever it does, its parent replays t
 https://github.com/litmuschaos/litmus/issues/4991).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -42,7 +40,7 @@ class Guard:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-guard", daemon=True)
 
-    def __enter__(self) -> Guard:
+    def __enter__(self) -> "Guard":
         self._thread.start()
         return self
 

@@ -3,8 +3,6 @@
 ``halt`` and ``status`` are here too: what a person reaches for when something has gone wrong.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -248,7 +246,7 @@ def _shared_lines(cluster: Cluster) -> list[str]:
     return ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
 
 
-def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms, books: _Proofs) -> str:
+def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms, books: "_Proofs") -> str:
     if (entry.run_id, entry.experiment, entry.seq) in accept:
         return f"close as it is: {entry_words(entry)}"
     if wrong := books.unlisted(entry) or terms.outside(entry):
@@ -333,7 +331,7 @@ class _Files(msgspec.Struct, kw_only=True):
     unreadable: list[str] = []
 
     @classmethod
-    def under(cls, folder: Path | None, here: str) -> _Files:
+    def under(cls, folder: Path | None, here: str) -> "_Files":
         """Those of other clusters than ``here`` are left alone; empty ones say nothing. Raises LedgerError for two of one experiment."""
         if folder is None:
             return cls()

@@ -4,8 +4,6 @@ An entry that something vouches for is still held against this, when it is armed
 cannot reach further than the experiment could. Whose namespaces and objects those are is in :mod:`chaos.ledger.reach`.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -130,7 +128,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     nodes: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, experiment: Experiment) -> Bounds:
+    def of(cls, experiment: Experiment) -> "Bounds":
         """What the document lets it touch."""
         functions = experiment.functions
         created = {key for function in functions for key in (*WORKLOAD_KINDS.get(function, ()), *_CREATES.get(function, ()))}
@@ -152,7 +150,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the method gives a label or a variable other values than this one: then nothing of the experiment is to be put back."""
         return key in self.sets and value not in self.sets[key]
 
-    def on(self, nodes: Iterable[str]) -> Bounds:
+    def on(self, nodes: Iterable[str]) -> "Bounds":
         """The same, of a plan on these nodes."""
         return msgspec.structs.replace(self, nodes=frozenset(nodes))
 
@@ -173,7 +171,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     reach: Reach = Reach()
 
     @classmethod
-    def of(cls, experiments: Iterable[Experiment], policy: Policy) -> Terms:
+    def of(cls, experiments: Iterable[Experiment], policy: Policy) -> "Terms":
         """The terms of some experiments, and of the pairs that they allow among them, under a policy."""
         known = list(experiments)
         return cls(
@@ -186,12 +184,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             reach=Reach.of(policy),
         )
 
-    def planned(self, experiment: str, nodes: Iterable[str]) -> Terms:
+    def planned(self, experiment: str, nodes: Iterable[str]) -> "Terms":
         """The same, with the nodes of an experiment's plan."""
         found = self.bounds.get(experiment)
         return self if found is None else msgspec.structs.replace(self, bounds={**self.bounds, experiment: found.on(nodes)})
 
-    def of_plan(self, plan: Plan) -> Terms:
+    def of_plan(self, plan: Plan) -> "Terms":
         """Those of a run that has made this plan: nothing beside its nodes, its targets and the components that it found."""
         return msgspec.structs.replace(self.planned(plan.experiment, plan.nodes), reach=self.reach.of_plan(plan))
 

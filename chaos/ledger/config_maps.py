@@ -5,8 +5,6 @@ those that are closed (``1-14,16``), which is all that is kept of them. A runnin
 optimistic locking, and read again: if it cannot be written, or a read does not show it, no act follows.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time
@@ -236,7 +234,7 @@ class Mirror:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, cluster: Cluster, run_id: str, experiment: str, *, seconds: float = ARM_SECONDS) -> Mirror:
+    def open(cls, cluster: Cluster, run_id: str, experiment: str, *, seconds: float = ARM_SECONDS) -> "Mirror":
         """The copy of an experiment of a run, created when it is the first. Raises :class:`MirrorRefused` when it cannot be created."""
         deadline = time.monotonic() + seconds
         trouble = ApiTrouble("Timeout", "no answer in time")

@@ -4,8 +4,6 @@ A line whose write was cut off by a crash is the last one and has no newline: it
 :attr:`Ledger.torn` says so. Anything else that cannot be read is an error: nobody may guess what a ledger said.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -85,7 +83,7 @@ class Ledger:
             self._take(line)
 
     @classmethod
-    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None, vouching: Proof | None = None) -> Ledger:
+    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None, vouching: Proof | None = None) -> "Ledger":
         """A new ledger. ``vouching`` makes its copy in the cluster count.
 
         Raises :class:`LedgerError` when the file exists or cannot be made durable, MirrorRefused by the mirror.
@@ -99,7 +97,7 @@ class Ledger:
         return cls(path, origin, mirror, (), first=first, vouching=vouching)
 
     @classmethod
-    def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Proof | None = None) -> Ledger:
+    def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Proof | None = None) -> "Ledger":
         """A ledger that is there. A torn last line is left out. Raises :class:`LedgerError` for anything else that cannot be read."""
         with _in_words(path):
             content = private_files.read_own(path, MAX_BYTES)  # what is checked is what is believed: a path may change in between
@@ -113,7 +111,7 @@ class Ledger:
         return cls(path, origin, mirror, lines, first=first, torn_at=kept if kept < len(content) else None, vouching=vouching)
 
     @classmethod
-    def in_cluster(cls, known: ExperimentView, mirror: Mirroring, vouching: Proof | None = None) -> Ledger:
+    def in_cluster(cls, known: ExperimentView, mirror: Mirroring, vouching: Proof | None = None) -> "Ledger":
         """A ledger whose file is on another machine, or lost: only what the cluster holds of it, with a proof, is known."""
         return cls(None, None, mirror, known.lines, first=mirror.next_seq(), vouching=vouching)
 

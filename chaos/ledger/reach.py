@@ -5,8 +5,6 @@ write. An entry that the proof lists was held against the plan when it was armed
 whose namespace it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -43,12 +41,12 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     within: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, policy: Policy) -> Reach:
+    def of(cls, policy: Policy) -> "Reach":
         """What the policy alone shows."""
         named = (workload.partition("/") for workload in policy.chaos.components.values())
         return cls(tenants=policy.tenants, components=frozenset(namespace for namespace, slash, _ in named if slash))
 
-    def of_plan(self, plan: Plan) -> Reach:
+    def of_plan(self, plan: Plan) -> "Reach":
         """What a plan names, and nothing else: its namespaces were found out when it was made."""
         found = PlanFacts.of(plan).components.values()
         named = {target.namespace for target in plan.targets} | {one.namespace for component in found for one in component.workloads}

@@ -9,8 +9,6 @@ null). The value is a literal, or the word ``baseline``: what the signal gave be
 ``minus`` or ``plus`` shift it (``{signal: allocatable, equals: baseline, minus: 1}``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -40,19 +38,19 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
 class All(msgspec.Struct, frozen=True):
     """True when every part is."""
 
-    parts: tuple[Condition, ...]
+    parts: "tuple[Condition, ...]"
 
 
 class AnyOf(msgspec.Struct, frozen=True):
     """True when one part is."""
 
-    parts: tuple[Condition, ...]
+    parts: "tuple[Condition, ...]"
 
 
 class Not(msgspec.Struct, frozen=True):
     """True when the part is false."""
 
-    part: Condition
+    part: "Condition"
 
 
 Condition = Leaf | All | AnyOf | Not

@@ -3,8 +3,6 @@
 Nothing is selected at the time of the act.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 from datetime import UTC, datetime
@@ -131,7 +129,7 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     priority_class: str = ""
 
     @classmethod
-    def of(cls, plan: Plan) -> PlanFacts:
+    def of(cls, plan: Plan) -> "PlanFacts":
         """The facts of a plan. Raises ``msgspec.ValidationError`` when the plan holds others."""
         return typed.convert(plan.facts, cls)
 

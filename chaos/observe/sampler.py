@@ -4,8 +4,6 @@ With it the labels that nodes had in turn, because a state may begin and end bet
 another process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -73,7 +71,7 @@ class NodeHistory:
         self._watches: dict[str, Observation] = {}
         self._labels: dict[str, list[dict[str, str]]] = {}
 
-    def __enter__(self) -> NodeHistory:
+    def __enter__(self) -> "NodeHistory":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -121,7 +119,7 @@ class Sampler:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-sampler", daemon=True)
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> "Sampler":
         self._began, self.wall = time.monotonic(), time.time()
         self._thread.start()
         return self

@@ -9,8 +9,6 @@ They come from the command line or the policy, never from a cluster. ``[not] KIN
 Whatever else is answered is not known (docs/facts/telemetry.md#prometheus-api).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex
@@ -207,7 +205,7 @@ class Asking:
             for number, one in enumerate(conditions)
         ]
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> "Asking":
         for thread in self._threads:
             thread.start()
         return self

@@ -1,7 +1,5 @@
 """One sample of the cluster: what every signal gave at one moment, and the lists that it reads, each once, filtered by the API server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -143,7 +141,7 @@ class View:
         self,
         fetch: Callable[[str], bytes],
         path: Callable[..., str],
-        before: View | None = None,
+        before: "View | None" = None,
         serves: Callable[[str], bool] = lambda _: True,
         versions_seen: VersionsSeen | None = None,
         resources: frozenset[str] | None = None,
@@ -160,13 +158,13 @@ class View:
         self._known = before._objects if before is not None else {}
 
     @classmethod
-    def of(cls, cluster: Cluster) -> View:
+    def of(cls, cluster: Cluster) -> "View":
         """A view of the cluster now, for planning."""
         fetch = cache(partial(_body, cluster))
         return cls(fetch, cluster.path, serves=cluster.serves, versions_seen=cluster.versions_seen, resources=cluster.resources)
 
     @classmethod
-    def at(cls, reading: Reading) -> View:
+    def at(cls, reading: Reading) -> "View":
         """The view of a sample's reading: one for all of its signals."""
         kept, cluster = reading.memory.get(_MEMORY), reading.cluster
         if kept is None or kept[0] is not reading:

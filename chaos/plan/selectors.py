@@ -3,8 +3,6 @@
 A node is a target if it is healthy and in service, or, for what is destructive, healthy and taken out of service by an administrator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -104,7 +102,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     eligible: int
     nodes: tuple[str, ...] = ()
 
-    def beside(self, other: Choice) -> Choice:
+    def beside(self, other: "Choice") -> "Choice":
         """Both, an object of both once. They are a share of what the one with the fewest nodes or agents' pods had to choose from."""
         found = {str(target): target for target in self.targets}
         for target in other.targets:

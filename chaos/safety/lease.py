@@ -1,7 +1,5 @@
 """What lets one run act on a cluster at a time, and what stops it: a lock of this machine, the Lease and its halt, the abort flag."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib
@@ -119,12 +117,12 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
 
     @classmethod
-    def me(cls, run_id: str) -> Holder:
+    def me(cls, run_id: str) -> "Holder":
         """This process."""
         return cls(process=Process.me(), run_id=run_id)
 
     @classmethod
-    def parse(cls, text: str) -> Holder | None:
+    def parse(cls, text: str) -> "Holder | None":
         """A holder identity that a run wrote; None for anybody else's."""
         name, _, run_id = text.rpartition("/")
         process = Process.parse(name)

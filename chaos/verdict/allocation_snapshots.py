@@ -4,8 +4,6 @@
 a device. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -45,7 +43,7 @@ class LedgerTimes(msgspec.Struct, frozen=True, kw_only=True):
     leaving: float | None = None
 
     @classmethod
-    def of(cls, lines: list[Line], began: float) -> LedgerTimes:
+    def of(cls, lines: list[Line], began: float) -> "LedgerTimes":
         """The window of a ledger. ``began`` is the Unix time of the sampler's second 0."""
         landed = {line.seq for line in landed_faults(lines)}
         times = {

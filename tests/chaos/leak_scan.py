@@ -4,8 +4,6 @@ Left out is what changes by itself: versions, heartbeats, what conditions say, U
 writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -57,7 +55,7 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
 
     values: dict[str, str]
 
-    def differences(self, later: Fingerprint) -> list[str]:
+    def differences(self, later: "Fingerprint") -> list[str]:
         """What a later moment shows otherwise, a line each."""
         names = sorted({*self.values, *later.values})
         return [

@@ -35,7 +35,7 @@ from fixtures.simulator.builder import hardware_of
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.defects import policy_of
 from fixtures.simulator.config.scenario import Defect, defect_names, load_defect, load_scenario, scenario_names
-from fixtures.simulator.nodes.container import ContainerView, all_devices
+from fixtures.simulator.nodes.devices import ContainerView, all_devices
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.programs.suite import document_of
 from fixtures.simulator.simulated_cluster import with_defects

@@ -1,7 +1,5 @@
 """Objects of a made-up cluster, as signals and planning read them."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -148,7 +146,7 @@ class Read:
     def text(self, path: str) -> bytes:
         return self._world.fetch(path)
 
-    def again(self, world: World) -> Read:
+    def again(self, world: World) -> "Read":
         return Read(world, self.plan, self.memory)
 
 

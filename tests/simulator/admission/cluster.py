@@ -1,7 +1,5 @@
 """A handful of objects that admission can read, and requests against them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fixtures.simulator.admission.interface import AdmissionRequest, ApiError, admit_all
@@ -28,7 +26,7 @@ class Objects:
     def __init__(self) -> None:
         self._kinds: dict[str, list[Json]] = {"namespaces": [namespace("team")]}
 
-    def put(self, key: str, *objects: Json) -> Objects:
+    def put(self, key: str, *objects: Json) -> "Objects":
         self._kinds[key] = list(objects)
         return self
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
-from fixtures.simulator.pods.requests import pod_total, shown
+from fixtures.simulator.pods.amounts import pod_total, texts
 from tests.simulator.admission.cluster import CLAIMS, GPU, QUOTAS, Objects, admit, container, gpu, gpu_pod, pod, refusal, request
 from tests.tables import each_row
 
@@ -85,7 +85,7 @@ def test_init_containers_share_and_sidecars_add() -> None:
             container("two", resources=gpu("4", "4")),
         ],
     }
-    assert shown(pod_total(spec, "requests")) == {GPU: "5"}
+    assert texts(pod_total(spec, "requests")) == {GPU: "5"}
 
 
 def test_quota_keys() -> None:

@@ -1,7 +1,5 @@
 """The asynchronous client of the simulated programs, against the server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 
@@ -47,7 +45,7 @@ class Changes:
     async def take(self, count: int) -> list[tuple[str, str]]:
         return [await self.seen.get() for _ in range(count)]
 
-    async def __aenter__(self) -> Changes:
+    async def __aenter__(self) -> "Changes":
         return self
 
     async def __aexit__(self, *_: object) -> None:

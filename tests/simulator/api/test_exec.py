@@ -1,7 +1,5 @@
 """Who may exec: the right to create ``pods/exec``, for a GET too, as since Kubernetes 1.35."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 
@@ -20,7 +18,7 @@ from tests.watching import PATIENCE
 class Echo:
     """A kubelet whose containers all run and say what they are told to run."""
 
-    async def execution(self, namespace: str, pod: str, container: str) -> Echo:
+    async def execution(self, namespace: str, pod: str, container: str) -> "Echo":
         return self
 
     async def execute(self, command: Sequence[str], channels: Channels) -> int:

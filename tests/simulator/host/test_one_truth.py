@@ -9,8 +9,7 @@ from fixtures.nodeprobe import smi
 from fixtures.nodeprobe.document import Device, Document, decode
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, Value, gpus
-from fixtures.simulator.nodes.container import ContainerView, all_devices
-from fixtures.simulator.nodes.devices import DeviceManager
+from fixtures.simulator.nodes.devices import ContainerView, DeviceManager, all_devices
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.nodes.plugins.device_plugins import listed
 from fixtures.simulator.nodes.programs.nvidia_smi import nvidia_smi

@@ -4,8 +4,6 @@ Prints a line for each row and the figures, writes the rows as JSON. Exit status
 something is not, 2 when there is no control plane on this machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile
@@ -37,7 +35,7 @@ class LocalMatrix(msgspec.Struct, rename="camel", kw_only=True):
     cannot_exist: int = 0
 
     @classmethod
-    def of(cls, version: str, runs: Sequence[Row]) -> LocalMatrix:
+    def of(cls, version: str, runs: Sequence[Row]) -> "LocalMatrix":
         """Count."""
         differing = [one for row in runs for one in row.differing]
         return cls(

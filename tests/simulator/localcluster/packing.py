@@ -1,7 +1,5 @@
 """Defects of one scenario that can be judged in one run without hiding each other: a control plane for every handful of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
@@ -35,7 +33,7 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True):
         return self.defects or (self.scenario,)
 
     @property
-    def halves(self) -> tuple[Pack, Pack]:
+    def halves(self) -> "tuple[Pack, Pack]":
         """The first and the second half of its defects."""
         middle = len(self.defects) // 2
         first, second = (msgspec.structs.replace(self, defects=part) for part in (self.defects[:middle], self.defects[middle:]))

@@ -3,8 +3,6 @@
 That is the project's look-alike, or the real program where ``$GPU_CONFORMANCE_LOCAL_BIN`` has it. The facts are the same.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -39,13 +37,13 @@ ON_VOLCANO, ON_KUEUE = pytest.mark.xdist_group("volcano"), pytest.mark.xdist_gro
 
 
 @pytest.fixture(scope="module")
-def volcano(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+def volcano(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Admin]":
     with LocalCluster.start(binaries.minor, "rdma-training", tmp_path_factory.mktemp("rdma-training")) as cluster:
         yield Admin(cluster)
 
 
 @pytest.fixture(scope="module")
-def kueue(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+def kueue(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Admin]":
     with LocalCluster.start(binaries.minor, "kueue-inference", tmp_path_factory.mktemp("kueue-inference")) as cluster:
         admin = Admin(cluster)
         flavor = next(iter(admin.cluster.request("GET", f"/apis/{KUEUE}/v1beta2/resourceflavors").json()["items"]))["metadata"]["name"]

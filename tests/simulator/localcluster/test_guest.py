@@ -1,7 +1,5 @@
 """A node in a virtual machine: what is built, how QEMU runs it, and that it boots."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -123,7 +121,7 @@ class Unchanged:
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
-    def __enter__(self) -> Unchanged:
+    def __enter__(self) -> "Unchanged":
         return self
 
     def __exit__(self, *_: object) -> None: ...

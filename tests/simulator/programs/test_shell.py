@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Hardware
-from fixtures.simulator.nodes.container import ContainerView
+from fixtures.simulator.nodes.devices import ContainerView
 from fixtures.simulator.nodes.machine.host import Files, Host
 from fixtures.simulator.nodes.programs.posix import posix_programs
 from fixtures.simulator.nodes.shell import Shell, Streams

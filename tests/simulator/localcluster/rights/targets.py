@@ -1,7 +1,5 @@
 """Clusters whose authorizer can be told to refuse the suite one right: real Kubernetes, and the embedded cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -111,7 +109,7 @@ class LocalTarget:
 class EmbeddedTarget:
     """A scenario on the embedded cluster, in a thread of this process. Its authorizer is the role itself."""
 
-    def __init__(self, kubeconfig: Path, policy: Json, authorizer: RoleAuthorizer) -> None:
+    def __init__(self, kubeconfig: Path, policy: Json, authorizer: "RoleAuthorizer") -> None:
         self.kubeconfig = kubeconfig
         self.policy = policy
         self._authorizer = authorizer
