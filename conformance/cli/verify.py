@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from conformance.cli.commands import command_parser
 from conformance.delivery import signing
 from conformance.delivery.signing import STATEMENT, SUFFIXES, SigningError
 from conformance.plugin import again
-from conformance.plugin.again import CannotJudge, Judging
+from conformance.plugin.again import Again, CannotJudge, Judging
 from conformance.plugin.verdict import decide, summarise, unjudged
 from conformance.version import VERSION
 from fixtures.policy.policy_file import PolicyError, build_policy, policy_text
@@ -106,7 +106,7 @@ def _tell(checked: _Checked, key: Path | None) -> int:
         tell(f"NOT AS A RUN WROTE IT: {len(problems)} things do not fit")
         return FORGED
     if checked.not_again:
-        tell(f"as the record says, for they rest on more than the kept lists: {', '.join(checked.not_again)}")
+        tell(f"as the record says, for they rest on answers to requests: {', '.join(checked.not_again)}")
     by = f"signed with {checked.program}" if checked.program else "not signed: whoever can write the folder may have made all of it"
     tell(f"FITS: {checked.judged} of {checked.reading} read requirements judged again, byte for byte; {by}")
     return UNDECIDED if checked.open else 0
@@ -115,7 +115,7 @@ def _tell(checked: _Checked, key: Path | None) -> int:
 class _Checked:
     """A report folder under examination.
 
-    ``open`` is what could not be checked, a clause each; ``not_again`` the requirements that rest on more than the kept lists.
+    ``open`` is what could not be checked, a clause each; ``not_again`` the requirements that rest on answers to requests.
     """
 
     def __init__(self, folder: Path, report: Report, chaos: ChaosReport | None) -> None:
@@ -190,29 +190,35 @@ class _Checked:
                     self.open.append(f"verdicts: version {self._report.suite.version} judged, and this is {VERSION}")
                 return
             _json(folder / bundle.SNAPSHOT)
-            results = again.judge_again(folder, (one for one in self._report.results if one.id in self._known))
+            found = again.judge_again(folder, (one for one in self._report.results if one.id in self._known))
         except CannotJudge as error:
             raise _Unlike(str(error)) from None
         met = {result.id: result for result in self._report.results if result.access is Access.READ}
         yield from (f"{JSON_NAME}: {name} is judged again and is not there" for name in sorted(names - met.keys()))
         for name, result in met.items():
-            if name in results and again.comparable(results[name]) == again.comparable(result):
+            if found.gives(result):
                 self.judged += 1
-            elif name in names or (name in results and self._hides(result, results[name])):
+            elif name in names or self._hides(result, found):
                 yield f"{JSON_NAME}: {name} is {result.verdict}, and the kept lists do not give this result"
-            else:
+            elif name in found.results and found.results[name].reason_code == again.NO_CLUSTER:
                 self.not_again.append(name)
+            else:
+                self.open.append(f"{name}: {found.why_unlike(result, self._lists(name))}")
         if 2 * self.judged < len(met):
             self.open.append("most verdicts: what was left out of the kept lists decides them")
 
-    def _hides(self, met: Result, judged_again: Result) -> bool:
+    def _hides(self, met: Result, found: Again) -> bool:
         """Whether the lists show a failure that the record lacks. Whoever can write the folder also says what was judged again.
 
-        Of ConfigMaps no value is kept, so that a requirement may fail for want of one.
+        A requirement may fail for want of a value that redaction took.
         """
-        known = self._known.get(met.id)
+        judged_again = found.results.get(met.id, met)
         fails, failed = (one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in (judged_again, met))
-        return fails and not failed and met.verdict is not Verdict.WAIVED and known is not None and "configmaps" not in known.lists
+        wanting = bool(found.hidden) and "configmaps" in self._lists(met.id)
+        return fails and not failed and met.verdict is not Verdict.WAIVED and not wanting
+
+    def _lists(self, name: str) -> Collection[str]:
+        return self._known[name].lists if name in self._known else ()
 
     def _unlike_run(self, judging: Judging) -> Iterator[str]:
         """The run that the evidence was kept of, against the record."""

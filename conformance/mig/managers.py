@@ -131,7 +131,7 @@ def _ageless(scope: Scope, node: Node) -> str:
     return "since when is not known: the node's managedFields have no entry of the program that wrote the state"
 
 
-_PROFILES = "gpu-config-profiles"
+_CONFIGURATION, _PROFILES = "config.json", "gpu-config-profiles"
 _COMPUTE = re.compile(r"spx|dpx|tpx|qpx|cpx")
 _NEAR = 0.125
 """Share of its units that a node may lack and still be partitioned so: the kernel lists 63 of 64 where the BMC's graphics take a file."""
@@ -169,10 +169,9 @@ def _profiles(scope: Scope) -> list[Json]:
     """What ConfigMaps of the platform say of profiles, by name."""
     found = []
     for item in scope.snapshot.listing("configmaps").items:
-        for text in (item.data or {}).values() if scope.platform.of(item.namespace).components else ():
-            if _PROFILES in text:
-                with contextlib.suppress(NotJson):
-                    found.append(mapping(decode(text), _PROFILES))
+        if _CONFIGURATION in (item.data or {}) and scope.platform.of(item.namespace).components:
+            with contextlib.suppress(NotJson):
+                found.append(mapping(decode((item.data or {})[_CONFIGURATION]), _PROFILES))
     return found
 
 

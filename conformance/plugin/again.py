@@ -8,25 +8,35 @@ import hashlib
 import io
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from conformance.plugin.opening import WORKER_KEY, WorkerHandover
 from conformance.plugin.options import OPTIONS, SUITE
-from conformance.plugin.session import RESULT_ATTRIBUTE, State
+from conformance.plugin.session import RESULT_ATTRIBUTE, STATE, State
 from fixtures.policy.policy_file import without_values
+from fixtures.snapshot.state import Snapshot
+from fixtures.snapshot.values_read import ValueRead
 from fixtures.text import json_text, typed, users_files
 from fixtures.text.json_text import NotJson
+from fixtures.text.sentences import listed
 from fixtures.verdict.record import Access, Result, encode
 from reports.evidence.bundle import JUDGING, SNAPSHOT
-from reports.evidence.redaction import safe_object
+from reports.evidence.redaction import is_whole, safe_object, safe_text, safe_value
 
 SECONDS = 300.0
 MAX_BYTES = 64 << 20
 """Of the snapshot. A larger one is not kept."""
+
+MAX_VALUES = 16 << 20
+"""Characters of all values of ConfigMaps that are kept: a thousand nodes may have a MIG configuration of 10 KB each."""
+
+NO_CLUSTER = "NoCluster"
+"""Why a requirement that asks the cluster is not judged again."""
 
 
 _JUDGES_NOTHING = tuple(
@@ -67,10 +77,30 @@ def kept(state: State) -> dict[str, bytes]:
     handover = _offline(given)
     handover.policy = without_values(given.policy)
     judging = Judging(handover=handover, access=options.access, strict=options.strict, require=tuple(required), tables=tables_digest())
-    snapshot = msgspec.json.encode(safe_object(msgspec.json.decode(state.snapshot.to_json())))
+    snapshot = safe_snapshot(state.snapshot)
     if len(snapshot) > MAX_BYTES:
         return {}
     return {JUDGING: msgspec.json.format(msgspec.json.encode(judging), indent=1) + b"\n", SNAPSHOT: snapshot}
+
+
+def safe_snapshot(snapshot: Snapshot) -> bytes:
+    """A snapshot as JSON, without secrets: of ConfigMaps with those values that were read."""
+    whole = msgspec.json.decode(snapshot.to_json())
+    safe = safe_object(whole)
+    _keep_values(whole, safe, snapshot.values_read)
+    return msgspec.json.encode(safe)
+
+
+def _keep_values(whole: Any, safe: Any, read: Collection[ValueRead]) -> None:
+    """Put values of ConfigMaps that were read back into a snapshot from which all were taken, as far as there is room."""
+    room = MAX_VALUES
+    for listing, to in zip(whole[1], safe[1], strict=True):
+        for item, kept in zip(listing["items"], to["items"], strict=True) if listing["key"] == "configmaps" else ():
+            place = item["metadata"].get("namespace", ""), item["metadata"].get("name", "")
+            for key, text in item.get("data", {}).items():
+                if (*place, key) in read and len(text) <= room:
+                    room -= len(text)
+                    kept["data"][safe_text(key, 300)] = safe_value(text)
 
 
 def _offline(given: WorkerHandover) -> WorkerHandover:
@@ -92,11 +122,32 @@ def read_judging(folder: Path) -> Judging:
     return judging
 
 
-def judge_again(folder: Path, results: Iterable[Result]) -> dict[str, Result]:
-    """Those of the results that only read, judged again, by their ids. Raises :class:`CannotJudge`."""
+class Again(msgspec.Struct, kw_only=True):
+    """Results of judging again, by id. ``hidden`` names values of ConfigMaps that this read and that are not kept whole."""
+
+    results: dict[str, Result] = {}
+    hidden: tuple[str, ...] = ()
+
+    def gives(self, result: Result) -> bool:
+        """Whether the kept files give this result."""
+        found = self.results.get(result.id)
+        return found is not None and comparable(found) == comparable(result)
+
+    def why_unlike(self, result: Result, lists: Collection[str]) -> str:
+        """Why an honest run's result of a requirement that reads these lists may differ, as a clause."""
+        found = self.results.get(result.id)
+        if found is not None and found.reason_code == NO_CLUSTER:
+            return "it rests on answers to requests, which are not kept"
+        if self.hidden and "configmaps" in lists:
+            return f"a value that it reads is not kept whole: {listed(self.hidden, 3)}"
+        return "what was taken from the kept lists decides it"
+
+
+def judge_again(folder: Path, results: Iterable[Result]) -> Again:
+    """Those of the results that only read, judged again. Raises :class:`CannotJudge`."""
     reading = [result.id for result in results if result.access is Access.READ]
     if not reading:
-        return {}
+        return Again()
     command = [sys.executable, "-m", "conformance.plugin.again", str(folder.resolve()), ",".join(reading)]
     try:
         done = subprocess.run(command, cwd=SUITE.parent, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False)
@@ -104,7 +155,7 @@ def judge_again(folder: Path, results: Iterable[Result]) -> dict[str, Result]:
         raise CannotJudge(f"judging again takes longer than {SECONDS:.0f} s") from None
     if done.returncode:
         raise CannotJudge(done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300] or f"ended with {done.returncode}")
-    return {result.id: result for result in typed.decode(done.stdout, list[Result])}
+    return typed.decode(done.stdout, Again)
 
 
 def comparable(result: Result) -> bytes:
@@ -117,7 +168,7 @@ class _Worker:
 
     def __init__(self, handover: WorkerHandover) -> None:
         self._handover = msgspec.json.encode(handover).decode()
-        self.results: list[Result] = []
+        self.again = Again()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
@@ -128,7 +179,15 @@ class _Worker:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the result of a requirement."""
         if text := getattr(report, RESULT_ATTRIBUTE, None):
-            self.results.append(typed.decode(text.encode(), Result))
+            result = typed.decode(text.encode(), Result)
+            self.again.results[result.id] = result
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Name the values that were read and are not whole."""
+        snapshot = session.config.stash[STATE].snapshot
+        data = {(item.namespace, item.name): item.data or {} for item in snapshot.listing("configmaps").items}
+        read = sorted(snapshot.values_read)
+        self.again.hidden = tuple(f"{key} of ConfigMap {space}/{name}" for space, name, key in read if not is_whole(data[space, name][key]))
 
 
 def main(folder: Path, reading: str) -> int:
@@ -141,12 +200,12 @@ def main(folder: Path, reading: str) -> int:
         options += [f"--require={name}" for name in judging.require]
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             pytest.main([*OPTIONS, str(SUITE), *options], plugins=[worker])
-        if not worker.results:
+        if not worker.again.results:
             raise CannotJudge(printed.getvalue().strip().rpartition("\n")[2] or "no requirement was judged")
     except CannotJudge as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.buffer.write(msgspec.json.encode(worker.results))
+    sys.stdout.buffer.write(msgspec.json.encode(worker.again))
     return 0
 
 

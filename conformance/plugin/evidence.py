@@ -10,7 +10,7 @@ import msgspec
 from conformance.plugin import again
 from fixtures.cluster.kinds import KINDS
 from fixtures.snapshot.state import Object, Snapshot
-from fixtures.verdict.record import Report, SubjectResult
+from fixtures.verdict.record import Access, Report, SubjectResult
 from reports.evidence import bundle
 
 
@@ -66,19 +66,19 @@ def write_evidence(
         find=Objects(snapshot, keys).find if snapshot is not None else lambda _: None,
         taken_at=datetime.fromtimestamp(snapshot.taken_at, UTC).isoformat(timespec="seconds") if snapshot is not None else "",
         kept=kept or {},
-        again=lambda evidence: _judged_again(report, evidence) if kept else (),
+        again=lambda evidence: _not_again(report, evidence, reads) if kept else {},
     )
     return bundle.write(report, folder, sources, folder / "report.json")
 
 
-def _judged_again(report: Report, evidence: Path) -> tuple[str, ...]:
-    """Ids of results that the kept files give again: what redaction took, and what a request answered, others rest on."""
+def _not_again(report: Report, evidence: Path, reads: Mapping[str, list[str]]) -> dict[str, str]:
+    """Of each requirement that reads, why the kept files do not give its result again; empty where they do."""
+    reading = [one for one in report.results if one.access is Access.READ]
     try:
-        found = again.judge_again(evidence, report.results)
-    except again.CannotJudge:
-        return ()
-    same = (one.id for one in report.results if one.id in found and again.comparable(found[one.id]) == again.comparable(one))
-    return tuple(same)
+        found = again.judge_again(evidence, reading)
+    except again.CannotJudge as error:
+        return {one.id: str(error) for one in reading}
+    return {one.id: "" if found.gives(one) else found.why_unlike(one, reads.get(one.id, ())) for one in reading}
 
 
 def _list_read(snapshot: Snapshot, key: str) -> bundle.ListRead:

@@ -45,6 +45,9 @@ from reports.terminal.actions import harmless
 UNREACHABLE = "gpu_conformance_unreachable"
 """What a worker says that could not open the cluster again: its kubeconfig may be gone by then."""
 
+VALUES_READ = "gpu_conformance_values_read"
+"""What a worker says at its end: the values of ConfigMaps that it read, for evidence to keep."""
+
 REFUSED = "gpu_conformance_refused"
 """What a worker says of options that contradict each other, as only the collected tests show."""
 
@@ -428,6 +431,8 @@ class Recorder:
         if error:
             self._state.lost_workers.append(str(getattr(getattr(node, "gateway", None), "id", "one")))
         self._state.left_out = dict(reported.get(WORKER_KEY) or self._state.left_out)
+        if self._state.has_snapshot:
+            self._state.snapshot.values_read.update(map(tuple, reported.get(VALUES_READ, ())))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: object) -> None:
@@ -481,6 +486,8 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Look for what the run left behind, write the reports, set the exit code."""
     state = _state(session.config)
+    if state is not None and state.worker and state.has_snapshot:
+        session.config.workeroutput[VALUES_READ] = sorted(state.snapshot.values_read)  # type: ignore[attr-defined]
     if state is None or state.worker or not state.is_open or exitstatus == ExitCode.USAGE:
         return
     waiting.begin(session.config, "cleaning up and writing the report")

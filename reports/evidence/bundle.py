@@ -61,7 +61,8 @@ class ListRead(msgspec.Struct, frozen=True, kw_only=True):
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where evidence comes from: ``find`` gives the API object that a subject is about, ``reads`` the lists behind a requirement.
 
-    ``kept`` are files to keep as they are, by name. Once they are written, ``again`` gives the ids that the folder gives again.
+    ``kept`` are files to keep as they are, by name. Once they are written, ``again`` says of each requirement that reads why the folder
+    does not give its result again; empty where it does.
     """
 
     lists: list[ListRead]
@@ -69,7 +70,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[SubjectResult], Json | None]
     taken_at: str = ""
     kept: Mapping[str, bytes] = {}
-    again: Callable[[Path], tuple[str, ...]] = lambda _: ()
+    again: Callable[[Path], Mapping[str, str]] = lambda _: {}
 
 
 def prepare(run_folder: Path, *, wanted: bool) -> None:
@@ -148,6 +149,7 @@ class _Bundle:
         for name, data in sources.kept.items():
             private_files.write(self._folder / name, data)
             self._files[name] = _facts(data)
+        again = sources.again(self._folder)
         index: Json = {
             "schemaVersion": SCHEMA_VERSION,
             "complete": True,
@@ -164,7 +166,8 @@ class _Bundle:
             "readAt": sources.taken_at,
             "lists": [msgspec.to_builtins(one) for one in sources.lists],
             "requirements": requirements,
-            "judgedAgain": list(sources.again(self._folder)),
+            "judgedAgain": [name for name, why in again.items() if not why],
+            "notJudgedAgain": [{"id": name, "because": one_line(why)} for name, why in again.items() if why],
             "leftOut": {"objects": self._left_out, "because": f"an object is at most {MAX_OBJECT_BYTES} bytes, all are {MAX_BYTES}"},
             "files": [{"path": path, **facts} for path, facts in sorted(self._files.items())],
         }

@@ -1,7 +1,8 @@
 """Removes from an API object whatever could be a secret, before it is written as evidence.
 
 Evidence is given to auditors, so this leaves out more than a report does: nobody can tell a password from a word. Values of
-environment variables, commands, data of ConfigMaps and annotations of unknown owners are left out unseen.
+environment variables, commands, data of ConfigMaps and annotations of unknown owners are left out unseen. Of a ConfigMap only those
+values are kept that the run itself read, as text without what looks like a credential (:func:`safe_value`).
 """
 
 import re
@@ -13,6 +14,11 @@ from reports.safe_text import LONGEST, REMEMBERED, WORDS, clip, redact, visible
 
 MAX_TEXT = 1_000
 """Characters of one value in an object."""
+
+MAX_VALUE = 1 << 20
+"""Characters of a value of a ConfigMap: all of it, since Kubernetes allows a ConfigMap as many bytes."""
+
+_LEFT_OUT = "[left out"
 
 _ENV_KEPT = re.compile(r"(NVIDIA|CUDA|NCCL|MIG|AMD|ROCR|HIP|HABANA|UCX|OMPI)_[A-Z0-9_]*", re.ASCII)
 """Variables that say which devices a container sees, and how it talks to others."""
@@ -62,6 +68,16 @@ def _without_ends_of_keys(text: str) -> str:
     return "".join(f"{part.rstrip(_BASE64)}[redacted private key]" for part in before) + rest
 
 
+def safe_value(text: str) -> str:
+    """A value of a ConfigMap that the suite reads. A text without credentials and controls stays as it is."""
+    return safe_text(text, MAX_VALUE)
+
+
+def is_whole(text: str) -> bool:
+    """Whether nothing was taken from a value, as far as the value shows it."""
+    return not text.startswith(_LEFT_OUT) and "[redacted" not in text
+
+
 def safe_object(value: object) -> object:
     """An API object, decoded from JSON, without what could be a secret. The shape stays, so that a reader sees that something was there."""
     return _safe(value, "")
@@ -92,7 +108,7 @@ def _sensitive(key: str) -> bool:
 
 def _hidden(value: object) -> str:
     size = len(value.encode(errors="replace")) if isinstance(value, str) else 0
-    return f"[left out: {size} bytes]" if size else "[left out]"
+    return f"{_LEFT_OUT}: {size} bytes]" if size else f"{_LEFT_OUT}]"
 
 
 def _datum(_name: str, value: object) -> object:

@@ -17,6 +17,7 @@ from fixtures.verdict.record import Result
 from reports.evidence.bundle import subjects_of
 from reports.folder import each_view, load
 from tests.endtoend.runs import run_suite
+from tests.judging import READ
 from tests.tables import each_row
 
 pytestmark = pytest.mark.test_all
@@ -24,10 +25,16 @@ pytestmark = pytest.mark.test_all
 SIGNATURE = "statement.json.sig"
 
 
-def written(folder: Path, target: str = "healthy,fence-untainted-gpu-node") -> Path:
-    """A report folder, of a run that a defect fails."""
+STRUCK = ("FENCE-01", "PSA-05", "ADV-06", "SCALE-02")
+"""What fails: all but the first rest on values of ConfigMaps."""
+DEFECTS = ("fence-untainted-gpu-node", "psa-visible-devices-from-configmap", "adv-config-label-without-key", "scale-fixed-size-group")
+OF_REQUESTS = {"INV-03", "OBS-01", "OBS-03", "OBS-04", "OBS-08", "UPG-01", "PLAT-04"}
+
+
+def written(folder: Path, *defects: str, only: str = f"--only=FENCE,{','.join(STRUCK)}") -> Path:
+    """A report folder, of a run that defects fail."""
     folder.mkdir()
-    run_suite(folder, "--simulate", target, "--read-only", "--evidence", "--only=FENCE,ADV-06")
+    run_suite(folder, "--simulate", ",".join(("healthy", *defects)), "--read-only", "--evidence", only)
     return folder / "report"
 
 
@@ -35,8 +42,9 @@ def written(folder: Path, target: str = "healthy,fence-untainted-gpu-node") -> P
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reports of two runs, and a key pair of ssh."""
     folder = tmp_path_factory.mktemp("trust")
-    written(folder / "failed")
-    written(folder / "healthy", "healthy")
+    written(folder / "failed", *DEFECTS)
+    written(folder / "healthy")
+    written(folder / "whole", only="--level=should")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
     return folder
 
@@ -93,28 +101,32 @@ def reseal(folder: Path) -> None:
     (evidence / "SHA256SUMS").write_text("".join(f"{digest}  {path}\n" for path, digest in sums.items()))
 
 
-def edited_verdict(folder: Path) -> None:
+def edited_verdict(folder: Path, name: str = "FENCE-01") -> None:
     def change(document: Any) -> None:
-        found = result(document)
+        found = result(document, name)
+        document["summary"][found["verdict"]] -= 1
         found.update(verdict="passed", reasonCode="", message=f"{found['judged']} of {found['total']} judged")
         document.update(verdict="passed", exitCode=0)
-        document["summary"]["failed"] -= 1
         document["summary"]["passed"] += 1
 
     edit(folder / "report.json", change)
     reseal(folder)
 
 
-def edited_finding(folder: Path) -> None:
-    edited_verdict(folder)
-    edit(folder / "report.json", lambda one: [subject.update(verdict="passed") for subject in result(one)["subjects"]])
+def edited_finding(folder: Path, name: str = "FENCE-01") -> None:
+    edited_verdict(folder, name)
+    edit(folder / "report.json", lambda one: [subject.update(verdict="passed") for subject in result(one, name)["subjects"]])
     reseal(folder)
 
 
-def struck_from_what_is_judged_again(folder: Path) -> None:
-    """A folder whose owner also edits the list of requirements that its evidence decides."""
-    edited_finding(folder)
-    edit(folder / "evidence/index.json", lambda index: index["judgedAgain"].remove("FENCE-01"))
+def strike(folder: Path, *names: str) -> None:
+    """Edit the lists of requirements that the evidence decides, and does not."""
+
+    def change(index: Any) -> None:
+        index["judgedAgain"] = [one for one in index["judgedAgain"] if one not in names]
+        index["notJudgedAgain"] += [{"id": one, "because": "it rests on answers to requests, which are not kept"} for one in names]
+
+    edit(folder / "evidence/index.json", change)
     reseal(folder)
 
 
@@ -227,14 +239,49 @@ def test_a_forgery_is_found(forgery: str, found: str, folder: Path, capsys: pyte
     assert (code, found in text) == (1, True), text
 
 
-def test_what_a_run_wrote_fits_and_says_how_much_of_it_was_judged_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", STRUCK)
+def test_a_failure_is_found_that_is_struck_from_what_is_judged_again(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edited_finding(folder, name)
+    strike(folder, name)
     code, text = verified(folder, capsys)
-    assert code == 0, text
-    again = re.fullmatch(
-        r"as the record says, .*: ADV-06\nFITS: (\d+) of (\d+) read requirements judged again, byte for byte; not signed: .*\n", text
-    )
-    assert again is not None, text
-    assert int(again[2]) - int(again[1]) == 1  # ADV-06 rests on the data of a ConfigMap, which is not kept
+    assert (code, f"{name} is passed, and the kept lists do not give this result" in text) == (1, True), text
+
+
+def test_every_requirement_that_is_struck_and_edited_is_named(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each that was judged again. Those that fail nobody may hide, and of no other a word passes unseen."""
+    folder = shutil.copytree(base / "whole/report", tmp_path / "report")
+    names = json.loads((folder / "evidence/index.json").read_text())["judgedAgain"]
+    assert set(READ) - set(names) == OF_REQUESTS
+    edit(folder / "report.json", lambda one: [result(one, name).update(message="as somebody wishes") for name in names])
+    strike(folder, *names)
+    code, text = verified(folder, capsys)
+    assert (code, [name for name in names if f"not checked: {name}: " not in text]) == (10, [])
+
+
+def test_a_value_that_redaction_spoils_is_named_and_no_forgery(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the lists are kept where a word of the configuration is called like a credential."""
+
+    def spoil(kept: Any) -> None:
+        maps = next(one for one in kept[1] if one["key"] == "configmaps")["items"]
+        (one,) = [one for one in maps if one["metadata"]["name"] == "cluster-autoscaler-status"]
+        one["data"]["status"] = "[redacted]"
+
+    edit(folder / "evidence/snapshot.json", spoil)
+    strike(folder, "SCALE-02")
+    code, text = verified(folder, capsys)
+    why = "not checked: SCALE-02: a value that it reads is not kept whole: status of ConfigMap kube-system/cluster-autoscaler-status\n"
+    assert (code, why in text) == (10, True), text
+
+
+def test_what_a_run_wrote_fits_and_says_how_much_of_it_was_judged_again(
+    base: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = verified(folder, capsys)
+    assert (code, re.match(r"FITS: (\d+) of \1 read requirements judged again, byte for byte; not signed: ", text) is not None) == (0, True)
+    code, text = verified(base / "whole/report", capsys)
+    first, fits = text.splitlines()
+    assert (code, fits.startswith(f"FITS: {len(READ) - len(OF_REQUESTS)} of {len(READ)} read requirements judged again")) == (0, True), text
+    assert set(first.removeprefix("as the record says, for they rest on answers to requests: ").split(", ")) == OF_REQUESTS
 
 
 def test_judging_again_sends_nothing_and_needs_no_cluster(folder: Path) -> None:
