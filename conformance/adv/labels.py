@@ -12,14 +12,19 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.common_findings import overdue
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.counts import amd_terms, gke_terms, label_terms, number
 from fixtures.model.devices.node_advertisement import NodeAdvertisement
 from fixtures.model.devices.node_labels import sharing_inconsistencies, strategy_inconsistencies, view_of
 from fixtures.model.devices.scheduler_amounts import split_of
+from fixtures.model.platform.agents import agents_if_read, is_ready
 from fixtures.text import yaml_text
+from fixtures.text.globs import matches
+from fixtures.text.sentences import duration
 from fixtures.verdict.findings import About, Finding
 
 AMD = "amd.com/gpu."
@@ -134,7 +139,7 @@ _EXPECTED = "complete, well-formed labels that agree with each other and with ca
 
 
 def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per accelerator node. ``now`` is Unix seconds. Nodes without any label of discovery are not judged."""
+    """One finding per accelerator node. One without any label of discovery is judged where an agent runs that writes them."""
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         about = About(subject(node), _SOURCE)
@@ -142,7 +147,7 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             yield _amd(scope, node)
             continue
         if not discovered(labels):
-            yield about.not_judged("GPU Feature Discovery wrote no labels here: clouds and other vendors do without")
+            yield _unlabelled(scope, node, now)
             continue
         faults = [*gfd_problems(labels, view_of(scope, node)), *_against_capacity(scope, node)]
         if stale := _stale(scope, labels, now):
@@ -160,6 +165,27 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             judged = scope.policy.advertisement.max_label_age_hours
             age = "" if judged else "; their age is not judged (policy advertisement.maxLabelAgeHours)"
             yield about.ok(f"{count} labels agree", expected=f"{_EXPECTED}{age}")
+
+
+_DISCOVERY = {"nvidia.com/": "*gpu-feature-discovery*", "amd.com/": "*node-labeller*"}
+"""Agents that write labels about devices, by what the names of these begin with."""
+
+
+def _unlabelled(scope: Scope, node: Node, now: float) -> Finding:
+    """A node without labels of discovery: nothing is wrong with that unless an agent runs there to write them."""
+    about, devices = About(subject(node), _SOURCE, _EXPECTED), [name for name, count in scope.device_capacity(node).items() if count]
+    names = [name for prefix, name in _DISCOVERY.items() if any(device.startswith(prefix) for device in devices)]
+    pods = {item.daemonset.name: item.pods[node.name] for item in agents_if_read(scope) if node.name in item.pods}
+    running = [(name, pod) for name, pod in pods.items() if matches(name, names) and is_ready(pod)]
+    if not running:
+        return about.not_judged("GPU Feature Discovery wrote no labels here: clouds and other vendors do without")
+    name, pod = running[0]
+    state, limit = f"{name} runs here and none of its labels is on the node", scope.policy.operators.rollout_minutes * 60
+    age = overdue(about, unix(pod.metadata.creation_timestamp), now, limit, state, cause="FeatureLabelsWrong")
+    if isinstance(age, Finding):
+        return age
+    message = f"{state} after {duration(age)}: it finds nothing, or its labels are refused; jobs and tools that rely on them are misled"
+    return about.bad(message, cause="FeatureLabelsWrong", observed="no label of discovery")
 
 
 def _amd(scope: Scope, node: Node) -> Finding:

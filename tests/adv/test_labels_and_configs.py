@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from conformance.adv.labels import check_labels
@@ -6,7 +8,7 @@ from fixtures.kubernetes.models import ConfigMap, DaemonSet, Meta, Node
 from fixtures.model.platform.plugin_settings import PluginConfigError, parse_config
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict
-from tests.builders import a_daemonset, a_node, a_policy, a_scope
+from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.tables import each_row
 
 LABELS = {
@@ -45,6 +47,23 @@ def test_a_wrong_label_is_named(changes: dict[str, str | None], clause: str) -> 
 def test_nodes_without_discovery_are_not_judged() -> None:
     assert verdict(check_labels(a_scope(nodes=[a_node()]), NOW)) == "not_applicable"
     assert verdict(check_labels(a_scope(nodes=[labelled()]), NOW)) == "passed"
+
+
+@pytest.mark.parametrize(
+    ("agent", "hours", "ready", "outcome"),
+    [
+        ("gpu-feature-discovery", 5, "True", "failed"),
+        ("gpu-feature-discovery", 0, "True", "inconclusive"),
+        ("gpu-feature-discovery", 5, "False", "not_applicable"),
+        ("default-node-labeller", 5, "True", "not_applicable"),
+    ],
+)
+def test_an_agent_that_runs_and_writes_no_label_is_named(agent: str, hours: float, ready: str, outcome: str) -> None:
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    pod = a_pod(f"{agent}-a", "gpu-operator", node="gpu-0", owner=f"DaemonSet/{agent}", status=status)
+    pod.metadata.creation_timestamp = datetime.fromtimestamp(NOW - hours * 3600, UTC).isoformat()
+    scope = a_scope(nodes=[a_node()], pods=[pod], daemonsets=[a_daemonset(agent)])
+    assert verdict(check_labels(scope, NOW)) == outcome
 
 
 def test_age_counts_only_when_the_policy_says_so() -> None:
