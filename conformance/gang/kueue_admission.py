@@ -13,7 +13,7 @@ import msgspec
 from conformance.common_findings import overdue
 from fixtures.grouping import grouped
 from fixtures.kubernetes.models import Json, PodSpec
-from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.cluster import Scope
 from fixtures.model.placement.affinity import Choice, Tolerated
@@ -31,6 +31,7 @@ from fixtures.model.queues.kueue import (
     Place,
     Workload,
 )
+from fixtures.model.queues.kueue_quotas import pods_ready_timeout
 from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.findings import About, Finding
 from fixtures.verdict.subjects import Subject
@@ -86,7 +87,7 @@ def _cluster_queue(scope: Scope, queue: ClusterQueue, work: list[Workload], serv
         return _stopped(scope, about.subject, trouble, queue, work, now)
     if not queue.holds("Active"):
         return about.undecided("its status does not say whether it is Active")
-    return judge_order(scope, queue, served, now) or about.ok()
+    return judge_order(scope, queue, served, now) or _judge_left(scope, queue, served, now) or about.ok()
 
 
 def _trouble(scope: Scope, queue: ClusterQueue) -> str:
@@ -227,6 +228,37 @@ def judge_order(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, 
     message = f"{words} {so_long}: {len(blocked)} workloads are kept from idle devices{why}"
     observed = f"{len(blocked)} workloads behind {head.name} {so_long}"
     return about.bad(message, cause="HeadBlocksOtherFlavor", observed=observed)
+
+
+def _judge_left(scope: Scope, queue: ClusterQueue, local: Collection[tuple[str, str]], now: float) -> Finding | None:
+    """The finding about a workload that its queue has room for and does not admit; None without one.
+
+    A queue in a Cohort may have lent what it has left, a Topology weighs more than sums, and waitForPodsReady lets one in after the other.
+    """
+    kueue = scope.cached(KueueObjects)
+    if queue.above or pods_ready_timeout(scope) is not None:
+        return None
+    every = [item for key in sorted(local) for item in kueue.by_local_queue.get(key, ())]
+    covered, rest = frozenset[str]().union(*(group.covered for group in queue.groups)), _Rest(scope, queue, every)
+    waiting = _in_order(every)
+    for one in waiting[:1] if queue.strict else waiting:
+        taken, workload = rest.unused(one), one.workload
+        plain = not any(kueue.flavors[flavor].topology for flavor, _ in taken) and covered.issuperset(*(asked for _, asked in one.parts))
+        if not taken or not plain or workload.state("Requeued") == "False":
+            continue
+        about = About(workload.place, _KUEUE_ORDER_SOURCE, "admitted, or no quota or devices free that fit it")
+        devices = [
+            f"{float(amount):g} {name} of flavor {flavor}" for (flavor, name), amount in sorted(taken.items()) if scope.names_device(name)
+        ]
+        words = f"it waits in ClusterQueue {queue.name}, whose own quota and whose nodes have {listed(devices, 2)} free for it"
+        since = newest([workload.created, *map(workload.turned, ("QuotaReserved", "Evicted", "Requeued"))])
+        limit = scope.policy.requests.pending_minutes * 60
+        age = overdue(about, since, now, limit, f"{words}:", cause="FitsAndIsNotAdmitted", quiet=True)
+        if isinstance(age, Finding):
+            continue
+        why = f"; Kueue says: {reason}" if (reason := workload.words("QuotaReserved")) else ""
+        return about.bad(f"{words}, for {duration(age)}{why}", cause="FitsAndIsNotAdmitted")
+    return None
 
 
 def _in_order(workloads: Sequence[Workload]) -> list[_Waiting]:

@@ -38,6 +38,8 @@ def _judge_open(scope: Scope, name: str, queue: VolcanoQueue | None, groups: lis
     waiting = [group for group in groups if group.phase in _WAITS]
     trouble = f"it is {state}" if queue is not None else "there is no queue of that name"
     about = About(Subject("Queue", name), "queue.status.state, podgroup.status.phase", "Open")
+    if state == "Open" and queue is not None and (finding := _above(scope, about, queue, waiting, now)):
+        return finding
     if state == "Open":
         return about.ok(f"Open, {len(groups)} PodGroups with devices")
     if queue is not None and state not in _SHUT:
@@ -53,6 +55,22 @@ def _judge_open(scope: Scope, name: str, queue: VolcanoQueue | None, groups: lis
     first = f"{waiting[0].namespace}/{waiting[0].name}"
     message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {duration(age)} ({first} first), and none is let in"
     return about.bad(message, cause="QueueAdmitsNothing", observed=state or "missing")
+
+
+def _above(scope: Scope, about: About, queue: VolcanoQueue, waiting: list[PodGroup], now: float) -> Finding | None:
+    """The finding about an open queue with a PodGroup that asks for more devices than it may ever have; None without one."""
+    for group in waiting:
+        most = queue.capability
+        for name, count in _devices(scope, group.least):
+            if count > most.get(name, count):
+                words = f"PodGroup {group.namespace}/{group.name} asks for {count} {name}, and the queue may have {most[name]} (capability)"
+                limit = scope.policy.requests.pending_minutes * 60
+                age = overdue(about, group.since, now, limit, f"{words}:", cause="GroupAboveItsQueue")
+                if isinstance(age, Finding):
+                    return age
+                message = f"{words}: it has waited for {duration(age)} and can never be placed"
+                return about.bad(message, cause="GroupAboveItsQueue", observed=f"capability {most[name]} {name}")
+    return None
 
 
 def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
