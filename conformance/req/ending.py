@@ -31,7 +31,10 @@ _ENDS = "gone when its grace period is over"
 
 
 def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per bound pod that holds devices: if it is being deleted it goes, and it does not crash again and again."""
+    """One finding per bound pod that holds devices: if it is being deleted it goes, and it does not crash again and again.
+
+    One more for each that has ended, was deleted and cannot go.
+    """
     events = scope.pod_events
     for pod in holding_pods(scope):
         if not pod.node_name:
@@ -48,6 +51,20 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
             message = f"whether it holds a device is not known: {held.unknown}"
             finding = undecided(subject(pod), message=message, source="pod spec and claims")
         yield finding
+    for pod in scope.snapshot.pods:
+        if pod.finished and pod.metadata.deletion_timestamp and (by := pod.metadata.finalizers) and scope.device_demand_of(pod).devices:
+            yield _kept(scope, pod, by, now)
+
+
+def _kept(scope: Scope, pod: Pod, by: list[str], now: float) -> Finding:
+    """A pod that has ended and given its devices back, and cannot go: nothing of its name is made meanwhile."""
+    about, due = About(subject(pod), _SOURCE, _ENDS), unix(pod.metadata.deletion_timestamp)
+    state = f"it has ended, and finalizers {listed(by, 3)} keep it"
+    over = overdue(about, due, now, scope.policy.requests.end_minutes * 60, f"{state}:", cause="PodHangsInDeletion", quiet=True)
+    if isinstance(over, Finding):
+        return over
+    message = f"{state} {duration(over)} after it should have been gone: who waits for its end or its name waits for ever"
+    return about.advised(message, cause="PodHangsInDeletion", observed=f"Terminating {duration(over)} beyond its grace period")
 
 
 def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
@@ -244,6 +261,8 @@ def _asked_for(scope: Scope, pod: Pod, now: float) -> Finding:
         state, cause = "it reserves a device and no pod on its node shares it", "ReservationUnused"
     elif maker.gone:
         state, cause = f"{maker.words} is not there any more", "MakerGone"
+    elif maker.job is not None and maker.job.ended and maker.job.ended_at is not None:
+        state, cause, since = f"{maker.words} has ended", "MakerGone", max(since or 0.0, maker.job.ended_at)
     else:
         return about.ok(maker.words) if maker.known else about.not_judged(maker.words)
     age = overdue(about, since, now, limit, f"{state}; the pod is", cause=cause, quiet=True)

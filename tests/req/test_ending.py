@@ -49,6 +49,10 @@ def test_what_has_ended_or_was_never_bound_holds_nothing() -> None:
     ended = a_leaving_pod(DAY, finalizers=["batch.kubernetes.io/job-tracking"])
     ended.status.phase = "Succeeded"
     unbound = created(a_pod("waits", devices=8), DAY, deleted=HOUR)
+    assert outcome(ended) is Outcome.ADVISED
+    ended.metadata.deletion_timestamp = ago(MINUTE)
+    assert outcome(ended) is Outcome.NOT_JUDGED
+    ended.metadata.finalizers = []
     assert judged(ended, unbound, a_leaving_pod(DAY, devices=0)) == []
 
 

@@ -71,6 +71,7 @@ class Made(msgspec.Struct, forbid_unknown_fields=True):
     labels: Json = {}
     made: str = OLD
     kept: bool = True
+    status: Json = {}
 
 
 @each_row
@@ -82,7 +83,7 @@ def test_a_pod_and_what_made_it(made: Made) -> None:
             msgspec.to_builtins(pod) | {"metadata": {**msgspec.to_builtins(pod.metadata), "ownerReferences": [made.owner]}}, type(pod)
         )
     job = a_workload("Job", "train", {}, pod.namespace)
-    job["metadata"]["uid"] = "1"
+    job["metadata"]["uid"], job["status"] = "1", made.status
     listed: dict[str, Any] = {"jobs": [job]} if made.kept else {}
     scope = Scope(a_snapshot(offline=not made.kept, nodes=[a_node()], pods=[pod], **listed), a_policy())
     (finding,) = check_makers(scope, NOW)
