@@ -205,7 +205,7 @@ _MARKS: tuple[tuple[tuple[str, ...], ReasonKind], ...] = (
     (("topology spread",), ReasonKind.TOPOLOGY_SPREAD),
     (("Too many pods",), ReasonKind.TOO_MANY_PODS),
     (("cannot allocate all claims", "resourceclaim", "dynamic resource", "claim"), ReasonKind.DRA),
-    (("resource fit failed",), ReasonKind.RESOURCE_FIT),
+    (("resource fit failed", "node unregistered"), ReasonKind.RESOURCE_FIT),  # of Volcano, of HAMi
 )
 
 

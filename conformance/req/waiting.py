@@ -24,6 +24,7 @@ from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import held_by
 from fixtures.model.demand.pod_events import PodEvents, quoted, unread_events
 from fixtures.model.demand.reserved_devices import fraction_of
+from fixtures.model.devices.scheduler_amounts import counted
 from fixtures.model.dra.claims import Request
 from fixtures.model.dra.slices import CLASSES, SLICES
 from fixtures.model.jobs.gang_jobs import KUEUE_WORKLOADS
@@ -31,7 +32,7 @@ from fixtures.model.jobs.marks import KUEUE_GATES, volcano_group
 from fixtures.model.jobs.pending_groups import Group, pending_groups
 from fixtures.model.placement.affinity import Choice, too_long
 from fixtures.model.placement.claimable import ClaimedDevices, changed_at, chosen, claimed_devices_of, free_on
-from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled
+from fixtures.model.placement.fitting import FreeCapacity, Room, constraints_not_modelled, requests_of
 from fixtures.model.platform.agents import is_ready
 from fixtures.model.queues.kueue import KueuePods, Workload
 from fixtures.model.queues.queued_jobs import QueuedJobs, names_quota
@@ -126,6 +127,8 @@ def _left_out(scope: Scope, group: Group, claimed: Sequence[ClaimedDevices]) -> 
     """Why a group is not judged here, or empty."""
     if group.missing:
         return f"{group.missing} more of its pods would have to exist before it can be placed"
+    if amounts := sorted({name for pod in group.pods for name in requests_of(pod.spec) if counted(scope, name)}):
+        return f"only its scheduler counts {listed(amounts)}, so which devices it fits is not known"
     return next(
         (f"which of its claims can be met only its scheduler can weigh: {own.not_modelled}" for own in claimed if own.not_modelled), ""
     )
