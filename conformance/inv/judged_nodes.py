@@ -10,7 +10,7 @@ from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import whole
 from fixtures.model.devices.names import shared_pools
-from fixtures.model.devices.offers import busy, foreign_taints, unlisted_offers, withheld, without_devices
+from fixtures.model.devices.offers import busy, foreign_taints, unlisted_offers, vm_devices_gone, withheld, without_devices
 from fixtures.model.dra.slices import DriverKind
 from fixtures.model.nodes.accelerators import is_faint, vm_devices
 from fixtures.model.nodes.changes import rebooting
@@ -77,6 +77,9 @@ def _judge_sources(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         scope, node
     )  # a label is no excuse for what the owner expects
     if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
+        if gone := vm_devices_gone(scope, node):
+            message = f"{reason}, and {gone} is 0: no virtual machine can have one"
+            return about.bad(message, cause="DevicesNotOffered", source="node labels, status.capacity")
         return about.not_judged(reason)
     if not row[ADVERTISED] and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether these are its devices is not known"

@@ -61,6 +61,11 @@ def test_devices_withheld_on_purpose_are_not_judged(label: str) -> None:
 def test_devices_for_virtual_machines_are_withheld_from_containers() -> None:
     virtual = a_cpu_node("vm-0", labels={NFD: "true"}, capacity={"nvidia.com/GA102GL_A10": "2"})
     assert outcomes(nodes=[a_node(), virtual])["vm-0"] is Outcome.NOT_JUDGED
+    for_them = {NFD: "true", "nvidia.com/gpu.workload.config": "vm-vgpu"}
+    changed = a_cpu_node("vm-0", labels=for_them, capacity={"nvidia.com/GA102GL_A10": "0", "nvidia.com/NVIDIA_A10-4Q": "6"})
+    assert outcomes(nodes=[a_node(), changed])["vm-0"] is Outcome.NOT_JUDGED
+    none = a_cpu_node("vm-0", labels=for_them, capacity={"nvidia.com/GA102GL_A10": "0"})
+    assert outcomes(nodes=[a_node(), none])["vm-0"] is Outcome.BAD
 
 
 def test_no_accelerator_node_fails_instead_of_passing() -> None:
