@@ -174,7 +174,9 @@ def _problem(agent: Agent, nodes: list[Node]) -> tuple[str, str]:
         return "AgentSelectsTooFew", f"desired on no node {why}: zero of zero pods are ready"
     tainted = [node for node in nodes if agent.untolerated(node)]
     kept = [node for node in tainted if node.name in agent.pods]
-    if not expected - len(kept) <= desired <= expected + len(agent.pods.keys() - {node.name for node in nodes}):
+    there = [node for node in nodes if node.name in agent.pods and is_ready(agent.pods[node.name])]
+    least = 1 if len(there) == expected else expected - len(kept)  # its controller leaves out pods that run where it would make none now
+    if not least <= desired <= expected + len(agent.pods.keys() - {node.name for node in nodes}):
         cause, why = _difference(agent)
         return cause, f"desired on {desired} nodes and expected on {expected}: {why or 'its selector and the nodes disagree'}"
     if len(kept) < len(tainted):
