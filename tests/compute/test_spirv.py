@@ -1,5 +1,7 @@
 """The module that Level Zero gets: what is in it, that its C compiles to it, and what it computes on a processor by OpenCL."""
 
+from __future__ import annotations
+
 import ctypes
 import shutil
 import struct

@@ -1,6 +1,14 @@
+"""Findings and their verdicts; and a canary: some pytest and pytest-xdist ignore ``xdist_group`` in silence (pytest-xdist#1386)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.plugin.hooks import GROUP
 from fixtures.text import limits
 from fixtures.verdict.findings import MAX_PASSED_KEPT, Evidence, Finding, Outcome, advised, allowed, bad, missed, not_judged, ok, undecided
 from fixtures.verdict.record import Level, Verdict
@@ -104,3 +112,27 @@ def test_long_names_that_begin_alike_stay_two_subjects() -> None:
 def test_why_a_requirement_ended_is_cut_too() -> None:
     for kind in (NotApplicable, Inconclusive):
         assert len(kind("Code", LONG).message) < limits.FINDING_CHARACTERS + 100
+
+
+MODULE = f'''
+import pathlib
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.xdist_group("{GROUP}")
+def test_grouped(number, worker_id):
+    pathlib.Path("seen", f"{{number}}-{{worker_id}}").touch()
+'''
+
+
+@pytest.mark.test_all
+def test_a_group_stays_on_one_worker(tmp_path: Path) -> None:
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "test_canary.py").write_text(MODULE)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", f"--rootdir={tmp_path}"]
+    command += ["-n", "3", "--dist", "loadgroup", "test_canary.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = [path.name.partition("-") for path in (tmp_path / "seen").iterdir()]
+    assert len(seen) == 6
+    assert len({worker for _, _, worker in seen}) == 1

@@ -1,12 +1,15 @@
-"""A process is known to have ended only when it was of this boot of this machine, of this PID namespace, and is there no more."""
+"""A process is known to have ended only when it was of this boot, of this PID namespace, and is there no more; and runs that fork."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from conformance.matrix.detection import Finished, run_pytest
 from fixtures.system.process import Process
 from tests.tables import each_row
 
@@ -42,3 +45,41 @@ def test_nothing_is_known_of_another_machine_s_process(other: dict[str, str]) ->
 )
 def test_what_no_run_wrote_is_no_process(text: str) -> None:
     assert Process.parse(text) is None
+
+
+TEST = """
+import atexit, os, pathlib, sys, time
+
+def test_it():
+    atexit.register(pathlib.Path("left").write_text, "at exit")
+    print("seen", os.environ.get("COLOUR"), os.environ.get("LEAKED"), sys.dont_write_bytecode, os.getpid())
+    {more}
+"""
+
+
+def run(folder: Path, more: str = "", seconds: float = 60, **environment: str) -> Finished:
+    (folder / "test_one.py").write_text(TEST.format(more=more))
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    arguments = ["-q", "-s", "-p", "no:cacheprovider", "test_one.py"]
+    return run_pytest(arguments, cwd=folder, environment={**environment, "HOME": str(folder)}, log=folder / "log", seconds=seconds)
+
+
+def test_it_has_the_environment_it_was_given_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAKED", "yes")
+    done = run(tmp_path, COLOUR="green", PYTHONDONTWRITEBYTECODE="1")
+    assert done.code == 0, done.output
+    assert "seen green None True" in done.output
+    assert str(os.getpid()) not in done.output
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    before = set(multiprocessing.active_children())
+    with pytest.raises(TimeoutError, match="no end within 1 s"):
+        run(tmp_path, "time.sleep(600)", seconds=1)
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_one_that_dies_is_reported(tmp_path: Path) -> None:
+    done = run(tmp_path, "os.kill(os.getpid(), 9)")
+    assert done.code == -9

@@ -1,17 +1,21 @@
-"""REQ-14: pods that hold devices and neither end nor work."""
+"""REQ-13, 14, 18 and 19: pods that neither end nor work, whose owner is gone, or that do not start."""
 
 import time
 from typing import Any
 
-from conformance.req.ending import check_ending, check_restarted_jobs
+import msgspec
+import pytest
+
+from conformance.req.ending import check_ending, check_makers, check_restarted_jobs, check_services_and_jobs
+from conformance.req.starting import check_starting
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_node, a_pod, a_policy, a_scope, a_workload
+from tests.builders import a_container, a_node, a_pod, a_policy, a_scope, a_snapshot, a_spec, a_workload
 from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
-from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
-from tests.tables import each_row
+from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created, scheduled
+from tests.tables import each_row, filled
 
 
 def scope(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Scope:
@@ -130,3 +134,172 @@ def test_devices_of_many_claims_are_counted_once() -> None:
     findings = list(check_ending(known, NOW))
     assert all("still holds 1 claimed devices on gpu-0" in finding.message for finding in findings)
     assert (len(findings), time.monotonic() - started < 4) == (3000, True)
+
+
+NOW_OF_OWNERS = 1_800_000_000.0
+OLD, YOUNG = "2026-12-01T00:00:00Z", "2027-01-15T07:59:00Z"
+
+
+class Served(msgspec.Struct, forbid_unknown_fields=True):
+    """A device pod behind a Service, by what both say, and what is found; no outcome where the Service is none that serves."""
+
+    outcome: str
+    cause: str = ""
+    container: Json = {}
+    spec: Json = {}
+    labels: Json = {}
+    service: Json = {}
+
+
+@each_row
+def test_device_pods_behind_a_service(served: Served) -> None:
+    labels = {"app": "llm", **served.labels}
+    pod = a_pod("llm-0", node="gpu-0", labels=labels, containers=[a_container(devices=1, **served.container)], **served.spec)
+    service = a_workload("Service", "llm", {"selector": {"app": "llm"}, "clusterIP": "10.0.0.1", **served.service}, pod.namespace)
+    found = list(check_services_and_jobs(a_scope(nodes=[a_node()], pods=[pod], services=[service])))
+    assert [(one.outcome.value, one.cause) for one in found] == ([(served.outcome, served.cause)] if served.outcome else [])
+
+
+class Ending(msgspec.Struct, forbid_unknown_fields=True):
+    """A device job by its spec, and what is found where the policy asks for deadlines."""
+
+    outcome: str
+    cause: str = ""
+    kind: str = "Job"
+    spec: Json = {}
+    labels: Json = {}
+
+
+@each_row
+def test_device_jobs_end(ending: Ending) -> None:
+    template = {"spec": a_spec(devices=1)}
+    spec = {"template": template, **ending.spec} if ending.kind == "Job" else {**ending.spec, "workers": {"template": template}}
+    job = a_workload(ending.kind, "train", spec)
+    job["metadata"]["labels"] = ending.labels
+    kinds = {"Job": "jobs", "PyTorchJob": "pytorchjobs"}
+    scope = a_scope(a_policy(requests={"jobDeadlines": True}), **{kinds[ending.kind]: [job]})
+    (finding,) = check_services_and_jobs(scope)
+    assert (finding.outcome.value, finding.cause) == (ending.outcome, ending.cause)
+
+
+def test_without_a_word_of_the_policy_a_job_needs_no_deadline() -> None:
+    job = a_workload("Job", "train", {"template": {"spec": a_spec(devices=1)}})
+    assert by_name(check_services_and_jobs(a_scope(jobs=[job]))) == {"train": Outcome.OK}
+
+
+class Made(msgspec.Struct, forbid_unknown_fields=True):
+    """A bound pod with a device by what names its maker; Job ``train`` with UID ``1`` is there."""
+
+    outcome: str
+    owner: Json | None = None
+    labels: Json = {}
+    made: str = OLD
+    kept: bool = True
+    status: Json = {}
+
+
+@each_row
+def test_a_pod_and_what_made_it(made: Made) -> None:
+    pod = a_pod("w", devices=1, node="gpu-0", labels=made.labels)
+    pod.metadata.creation_timestamp = made.made
+    if made.owner:
+        pod = msgspec.convert(
+            msgspec.to_builtins(pod) | {"metadata": {**msgspec.to_builtins(pod.metadata), "ownerReferences": [made.owner]}}, type(pod)
+        )
+    job = a_workload("Job", "train", {}, pod.namespace)
+    job["metadata"]["uid"], job["status"] = "1", made.status
+    listed: dict[str, Any] = {"jobs": [job]} if made.kept else {}
+    scope = Scope(a_snapshot(offline=not made.kept, nodes=[a_node()], pods=[pod], **listed), a_policy())
+    (finding,) = check_makers(scope, NOW_OF_OWNERS)
+    assert (finding.outcome.value, finding.cause) == (made.outcome, "MakerGone" if made.outcome == "bad" else "")
+
+
+def test_a_reservation_is_used_as_long_as_a_pod_on_its_node_shares_it() -> None:
+    group = {"runai-gpu-group": "g1"}
+    given = {"run.ai/reserve_for_gpu_index": "0"}
+    holder = a_pod("gpu-reservation-0", "kai-resource-reservation", devices=1, node="gpu-0", labels=group, annotations=given)
+    holder.metadata.creation_timestamp = OLD
+    sharer = a_pod(
+        "notebook", node="gpu-0", labels={"runai-gpu-group": "g1"}, annotations={"gpu-fraction": "0.5"}, schedulerName="kai-scheduler"
+    )
+    policy = a_policy(tenants={"moreInfrastructure": ["kai-resource-reservation"]})
+    assert by_name(check_makers(a_scope(policy, nodes=[a_node()], pods=[holder, sharer]), NOW_OF_OWNERS)) == {
+        "gpu-reservation-0": Outcome.NOT_JUDGED
+    }
+    assert by_name(check_makers(a_scope(policy, nodes=[a_node()], pods=[holder]), NOW_OF_OWNERS)) == {"gpu-reservation-0": Outcome.BAD}
+
+
+def waiting(reason: str = "ContainerCreating", message: str = "", name: str = "main") -> Json:
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def a_starting_pod(*containers: Json, age: float = 6 * HOUR, init: list[Json] | None = None, phase: str = "Pending", **more: Any) -> Pod:
+    status = {"conditions": [scheduled(age)], "containerStatuses": list(containers or [waiting()]), "initContainerStatuses": init or []}
+    return created(a_pod(devices=more.pop("devices", 1), node="gpu-0", phase=phase, status=status, **more), age + MINUTE)
+
+
+def scope_of_starting(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Scope:
+    return a_scope(nodes=nodes or [a_node(), a_node("gpu-1")], pods=list(pods), **more)
+
+
+def starting(*pods: Pod, **more: Any) -> list[Finding]:
+    return list(check_starting(scope_of_starting(*pods, **more), NOW))
+
+
+@each_row
+def test_the_cause_is_named_from_events(reason: str, message: str, cause: str) -> None:
+    assert cause in messages(starting(a_starting_pod(), events=[an_event(reason, message)]))
+
+
+@each_row
+def test_the_cause_is_named_from_containers(container: dict[str, Any], cause: str) -> None:
+    assert cause in messages(starting(a_starting_pod(waiting(**container))))
+
+
+@each_row
+def test_how_a_start_is_judged(
+    pod: dict[str, Any], events: list[dict[str, Any]], node: dict[str, Any], policy: Json, outcome: Outcome, says: str
+) -> None:
+    """``pod``: as it is written where it has a phase, else one that is starting; a minute, an hour and 40 minutes ago stand for times."""
+    pod = filled(pod, {"A MINUTE AGO": ago(MINUTE), "AN HOUR AGO": ago(HOUR), "40 MIN AGO": ago(40 * MINUTE)})
+    made = (
+        a_pod(devices=1, node="gpu-0", **pod)
+        if "phase" in pod and "containers" not in pod
+        else a_starting_pod(*pod.pop("containers", ()), **pod)
+    )
+    reported = [an_event(**event) for event in events]
+    found = list(check_starting(scope_of_starting(made, nodes=[a_node(**node)], events=reported, policy=a_policy(requests=policy)), NOW))
+    assert by_name(found) == {"train-0": outcome}
+    assert says in messages(found)
+
+
+GONE = "CDI device injection failed: failed to inject devices: failed to stat CDI host device {}: no such file"
+
+
+@pytest.mark.parametrize("path", ['"/dev/nvidia3"', '\\\\"/dev/nvidia3\\\\"', "/dev/nvidia3"])
+def test_a_device_file_that_is_gone_is_bad_at_once_for_no_waiting_heals_it(path: str) -> None:
+    lost = a_starting_pod(waiting("CreateContainerError", GONE.format(path)), age=2 * MINUTE)
+    (finding,) = starting(lost)
+    assert finding.outcome is Outcome.BAD
+    assert "the host's file /dev/nvidia3 that it brings in is gone" in finding.message
+    assert "ask again" not in finding.message
+    rebooted = a_node()
+    ready = next(condition for condition in rebooted.status.conditions if condition.type == "Ready")
+    ready.last_transition_time = ago(3 * MINUTE)
+    assert by_name(starting(lost, nodes=[rebooted])) == {"train-0": Outcome.UNDECIDED}
+
+
+def test_without_events_pods_of_the_same_runtime_class_tell_what_the_node_lacks() -> None:
+    peers = [a_pod(f"other-{index}", devices=1, node="gpu-1", runtimeClassName="nvidia") for index in range(2)]
+    findings = starting(a_starting_pod(runtimeClassName="nvidia"), *peers)
+    assert "run on 1 other nodes and none on gpu-0: has it that runtime?" in messages(findings)
+
+
+def test_pods_that_end_wait_or_hold_no_device_are_not_judged() -> None:
+    others = [
+        created(a_pod("leaving", devices=1, node="gpu-0", phase="Pending"), DAY, deleted=HOUR),
+        a_pod("waits", devices=1),
+        a_pod("web", node="gpu-0", phase="Pending"),
+        a_pod("over", devices=1, node="gpu-0", phase="Failed"),
+    ]
+    assert starting(*others) == []
