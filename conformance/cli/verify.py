@@ -200,7 +200,7 @@ class _Checked:
                 self.judged += 1
             elif name in names or self._hides(result, found):
                 yield f"{JSON_NAME}: {name} is {result.verdict}, and the kept lists do not give this result"
-            elif name in found.results and found.results[name].reason_code == again.NO_CLUSTER:
+            elif found.asks(result):
                 self.not_again.append(name)
             else:
                 self.open.append(f"{name}: {found.why_unlike(result, self._lists(name))}")
@@ -210,11 +210,11 @@ class _Checked:
     def _hides(self, met: Result, found: Again) -> bool:
         """Whether the lists show a failure that the record lacks. Whoever can write the folder also says what was judged again.
 
-        A requirement may fail for want of a value that redaction took.
+        A requirement may fail for want of a value that redaction took, or of what a driver said.
         """
         judged_again = found.results.get(met.id, met)
         fails, failed = (one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in (judged_again, met))
-        wanting = bool(found.hidden) and "configmaps" in self._lists(met.id)
+        wanting = found.asks(met) or (bool(found.hidden) and "configmaps" in self._lists(met.id))
         return fails and not failed and met.verdict is not Verdict.WAIVED and not wanting
 
     def _lists(self, name: str) -> Collection[str]:

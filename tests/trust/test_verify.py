@@ -284,6 +284,12 @@ def test_what_a_run_wrote_fits_and_says_how_much_of_it_was_judged_again(
     assert set(first.removeprefix("as the record says, for they rest on answers to requests: ").split(", ")) == OF_REQUESTS
 
 
+def test_a_result_that_rests_on_what_drivers_said_is_named_and_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_suite(tmp_path, "--simulate=dra", "--access=hardware", "--evidence", "--only=FENCE,INV-04")
+    code, text = verified(tmp_path / "report", capsys)
+    assert (code, text.splitlines()[0]) == (0, "as the record says, for they rest on answers to requests: INV-04"), text
+
+
 def test_judging_again_sends_nothing_and_needs_no_cluster(folder: Path) -> None:
     judging = json.loads((folder / "evidence/judging.json").read_text())
     assert (judging["handover"]["kubeconfig"], judging["handover"]["in_cluster"]) == ("", False)
