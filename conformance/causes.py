@@ -40,6 +40,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     look: list[str] = []
     changes: list[_Change] = []
     symptom_of: list[str] = []
+    blames_node: bool = False
 
 
 class _Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,6 +83,7 @@ def _load(path: Path) -> Iterator[FindingCause]:
             look=entry.look,
             changes=[Change(run=change.run, does=change.does) for change in entry.changes],
             symptom_of=entry.symptom_of,
+            blames_node=entry.blames_node,
         )
         if problem := next(_problems(cause), ""):
             raise CauseError(f"{where}: {code}: {problem}")

@@ -9,7 +9,7 @@ Findings without a cause (errors of the suite, records older than schema 1.9) st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from fixtures.text.sentences import counted, duration, listed
 from fixtures.verdict.findings import COMPARISON, MAX_OTHERS_KEPT
 from fixtures.verdict.record import FindingCause, InventoryRow, Level, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.subjects import causes_that_blame_nodes, node_concerned
 from reports import phrases, remedies
 from reports.phrases import SUBJECT_ORDER
 from reports.safe_text import one_line
@@ -104,9 +105,18 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
-    def _nodes(self) -> list[InventoryRow]:
-        met = {node for subject in self._wrong for node in nodes_of(subject)}
-        return [row for row in self.report.inventory if row.node in met]
+    def nodes(self) -> set[str]:
+        """Names of the nodes that it is a fault of."""
+        blaming = causes_that_blame_nodes(self.report)
+        return {node_concerned(subject, blaming) for subject in self._wrong} - {""}
+
+    def _rows(self, names: Container[str]) -> list[InventoryRow]:
+        return [row for row in self.report.inventory if row.node in names]
+
+    @cached_property
+    def devices(self) -> int:
+        """Devices of the nodes that it is a fault of."""
+        return sum(map(device_count, self._rows(self.nodes)))
 
     @property
     def lasted(self) -> str:
@@ -117,21 +127,23 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         since, now = phrases.moment(self.report.causes_since.get(self.key, "")), phrases.started(self.report)
         if since is None or now is None or since >= now:
             return ""
-        hours = phrases.device_hours(sum(map(device_count, self._nodes)), since, now)
+        hours = phrases.device_hours(self.devices, since, now)
         words = f"For {duration((now - since).total_seconds())}, since {since:%Y-%m-%d %H:%M} UTC"
         return f"{words}: {hours} device-hours at most" if hours else words
 
     @cached_property
     def where(self) -> str:
-        """``On 12 nodes with 96 devices: pool-a (10), pool-b (2); in namespace team-a (4: Job/train 3)``: by pool and owner.
+        """``On 2 nodes with 16 devices: pool-a (2); by node: n1 (3), n2 (1); in namespace team-a (4: Job/train 3)``: by pool, node, owner.
 
         Empty where no subject is on a node or in a namespace.
         """
         parts = []
-        if rows := self._nodes:
+        if rows := self._rows({node for subject in self._wrong for node in _nodes_of(subject)}):
             nodes = f"on {counted(len(rows), 'node')} with {counted(sum(map(device_count, rows)), 'device')}"
             pools = Counter(map(pool_of, rows))
             parts.append(f"{nodes}: {listed((f'{name} ({count:,})' for name, count in pools.most_common()), 5)}")
+        if per_node := Counter(one_line(subject.node, 60) for subject in self._wrong if subject.node):
+            parts.append(f"by node: {listed((f'{name} ({count:,})' for name, count in per_node.most_common()), 5)}")
         spaces: dict[str, list[str]] = {}
         for subject in self._wrong:
             if subject.namespace:
@@ -224,16 +236,16 @@ def _objects(subject: SubjectResult) -> list[_Object]:
     return [(kind, subject.namespace, name), *(("node", "", one) for one in sorted(nodes))]
 
 
-def nodes_of(subject: SubjectResult) -> set[str]:
+def _nodes_of(subject: SubjectResult) -> set[str]:
     """Names of the nodes that a subject is, is a part of, or is on."""
     return {name for kind, _, name in _objects(subject) if kind == "node" and name}
 
 
 def nodes_in_need(report: Report) -> set[str]:
     """Accelerator nodes of which something was found that nobody waived, as far as the record keeps subjects."""
-    known = {row.node for row in report.inventory}
+    known, blaming = {row.node for row in report.inventory}, causes_that_blame_nodes(report)
     troubled = (subject for result in phrases.attention(report) for subject in phrases.troubled(result))
-    return known & {node for subject in troubled if subject.verdict is not Verdict.WAIVED for node in nodes_of(subject)}
+    return known & {node_concerned(subject, blaming) for subject in troubled if subject.verdict is not Verdict.WAIVED}
 
 
 def need_words(report: Report) -> str:

@@ -24,8 +24,8 @@ from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
 from fixtures.verdict.coverage import is_cut_down
 from fixtures.verdict.findings import MAX_OTHERS_KEPT, UNDECIDED
-from fixtures.verdict.record import Level, Report, Result, SubjectResult, TargetKind, Verdict
-from fixtures.verdict.subjects import REST, node_named
+from fixtures.verdict.record import Level, Report, Result, TargetKind, Verdict
+from fixtures.verdict.subjects import REST, causes_that_blame_nodes, node_concerned, node_named
 from reports import phrases
 from reports.safe_text import one_line
 
@@ -73,7 +73,8 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
     """The verdict on each accelerator node of the report, from its MUST requirements.
 
     ``failed``: one of them failed for the node. ``passed``: one judged the node, none failed for it or is undecided, and the run judged
-    all that it had to. Otherwise ``unknown``. Waived findings count as passed. A requirement that is undecided about nodes, or pods on
+    all that it had to. Otherwise ``unknown``: also where a pod on it alone shows a fault of the node, because a tenant may have written
+    the pod's events. Waived findings count as passed. A requirement that is undecided about nodes, or pods on
     nodes, alone is undecided about these and no others.
 
     A failure outranks whatever was not judged in exit code 1, and whatever a requirement did not come to in its verdict. So both are
@@ -83,17 +84,18 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
     unsure: set[str] = set()
     good: set[str] = set()
     uncounted = undecided = False
+    blaming = causes_that_blame_nodes(report)
     for result in report.results:
         if result.level is not Level.MUST:
             continue
         undecided |= result.verdict in _UNDECIDED and not _of_nodes(result)
         for subject in result.subjects:
             undecided |= subject.kind == REST.kind
-            if not (node := _node_of(subject)):
+            if not (node := node_concerned(subject, blaming)):
                 continue
-            if subject.verdict is Verdict.FAILED:
+            if subject.verdict is Verdict.FAILED and node_named(subject.kind, subject.name):
                 failed.add(node)
-            elif subject.verdict in _UNDECIDED:
+            elif subject.verdict in (Verdict.FAILED, *_UNDECIDED):
                 unsure.add(node)
             elif subject.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
                 good.add(node)
@@ -113,11 +115,6 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
     return found
 
 
-def _node_of(subject: SubjectResult) -> str:
-    """The node that a subject is, is a part of or runs on, or empty."""
-    return node_named(subject.kind, subject.name) or subject.node
-
-
 def _of_nodes(result: Result) -> bool:
     """Whether a MUST is undecided about nodes and what tenants run or ask for alone, all of which the record holds.
 
@@ -126,7 +123,7 @@ def _of_nodes(result: Result) -> bool:
     if result.level is not Level.MUST or (result.verdict, result.reason_code) != (Verdict.INCONCLUSIVE, UNDECIDED):
         return False
     unsure = [subject for subject in result.subjects if subject.verdict in _UNDECIDED]
-    return all(_node_of(one) or one.kind in _OF_TENANTS for one in unsure) and 0 < len(unsure) < MAX_OTHERS_KEPT
+    return all(node_concerned(one, ()) or one.kind in _OF_TENANTS for one in unsure) and 0 < len(unsure) < MAX_OTHERS_KEPT
 
 
 def check(report: Report, cluster_uid: str, version: str) -> None:

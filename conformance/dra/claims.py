@@ -103,8 +103,9 @@ def _gone_devices(scope: Scope, now: float) -> Iterator[Finding]:
         if identity in known or scope.kind_of(driver) is not DriverKind.ACCELERATOR:
             continue
         who = listed([claim.name for claim in claims], 4)
+        place = Subject("Device", "/".join(identity), node=_node_of(newest.get((driver, pool), ())))
         expected, observed = "a device of the pool's newest generation", f"held by {who}, not published"
-        about = About(Subject("Device", "/".join(identity)), _GIVEN_IN, expected, observed)
+        about = About(place, _GIVEN_IN, expected, observed)
         if (driver, pool) in incomplete:
             message = f"{who} holds it, and pool {pool} lacks slices that may have it (DRA-02)"
             yield about.undecided(message, cause="ChangeUnderWay", source=SLICES)
@@ -113,6 +114,12 @@ def _gone_devices(scope: Scope, now: float) -> Iterator[Finding]:
         else:
             message = f"{who} holds a device that the driver no longer publishes: its pod computes on nothing or fails at the next restart"
             yield about.bad(message, cause="AllocatedDeviceGone")
+
+
+def _node_of(slices: Sequence[Slice]) -> str:
+    """The node of a pool; empty where its slices are of several nodes or of none."""
+    nodes = {entry.node for entry in slices}
+    return nodes.pop() if len(nodes) == 1 else ""
 
 
 IN_MOTION_SECONDS = 300.0

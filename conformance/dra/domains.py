@@ -9,7 +9,7 @@ from conformance.common_findings import overdue
 from fixtures.grouping import grouped
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment, unix
-from fixtures.model.cluster import Scope
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.dra.compute_domains import Domain, Member, domains_of, pods_by_template
 from fixtures.model.dra.nvidia_driver import DOMAIN_LABEL, DOMAINS
 from fixtures.model.jobs.marks import placed_at
@@ -66,7 +66,7 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
         uid, at = pod.metadata.label[DOMAIN_LABEL], moment(pod.metadata.deletion_timestamp)
         if uid not in known and at is not None and now - at > limit:
             age = duration(now - at)
-            about = About(Subject("Pod", pod.name, pod.namespace), _SOURCE, "gone with its domain", f"Terminating for {age}")
+            about = About(subject(pod), _SOURCE, "gone with its domain", f"Terminating for {age}")
             stays = f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago"
             yield about.bad(f"{stays}: its claims cannot be given back", cause="DomainLeftBehind")
 

@@ -13,7 +13,7 @@ from conformance.probes.claim_pods import CANNOT_ALLOCATE, await_allocated, sele
 from conformance.probes.computing import HOLD_SCRIPT
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import absence_seconds, await_running, judge_pending, watch_pending
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope
 from fixtures.model.dra.held_claims import held_claim, published
 from fixtures.model.dra.inventory import DeviceId
@@ -75,7 +75,7 @@ def _ask(
     pairs = {n: [start(place, f"dra-06-{n}-{index}", place.driver) for index in range(min(place.capacity, 2))] for n, place in batch}
     uids = {name: uid_of(workspace, name) for names in pairs.values() for name in names}
     claims = await_allocated(workspace, uids.values(), seconds)
-    judged = {n: list(_judge(workspace, [(name, claims.get(uids[name])) for name in names], devices)) for n, names in pairs.items()}
+    judged = {n: list(_judge(workspace, place.node, [(name, claims.get(uids[name])) for name in pairs[n]], devices)) for n, place in batch}
     yield from ((place, finding) for n, place in batch for finding in judged[n])
 
     whole = [(n, place) for n, place in batch if all(finding.outcome is Outcome.OK for finding in judged[n])]
@@ -94,10 +94,12 @@ def _ask(
         yield place, judge_pending(watched[name], f"a device of {place.device_class}", why, control, words=CANNOT_ALLOCATE)
 
 
-def _judge(workspace: Workspace, pair: Sequence[tuple[str, Json | None]], devices: Mapping[DeviceId, SliceDevice]) -> Iterator[Finding]:
+def _judge(
+    workspace: Workspace, node: Node, pair: Sequence[tuple[str, Json | None]], devices: Mapping[DeviceId, SliceDevice]
+) -> Iterator[Finding]:
     given = []
     for name, claim in pair:
-        found, place = held_claim(claim or {}).given, Subject("Pod", name, workspace.namespace())
+        found, place = held_claim(claim or {}).given, Subject("Pod", name, workspace.namespace(), node.name)
         trouble = "" if found else await_running(workspace, [name], 0.0)[name].trouble
         shares = any(one.share for one in found)
         given.append(Given(pod=place, devices=tuple(one.id for one in found), shares=shares, trouble=trouble))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.model.cluster import Scope
+from fixtures.model.devices.held_and_sick import held_units, sick_units
 from fixtures.model.devices.offers import without_devices
 from fixtures.model.dra.claims import Holder
 from fixtures.model.dra.inventory import InventoryDevice
@@ -102,7 +103,6 @@ def inventory(scope: Scope) -> list[InventoryRow]:
         found, slices = sorted(scope.sources.items()), published_slices(scope)
     except (Inconclusive, NotApplicable):  # requirements say why; the inventory holds nothing that is half known
         return rows
-    counted = scope.snapshot.listing("pods").known
     for name, sources in found:
         if scope.chosen and name not in scope.chosen:
             continue
@@ -121,10 +121,8 @@ def inventory(scope: Scope) -> list[InventoryRow]:
                 message=reason,
                 slices=slices.get(name, []),
                 simulated=node is not None and is_simulated(node),
-                held=sum(scope.held.get(name, {}).get(key, 0) for key in scope.device_allocatable(node)) if node and counted else None,
-                sick=sum(max(count - scope.device_allocatable(node).get(key, 0), 0) for key, count in scope.device_capacity(node).items())
-                if node
-                else None,
+                held=held_units(scope, node) if node else None,
+                sick=sick_units(scope, node) if node else None,
             )
         )
     return rows

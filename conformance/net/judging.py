@@ -324,7 +324,9 @@ def where_it_went_wrong(run: FabricRun, *, indirect: bool) -> Iterator[Finding]:
 def _adapter(located: Located) -> Finding:
     here, there = located.ends
     node = here if here in located.found.named else ""
-    subject = Subject("adapter", f"{node}/{located.adapter}") if node else Subject("rail", f"{located.adapter} of {here} and {there}")
+    subject = (
+        Subject("adapter", f"{node}/{located.adapter}", node=node) if node else Subject("rail", f"{located.adapter} of {here} and {there}")
+    )
     about = About(subject, "runs with NCCL_IB_HCA", "its share of the figure", "less than its share of the figure")
     message = f"a run of {here} and {there} over {located.adapter} alone is slow, and over other adapters it is not"
     return about.bad(message, cause=SLOW_ADAPTER)
@@ -356,7 +358,7 @@ def indirect_sides(log: NcclLog, placement: Mapping[int, str]) -> Iterator[Findi
         if node in whole and len(whole) < len(sides):
             yield _indirect(Subject("Node", node), WITHOUT_PATH, sides[node][names[0]][0])
         elif node not in whole:
-            yield from (_indirect(Subject("adapter", f"{node}/{name}"), SLOW_ADAPTER, sides[node][name][0]) for name in names)
+            yield from (_indirect(Subject("adapter", f"{node}/{name}", node=node), SLOW_ADAPTER, sides[node][name][0]) for name in names)
 
 
 def _indirect(subject: Subject, cause: str, line: Channel) -> Finding:

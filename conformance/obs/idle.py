@@ -18,7 +18,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
-from fixtures.model.cluster import Scope
+from fixtures.model.cluster import Scope, subject
 from fixtures.model.platform.renamed_series import renamed
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import About, Finding, not_judged
@@ -100,19 +100,19 @@ def check_idle(scope: Scope, scraper: Scraper, ask: Query | None) -> Iterator[Fi
             raise Inconclusive("ExportersNotReached", f"no page names a pod that holds a device, and there is none of {listed(silent)}")
         raise NotApplicable("NoOwners", "no metrics name a pod that holds a device")
     for key, parts in sorted(held.items()):
-        who = Subject("Pod", key[1], key[0])
         if key in left_out:
+            who = Subject("Pod", key[1], key[0])
             yield not_judged(who, message="its device is shared, and metrics of a device are not those of one pod", source="metrics")
         elif (pod := pods.get(key)) is not None:
-            yield _judged(scope, who, pod, parts, history)
+            yield _judged(scope, pod, parts, history)
 
 
-def _judged(scope: Scope, who: Subject, pod: Pod, parts: list[Part], history: Mapping[tuple[str, str], History] | None) -> Finding:
+def _judged(scope: Scope, pod: Pod, parts: list[Part], history: Mapping[tuple[str, str], History] | None) -> Finding:
     hours = scope.policy.metrics.idle_hours
     began = unix(pod.start_time or pod.metadata.creation_timestamp)
     age = scope.snapshot.taken_at - began if began is not None else None
     expected = f"some activity within {hours:g} h on each device that it holds"
-    about = About(who, "", expected)
+    about = About(subject(pod), "", expected)
     if age is not None and age < hours * 3600:
         return about.ok(f"it runs for {age / 3600:.0f} h", source="pod.status.startTime")
     devices = listed(map(str, parts))

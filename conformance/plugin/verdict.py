@@ -84,7 +84,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     if isinstance(evidence, missing_kinds.SavedEvidence):
         missing_kinds.amend(judgement, evidence, requirement, state.scope, required=required)
     if state.has_snapshot:
-        _place_pods(judgement.subjects, state.snapshot)
+        _name_owners(judgement.subjects, state.snapshot)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:
         judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
     cause = _cause_of_all(judgement, error)
@@ -117,15 +117,13 @@ def _cause_of_all(judgement: Judgement, error: BaseException | None) -> str:
     return ""
 
 
-def _place_pods(subjects: list[SubjectResult], snapshot: Snapshot) -> None:
-    """Say of each pod that did not pass who controls it, and of one that could not be judged on which node it is."""
+def _name_owners(subjects: list[SubjectResult], snapshot: Snapshot) -> None:
+    """Say of each pod that did not pass who controls it."""
     found = [one for one in subjects if one.kind == "Pod" and one.verdict not in (Verdict.PASSED, Verdict.NOT_APPLICABLE)]
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.listing("pods").items} if found else {}
     for one in found:
         if pod := pods.get((one.namespace, one.name.partition(" ")[0])):
             one.owner = cut("/".join(filter(None, controller_of(pod))), limits.SUBJECT_CHARACTERS)
-            if one.verdict is Verdict.INCONCLUSIVE and pod.name == one.name:
-                one.node = cut(pod.spec.node_name, limits.SUBJECT_CHARACTERS)
 
 
 def worse_of(earlier: Result, later: Result) -> Result:

@@ -131,7 +131,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def container(self, name: str) -> Subject:
         """The subject of a finding about one container of the pod."""
-        return Subject("container", f"{self.subject.name}/{name}", self.subject.namespace)
+        return Subject("container", f"{self.subject.name}/{name}", self.subject.namespace, self.node)
 
 
 def pinned_pod(
@@ -220,7 +220,8 @@ def await_running(workspace: Workspace, names: Sequence[str], seconds: float) ->
     for name in names:
         state = _read(workspace, name)
         trouble = "" if state.status.phase == "Running" else f"it did not run: {pod_trouble(state)}"
-        ran[name] = ProbeResult(subject=Subject("Pod", name, workspace.namespace()), node=state.spec.node_name, trouble=trouble)
+        place = Subject("Pod", name, workspace.namespace(), state.spec.node_name)
+        ran[name] = ProbeResult(subject=place, node=state.spec.node_name, trouble=trouble)
     return ran
 
 
@@ -258,8 +259,8 @@ def _containers(pod: Json) -> list[str]:
 
 def _finished(workspace: Workspace, name: str, pod: Json, seconds: float, namespace: str) -> ProbeResult:
     state = _read(workspace, name, namespace)
-    subject = Subject("Pod", name, namespace or workspace.namespace())
     node = state.spec.node_name
+    subject = Subject("Pod", name, namespace or workspace.namespace(), node)
     if not ended(state, _containers(pod)):
         return ProbeResult(subject=subject, node=node, trouble=f"it did not finish within {seconds:g} s: {pod_trouble(state)}")
     try:

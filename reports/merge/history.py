@@ -20,7 +20,7 @@ from fixtures.text.json_text import NotJson
 from fixtures.verdict.coverage import about_nodes, is_cut_down, is_judged
 from fixtures.verdict.record import Record, Report, Verdict
 from reports import phrases
-from reports.causes import device_count, found_causes, nodes_of
+from reports.causes import found_causes
 from reports.diff.coverage import cut_short
 from reports.folder import JSON_NAME, ReportError, load
 from reports.safe_text import NAME_LIMIT, one_line
@@ -91,7 +91,6 @@ class Entry(Record, kw_only=True):
 def entry_of(report: Report) -> Entry:
     """The line of a run."""
     target = report.target
-    devices = {row.node: device_count(row) for row in report.inventory}
     about = report.scope.nodes if report.scope and about_nodes(report.scope) else []
     return Entry(
         run_id=one_line(report.run.id, NAME_LIMIT),
@@ -115,8 +114,8 @@ def entry_of(report: Report) -> Entry:
                 verdict=one.verdict,
                 requirements=[one_line(result.id, 60) for result in one.requirements],
                 subjects=len(one.symptoms),
-                nodes=sorted({one_line(name, NAME_LIMIT) for subject in one.subjects for name in nodes_of(subject)})[:MAX_NODES],
-                devices=sum(devices.get(name, 0) for name in {name for subject in one.subjects for name in nodes_of(subject)}),
+                nodes=sorted({one_line(name, NAME_LIMIT) for name in one.nodes})[:MAX_NODES],
+                devices=one.devices,
             )
             for one in found_causes(report)[:MAX_CAUSES]
         ],

@@ -3,11 +3,12 @@
 Columns are the requirements that found something on some node. With many nodes, those of a pool that show the same share a row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
-from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Report, Result, Verdict
+from fixtures.verdict.subjects import causes_that_blame_nodes, node_concerned
 from reports.causes import UNKNOWN_POOL, is_capped, pool_of
 from reports.phrases import ATTENTION, SUBJECT_ORDER
 
@@ -49,7 +50,8 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 def matrix(report: Report) -> Matrix | None:
     """The matrix of a report; None where no requirement looked at a node."""
-    looked = [(result, nodes) for result in report.results if (nodes := _cells(result))]
+    blaming = causes_that_blame_nodes(report)
+    looked = [(result, nodes) for result in report.results if (nodes := _cells(result, blaming))]
     if not looked:
         return None
     found = [(result, nodes) for result, nodes in looked if any(cell in ATTENTION for cell in nodes.values())]
@@ -92,18 +94,11 @@ def _urgency(row: Row) -> tuple[bool, int, int]:
     return row.is_good, -sum(cell in ATTENTION for cell in row.cells), -len(row.nodes)
 
 
-def _cells(result: Result) -> Mapping[str, Verdict]:
+def _cells(result: Result, blaming: Container[str]) -> Mapping[str, Verdict]:
     """The worst verdict of each node among the subjects."""
     found: dict[str, Verdict] = {}
     for one in result.subjects:
-        node = _node(one)
+        node = node_concerned(one, blaming)
         if node and (node not in found or SUBJECT_ORDER.index(one.verdict) < SUBJECT_ORDER.index(found[node])):
             found[node] = one.verdict
     return found
-
-
-def _node(subject: SubjectResult) -> str:
-    """The node that a subject is, is a part of, serves or runs on; empty for what is none."""
-    if subject.kind.lower() == "node":
-        return subject.name.partition(" ")[0]
-    return subject.name.partition(" on ")[2] if subject.kind == "Agent" else subject.node

@@ -12,8 +12,9 @@ import msgspec
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import groups
 from fixtures.verdict.record import InventoryRow, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.subjects import causes_that_blame_nodes, node_concerned
 from reports import phrases
-from reports.causes import device_count, need_words, nodes_in_need, nodes_of, pool_of
+from reports.causes import device_count, need_words, nodes_in_need, pool_of
 from reports.phrases import ATTENTION
 
 MAX_NODES = 150
@@ -54,7 +55,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Devices that the nodes of one pool advertise, and how many of them are held, sick, and on nodes in need of attention or not judged.
 
-    ``held`` is None where nobody counted. ``sick`` are not allocatable, or tainted by their driver or a rule. ``products`` are those of a
+    ``held`` is None where nobody counted. ``sick`` are as the inventory counts them. ``products`` are those of a
     pool that a label names. ``bars`` have x and width of the held ones, of the others and of the sick ones, with a class.
     """
 
@@ -116,10 +117,10 @@ def nodes(report: Report) -> Nodes | None:
 
 def _said(report: Report) -> Mapping[str, list[tuple[Result, SubjectResult]]]:
     found: dict[str, list[tuple[Result, SubjectResult]]] = {}
+    blaming = causes_that_blame_nodes(report)
     for result in report.results:
         for subject in result.subjects:
-            for node in nodes_of(subject):
-                found.setdefault(node, []).append((result, subject))
+            found.setdefault(node_concerned(subject, blaming), []).append((result, subject))
     return found
 
 
@@ -177,7 +178,7 @@ def _pools(inventory: list[InventoryRow], in_need: set[str]) -> list[Pool]:
         published = [device for one in row.slices for device in one.devices]
         claimed = sum(bool(device.claims) for device in published)
         pool["held"] += max(row.held or 0, claimed)
-        pool["uncounted"] += row.held is None and not row.slices
+        pool["uncounted"] += row.held is None and not any(device.claims is not None for device in published)
         pool["sick"] += max(row.sick or 0, sum(bool(device.taint) for device in published))
         pool["nodes"] += 1
     most = max((found["advertised"] for found in counts.values()), default=0) or 1

@@ -355,4 +355,4 @@ def test_health_of_a_device_under_a_pod(held: Held) -> None:
             list(check_health_of_held(scope))
         return
     (finding,) = check_health_of_held(scope)
-    assert finding.outcome is Outcome(held.outcome)
+    assert (finding.outcome, finding.subject.node) == (Outcome(held.outcome), "gpu-0")

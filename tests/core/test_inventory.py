@@ -10,7 +10,7 @@ from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
 from conformance.plugin.session import State
 from conformance.plugin.verdict import conclude
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Pod
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy
 from fixtures.verdict.findings import Evidence, bad, ok
@@ -59,6 +59,40 @@ def test_shares_of_a_device_name_every_claim() -> None:
         ("a", ["a"], "", True),
         ("b", ["b"], "", True),
     ]
+
+
+def unhealthy(name: str, resource: str, *ids: str, **more: Any) -> Pod:
+    report = {"name": resource, "resources": [{"resourceID": one, "health": "Unhealthy"} for one in ids]}
+    status = {"name": "main", "state": {"running": {}}, "allocatedResourcesStatus": [report]}
+    return a_pod(name, node="gpu-0", status={"containerStatuses": [status]}, **more)
+
+
+def test_devices_are_held_by_pods_and_by_claims() -> None:
+    plugin = a_scope(nodes=[a_node("gpu-0")], pods=[a_pod("a", devices=3, node="gpu-0")])
+    assert [(row.held, row.sick) for row in inventory(plugin)] == [(3, 0)]
+    devices = [a_device("gpu-0"), a_device("gpu-1")]
+    claimed = scope_of(a_slice("gpu-0", devices=devices), resourceclaims=[used("claim", "gpu-0", "train-0")], pods=[])
+    assert [(row.held, row.sick) for row in inventory(claimed)] == [(1, 0)]
+
+
+def test_a_device_is_sick_by_its_plugin_its_taint_its_kubelet_or_its_node() -> None:
+    gpu = "nvidia.com/gpu"
+    withheld = a_node("gpu-0", allocatable={gpu: "7"})
+    told = a_node("gpu-0", labels={"nvidia.com/gpu.health": "degraded"})
+    for node, pods, sick in (
+        (withheld, [], 1),
+        (withheld, [unhealthy("a", gpu, "GPU-1", devices=1)], 1),  # the same device, as far as anybody knows
+        (withheld, [unhealthy("a", gpu, "GPU-1", "GPU-2", devices=2)], 2),
+        (a_node("gpu-0"), [unhealthy("a", gpu, "0::1", devices=1)], 1),
+        (told, [], 1),
+    ):
+        assert [row.sick for row in inventory(a_scope(nodes=[node], pods=pods))] == [sick]
+    entries = [{"name": "gpus", "resourceClaimName": "claim"}]
+    pod = unhealthy("train-0", "claim:gpus/one", "k8s.gpu.nvidia.com/claim=a-gpu-0", resourceClaims=entries)
+    claims = [used("claim", "gpu-0", "train-0")]
+    assert [row.sick for row in inventory(scope_of(a_slice("gpu-0"), pods=[pod], resourceclaims=claims))] == [1]
+    tainted = [a_device("gpu-0", taints=[TAINT]), a_device("gpu-1")]
+    assert [row.sick for row in inventory(scope_of(a_slice("gpu-0", devices=tainted)))] == [1]
 
 
 def test_an_earlier_pod_of_that_name_is_no_owner() -> None:

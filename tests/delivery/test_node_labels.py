@@ -37,9 +37,11 @@ from fixtures.verdict.record import (
     AreaCoverage,
     Cause,
     Coverage,
+    FindingCause,
     InventoryRow,
     Level,
     NotJudged,
+    Remedy,
     Report,
     Result,
     SubjectResult,
@@ -104,6 +106,14 @@ UNSURE_POD = SubjectResult(kind="Pod", namespace="team-a", name="train-0", verdi
 def test_a_pod_that_could_not_be_judged_costs_its_own_node_only(pods: list[SubjectResult], code: str, expected: dict[str, str]) -> None:
     unsure = result("FENCE-02", Verdict.INCONCLUSIVE, pods, reason_code=code)
     assert verdicts(a_report(GOOD, unsure, exit_code=10)) == expected
+
+
+@pytest.mark.parametrize(("blames", "expected"), [(True, "unknown"), (False, "passed")])
+def test_a_fault_that_a_pod_alone_shows_holds_its_node_back_and_fails_none(blames: bool, expected: str) -> None:
+    pod = msgspec.structs.replace(UNSURE_POD, verdict=Verdict.FAILED, node="gpu-0", cause="Odd")
+    made = a_report(GOOD, result("REQ-13", Verdict.FAILED, [pod]), exit_code=1)
+    made.causes = [FindingCause(code="Odd", title="Odd", remedy=Remedy.LOOK, advice="Look.", blames_node=blames)]
+    assert verdicts(made) == {"gpu-0": expected, "gpu-1": "passed"}
 
 
 @pytest.mark.parametrize("amount", ["nvidia.com/gpumem", "nvidia.com/priority", "amd.com/gpu", "koordinator.sh/gpu-core"])

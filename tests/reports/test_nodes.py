@@ -22,6 +22,7 @@ from fixtures.verdict.record import (
     Verdict,
 )
 from reports.causes import device_count, found_causes, need_words, nodes_in_need
+from reports.diff.of_nodes import about_nodes
 from reports.formats import html, markdown
 from reports.page.nodes import MAX_NODES, Nodes, measured, nodes
 from reports.phrases import subject_detail
@@ -69,6 +70,32 @@ def test_a_waived_or_cordoned_node_needs_no_attention() -> None:
     assert need_words(made) == "2 of 4 accelerator nodes need attention"
     made.inventory = []
     assert need_words(made) == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "blames", "needs"),
+    [
+        (Verdict.FAILED, True, True),
+        (Verdict.WARNED, True, True),
+        (Verdict.WAIVED, True, False),
+        (Verdict.FAILED, False, False),  # what a tenant's pod does wrong is no fault of its node
+        (Verdict.INCONCLUSIVE, False, True),
+    ],
+)
+def test_a_pod_speaks_of_its_node_by_its_cause(verdict: Verdict, blames: bool, needs: bool) -> None:
+    made = a_report()
+    cause = FindingCause(code="Sick", title="A device is sick", remedy=Remedy.LOOK, advice="Look.", blames_node=blames)
+    made.results = [result("ADV-07", verdict, [subject("p", verdict, kind="Pod", namespace="a", node="gpu-3", cause=cause.code)])]
+    made.causes = [cause]
+    assert nodes_in_need(made) == ({"gpu-3"} if needs else set())
+    assert [row.name for row in nodes_of(made).rows] == (["gpu-3"] if needs else [])
+    kept = about_nodes(made, ["gpu-3"]).results
+    assert bool(kept) is (blames or needs)
+    if verdict is Verdict.FAILED:
+        made.causes_since, made.run.started_at = {cause.code: "2026-11-01T00:00:00+00:00"}, "2026-11-01T10:00:00+00:00"
+        [found] = found_causes(made)
+        assert found.where == "On 1 node with 8 devices: A100 (1); by node: gpu-3 (1); in namespace a (1)"
+        assert ("80 device-hours" in found.lasted) is blames
 
 
 def test_a_record_that_does_not_keep_all_says_at_least() -> None:

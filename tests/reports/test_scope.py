@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Level, Report, Target, TargetKind, Verdict, decode_report, encode
+from fixtures.verdict.record import FindingCause, Level, Remedy, Report, Target, TargetKind, Verdict, decode_report, encode
 from reports import phrases
 from reports.formats import ctrf, html, junit, markdown, openmetrics
 from reports.page.matrix import matrix
@@ -138,12 +138,10 @@ def test_a_simulated_cluster_that_a_kubeconfig_leads_to_tells_neither_scenario_n
     assert phrases.simulation(msgspec.structs.replace(target, scenario="healthy")) == "scenario healthy, defects none"
 
 
-def test_the_matrix_shows_the_nodes_of_pods_that_are_good() -> None:
-    """A requirement about pods fails on one node and passes on another: both cells are shown."""
-    pods = [msgspec.structs.replace(subject(f"p-{node}", verdict, kind="Pod"), node=node) for node, verdict in NODES_OF_PODS]
-    found = matrix(report([result("A-01", Verdict.FAILED, pods)]))
-    assert found is not None
-    assert {node: [verdict] for node, verdict in NODES_OF_PODS}.items() <= {row.nodes[0]: row.cells for row in found.rows}.items()
-
-
-NODES_OF_PODS = (("gpu-0", Verdict.FAILED), ("gpu-1", Verdict.PASSED))
+@pytest.mark.parametrize(("blames", "cells"), [(True, {"gpu-0": [Verdict.FAILED]}), (False, {})])
+def test_the_matrix_shows_a_pod_on_its_node_where_the_cause_is_the_nodes(blames: bool, cells: dict[str, list[Verdict]]) -> None:
+    cause = FindingCause(code="Odd", title="Odd", remedy=Remedy.LOOK, advice="Look.", blames_node=blames)
+    made = report([result("A-01", Verdict.FAILED, [subject("p", Verdict.FAILED, kind="Pod", node="gpu-0", cause="Odd")])])
+    made.causes = [cause]
+    found = matrix(made)
+    assert ({row.nodes[0]: row.cells for row in found.rows if any(row.cells)} if found else {}) == cells

@@ -22,7 +22,7 @@ from fixtures.simulator.config.scenario import Change, Defect, DeviceValues, Nod
 from fixtures.simulator.process.serve import new_tokens, write_kubeconfig
 from fixtures.simulator.simulated_cluster import SimulatedCluster
 from fixtures.verdict.record import Report, Verdict
-from fixtures.verdict.subjects import node_named
+from fixtures.verdict.subjects import causes_that_blame_nodes, node_concerned
 from tests.endtoend.runs import run_for_record
 
 PEERS = 4
@@ -89,9 +89,9 @@ def _judged(cluster: str, some: Mapping[str, Row], folder: Path) -> dict[str, Ou
 def _outcome(report: Report, node: str, *, alone: bool) -> Outcome:
     """``alone``: the run was about this node only, so that what is found of no single node, such as a run over the fabric, is its too."""
     reasons: dict[str, str] = {}
-    judged = 0
+    judged, blaming = 0, causes_that_blame_nodes(report)
     for result in report.results:
-        own = [one for one in result.subjects if (node_named(one.kind, one.name) or one.node) == node or alone]
+        own = [one for one in result.subjects if node_concerned(one, blaming) == node or alone]
         judged += any(one.verdict in (Verdict.PASSED, *_HOLDING) for one in own)
         for one in own:
             if one.verdict in _HOLDING:
