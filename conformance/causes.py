@@ -4,8 +4,6 @@ What to do belongs to a cause and never to a requirement: one requirement finds 
 forgot, and what mends the second harms the first.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Iterator
@@ -38,7 +36,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     remedy: Remedy
     advice: str
     look: list[str] = []
-    changes: list[_Change] = []
+    changes: "list[_Change]" = []
     symptom_of: list[str] = []
     blames_node: bool = False
 

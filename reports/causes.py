@@ -6,8 +6,6 @@ A node that is not Ready makes five requirements fail, and a right that is missi
 Findings without a cause (errors of the suite, records older than schema 1.9) stand by requirement.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
@@ -93,7 +91,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return 10 if any(result.id == COMPARISON for result in self.requirements) else 3
 
     @cached_property
-    def groups(self) -> list[SubjectGroup]:
+    def groups(self) -> "list[SubjectGroup]":
         """The subjects of which the same was found stand together."""
         return in_short(subject_groups(self.subjects))
 

@@ -1,7 +1,5 @@
 """The argument parser of all commands: a mistake is reported in one line, with exit code 4."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil
@@ -44,7 +42,7 @@ class PytestOptions:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
 
-    def getgroup(self, name: str, description: str = "") -> PytestOptions:
+    def getgroup(self, name: str, description: str = "") -> "PytestOptions":
         """The same for every group: a help text needs one."""
         return self
 

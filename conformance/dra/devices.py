@@ -4,8 +4,6 @@ Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver, docs
 docs/facts/labels.md#names-in-labels.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -191,7 +189,7 @@ def _like_peers(scope: Scope, place: Subject, node: Node, item: DriverInventory,
     return about.bad(message, cause="DeviceUnlikePeers", observed=words)
 
 
-def _judge(place: Subject, node: str, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding | None:
+def _judge(place: Subject, node: str, item: DriverInventory, twice: dict[str, str], peers: "_Peers") -> Finding | None:
     """What is published twice or incomplete; None where nothing is."""
     observed, expected = f"{len(item.devices)} devices", "each device once, with the attributes that its peers have"
     doubled = list(dict.fromkeys(text for device in item.devices for key in _identities(device, node) if (text := twice.get(key))))

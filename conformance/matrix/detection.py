@@ -5,8 +5,6 @@ loaded: importing them is a third of a short run. That one has opened no cluster
 ``pytest``. Why: docs/decisions/runs-made-by-the-hundred-are-forked.md.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import multiprocessing
@@ -159,7 +157,7 @@ def run_matrix(rows: Rows, requirements: Iterable[str], *, jobs: int, tell: Call
     )
 
 
-def scenario_row(run: Runner, name: str, only: str = "") -> ScenarioRow:
+def scenario_row(run: "Runner", name: str, only: str = "") -> ScenarioRow:
     """Judge a healthy scenario, by all requirements or by one."""
     report = run(name, only, compared=name == COMPARED and not only)
     return ScenarioRow(
@@ -170,7 +168,7 @@ def scenario_row(run: Runner, name: str, only: str = "") -> ScenarioRow:
     )
 
 
-def defect_row(run: Runner, name: str) -> DefectRow:
+def defect_row(run: "Runner", name: str) -> DefectRow:
     """Judge a defect in its scenario."""
     plan = load_defect(name)
     scenario, trips = plan.scenario, plan.trips

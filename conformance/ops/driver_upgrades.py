@@ -3,8 +3,6 @@
 Facts: docs/facts/gpu-operator.md#driver-upgrades, docs/facts/vendors-and-clouds.md#amd.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -78,7 +76,7 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
         raise NotApplicable("NoUpgradeStates", "no node has the state of a driver upgrade: no operator manages the drivers")
 
 
-def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: list[Hold], moving: bool) -> Finding:
+def _judge(scope: Scope, node: Node, key: str, value: str, ages: "_Ages", held: list[Hold], moving: bool) -> Finding:
     place = subject(node) if key == "nvidia.com/gpu-driver-upgrade-state" else Subject("Node", f"{node.name} {key}")
     state = f"{reported(key, 80)}={reported(value, 80)}"
     about = About(place, _SOURCE)

@@ -1,7 +1,5 @@
 """The verdict over one captured output by itself, as ``gpu-conformance inspect`` prints it, and which program wrote a text by its marks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -24,7 +22,7 @@ class Judged(StrEnum):
     NOTE = "note"  # of a finding alone: worth knowing, and no verdict
 
     @classmethod
-    def of(cls, good: bool | None) -> Judged:
+    def of(cls, good: bool | None) -> "Judged":
         """From the three-valued ``good`` of the verdict functions."""
         return cls.UNDECIDABLE if good is None else cls.GOOD if good else cls.BAD
 

@@ -1,7 +1,5 @@
 """The suite's pytest options. A wrong one is reported in one line, with exit code 4."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -117,7 +115,7 @@ class _Defaults:
         self.texts: list[str] = []
         add_options(self)
 
-    def getgroup(self, name: str, description: str = "") -> _Defaults:
+    def getgroup(self, name: str, description: str = "") -> "_Defaults":
         del name, description
         return self
 
