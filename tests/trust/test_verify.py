@@ -31,10 +31,10 @@ DEFECTS = ("fence-untainted-gpu-node", "psa-visible-devices-from-configmap", "ad
 OF_REQUESTS = {"INV-03", "OBS-01", "OBS-03", "OBS-04", "OBS-08", "UPG-01", "PLAT-04"}
 
 
-def written(folder: Path, *defects: str, only: str = f"--only=FENCE,{','.join(STRUCK)}") -> Path:
+def written(folder: Path, *defects: str, option: str = f"--only=FENCE,{','.join(STRUCK)}") -> Path:
     """A report folder, of a run that defects fail."""
     folder.mkdir()
-    run_suite(folder, "--simulate", ",".join(("healthy", *defects)), "--read-only", "--evidence", only)
+    run_suite(folder, "--simulate", ",".join(("healthy", *defects)), "--read-only", "--evidence", option)
     return folder / "report"
 
 
@@ -44,7 +44,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trust")
     written(folder / "failed", *DEFECTS)
     written(folder / "healthy")
-    written(folder / "whole", only="--level=should")
+    written(folder / "whole", option="-n2")  # workers say what they read
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
     return folder
 
