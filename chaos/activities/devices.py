@@ -13,18 +13,7 @@ from typing import Any
 import msgspec
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import (
-    accepted,
-    change,
-    current,
-    must_be_alone,
-    node_target,
-    plan_facts,
-    poll,
-    read_target,
-    seconds,
-    target_record,
-)
+from chaos.activities import base
 from chaos.activities.hosts import run
 from chaos.cluster.injector import never_resets, nvidia_smi, open_files, says_in_use
 from chaos.cluster.requests import read
@@ -47,14 +36,14 @@ def fail_gpu(mode: str = "lost", xid: int = 0, restart: Sequence[str] = DETECTOR
 
     ``restart`` names the agents that the undo restarts on the node once the fault is gone; one that is not installed is left out.
     """
-    uuid = str(node_target().facts["uuid"])
+    uuid = str(base.node_target().facts["uuid"])
     argv = [MOCK, "fail", "--gpu", uuid, "--mode", mode] + (["--xid", str(xid)] if xid else [])
     return _mocked([argv], restart, {"uuid": uuid, "mode": mode, "xid": xid})
 
 
 def raise_xids(codes: list[int], restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
     """Raise Xid events of the plan's GPU, one after the other; the device itself stays as it is."""
-    uuid = str(node_target().facts["uuid"])
+    uuid = str(base.node_target().facts["uuid"])
     return _mocked([[MOCK, "xid", "--gpu", uuid, "--code", str(code)] for code in codes], restart, {"uuid": uuid, "codes": codes})
 
 
@@ -65,20 +54,20 @@ def fail_event_wait(restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
 
 def heal_gpu() -> dict[str, Any]:
     """Take the mock's overrides of the plan's GPU away, and restart nothing: whether the device comes back by itself is the question."""
-    current().check()
-    uuid = str(node_target().facts["uuid"])
+    base.current().check()
+    uuid = str(base.node_target().facts["uuid"])
     run((MOCK, "fail", "--gpu", uuid, "--mode", "healthy"))
-    return {**target_record(node_target()), "uuid": uuid, "mode": "healthy"}
+    return {**base.target_record(base.node_target()), "uuid": uuid, "mode": "healthy"}
 
 
 def restart_agent(component: str = "device-plugin") -> dict[str, Any]:
     """Restart an agent on the plan's node."""
-    acting = current()
+    acting = base.current()
     args = msgspec.structs.replace(restarted(component), allocatable={})  # devices are read back by the undo of what broke them
     with acting.fault("agent.restarted", args) as fault:
         _end_pods(component, args)
         fault.applied({"restarted": component, "node": args.node, "uids": list(args.uids)})
-    return {**target_record(node_target()), "component": component, "uids": list(args.uids)}
+    return {**base.target_record(base.node_target()), "component": component, "uids": list(args.uids)}
 
 
 def configure_plugin(variable: str, value: str) -> dict[str, Any]:
@@ -87,10 +76,10 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
     On the simulated cluster only: the real DaemonSet controller rolls changed pods out on every node, and no account of ours may
     write DaemonSets.
     """
-    acting = current()
+    acting = base.current()
     if acting.plan.target_kind is not TargetKind.SIMULATED:
         raise ActivityFailed("a change of the plugin's DaemonSet reaches every node of a real control plane")
-    found = plan_facts().components["device-plugin"]
+    found = base.plan_facts().components["device-plugin"]
     owner = read(acting.cluster, found.key, found.name, found.namespace)
     if owner is None or uid_of(owner) != found.uid:
         raise ActivityFailed(f"{found} was replaced since it was planned")
@@ -107,7 +96,7 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
     )
     agent = msgspec.structs.replace(restarted("device-plugin"), env={variable: value})
     with acting.fault("agent.restarted", agent) as detector, acting.fault("workload.env", env) as fault:
-        change(
+        base.change(
             found.key,
             owner,
             with_value(owner, container, variable, value),
@@ -116,20 +105,20 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
         fault.applied({"workload": found.name, "variable": variable, "value": value, PREPARATION: True})
         _end_pods("device-plugin", agent)
         detector.applied({"restarted": "device-plugin", "node": agent.node, PREPARATION: True})
-    return {**target_record(node_target()), "variable": variable, "value": value}
+    return {**base.target_record(base.node_target()), "variable": variable, "value": value}
 
 
 def restarted(component: str) -> RestartedArgs:
     """Arguments of restarting an agent on the plan's node. Raises ActivityFailed when it does not run there, or the node was replaced."""
-    found = plan_facts().components.get(component)
+    found = base.plan_facts().components.get(component)
     if found is None:
         raise ActivityFailed(f"{component} was not found when the experiment was planned")
-    target = node_target()
-    view = View.of(current().cluster)
+    target = base.node_target()
+    view = View.of(base.current().cluster)
     uids = tuple(uid_of(pod) for pod in pods_of(view, found) if node_of(pod) == target.name)
     if not uids:
         raise ActivityFailed(f"no pod of {found} is on {target.name}")
-    node = read_target(target)
+    node = base.read_target(target)
     advertises = component == "device-plugin"
     allocatable = amounts_of(node, "allocatable") if advertises else {}
     return RestartedArgs(
@@ -139,7 +128,7 @@ def restarted(component: str) -> RestartedArgs:
         selector=found.selector,
         node=target.name,
         uids=uids,
-        allocatable={name: str(count) for name, count in allocatable.items() if plan_facts().is_device(name)},
+        allocatable={name: str(count) for name, count in allocatable.items() if base.plan_facts().is_device(name)},
     )
 
 
@@ -148,34 +137,34 @@ def reset_gpu() -> dict[str, Any]:
 
     Raises ActivityFailed when clients stay, or when the reset is refused: nothing is forced.
     """
-    acting = current()
-    target = node_target()
+    acting = base.current()
+    target = base.node_target()
     uuid = str(target.facts["uuid"])
-    if not is_unschedulable(read_target(node_target())):
+    if not is_unschedulable(base.read_target(base.node_target())):
         raise ActivityFailed(f"{target} is not cordoned: somebody could be given the device during its reset")
-    must_be_alone(target.name)  # a pod may hold the device and have no process on it yet
+    base.must_be_alone(target.name)  # a pod may hold the device and have no process on it yet
     _open_persistence(uuid)
     quiet = nvidia_smi("--query-compute-apps=pid", "--format=csv,noheader", "-i", uuid)
-    if not poll(lambda: not _pids(run(quiet).output), seconds("clients"), 1.0):
-        raise ActivityFailed(f"processes still hold {uuid} after {seconds('clients'):g} s")
-    with acting.fault("host.reset", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
+    if not base.poll(lambda: not _pids(run(quiet).output), base.seconds("clients"), 1.0):
+        raise ActivityFailed(f"processes still hold {uuid} after {base.seconds('clients'):g} s")
+    with acting.fault("host.reset", DeviceArgs(**identity(base.read_target(target)), uuid=uuid)) as fault:
         done = _reset_when_free(uuid)
         fault.applied({"node": target.name, "uuid": uuid, "said": done[-300:]})
-    return {**target_record(target), "uuid": uuid}
+    return {**base.target_record(target), "uuid": uuid}
 
 
 def _open_persistence(uuid: str) -> None:
     """Switch the persistence mode off, which by itself makes the driver refuse a reset even with no process there."""
-    args = DeviceArgs(**identity(read_target(node_target())), uuid=uuid)
+    args = DeviceArgs(**identity(base.read_target(base.node_target())), uuid=uuid)
     programs = HostPersistence().programs(args)
     mode = programs.read(run(programs.check, good=()).output).strip()
     if mode == programs.ours:
         return
     if mode != programs.expected:
         raise ActivityFailed(f"nobody knows the persistence mode of {uuid}: {mode[-300:]}")
-    with current().fault("host.persistence", args) as fault:
+    with base.current().fault("host.persistence", args) as fault:
         run(nvidia_smi("-i", uuid, "-pm", "0"))
-        fault.applied({"node": node_target().name, "uuid": uuid, "persistence": "off", PREPARATION: True})
+        fault.applied({"node": base.node_target().name, "uuid": uuid, "persistence": "off", PREPARATION: True})
 
 
 _NO_PROCESSES = "No running processes found"
@@ -204,8 +193,8 @@ def _reset_when_free(uuid: str) -> str:
             raise ActivityFailed(f"{uuid} is not reset without its peers: {reported[-1][-300:]}")
         return result.exit_code == 0
 
-    if not poll(attempt, seconds("clients"), 1.0):
-        raise ActivityFailed(f"the reset of {uuid} was refused for {seconds('clients'):g} s: {reported[-1][-300:]}")
+    if not base.poll(attempt, base.seconds("clients"), 1.0):
+        raise ActivityFailed(f"the reset of {uuid} was refused for {base.seconds('clients'):g} s: {reported[-1][-300:]}")
     return reported[-1]
 
 
@@ -216,14 +205,14 @@ def reset_in_use() -> dict[str, Any]:
     Whether it was refused is returned and not judged here: what happened to the worker is for the samples to show. Raises
     ActivityFailed for an answer that is about something else than the use of the GPU.
     """
-    acting = current()
-    target = node_target()
+    acting = base.current()
+    target = base.node_target()
     uuid = worker_device()
     listing = nvidia_smi("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader", "-i", uuid)
     clients = [line for line in run(listing).output.splitlines() if uuid in line]
     if acting.plan.target_kind is TargetKind.LIVE:
         clients += run(open_files(uuid), good=()).output.splitlines()
-    with acting.fault("host.device", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
+    with acting.fault("host.device", DeviceArgs(**identity(base.read_target(target)), uuid=uuid)) as fault:
         if acting.plan.target_kind is TargetKind.LIVE and not clients:
             result: dict[str, Any] = {"attempted": False, "clients": 0, "refused": False}
         else:
@@ -233,43 +222,43 @@ def reset_in_use() -> dict[str, Any]:
                 raise ActivityFailed(f"the driver did not answer whether {uuid} is in use: {reported or f'exit {done.exit_code}'}")
             result = {"attempted": True, "clients": len(clients), "refused": done.exit_code != 0, "said": reported}
         fault.applied({"node": target.name, "uuid": uuid, **result})
-    return {**target_record(target), "uuid": uuid, **result}
+    return {**base.target_record(target), "uuid": uuid, **result}
 
 
 def worker_device() -> str:
     """A device of the plan's node that a worker holds, by what the worker lists."""
-    view = View.of(current().cluster)
-    namespace = canary_namespace(current().plan)
+    view = View.of(base.current().cluster)
+    namespace = canary_namespace(base.current().plan)
     for pod in view.select("pods", namespace):
-        if labels_of(pod).get(CANARY_LABEL) == WORKER and phase_of(pod) == "Running" and node_of(pod) == node_target().name:
+        if labels_of(pod).get(CANARY_LABEL) == WORKER and phase_of(pod) == "Running" and node_of(pod) == base.node_target().name:
             uuids = uuids_in(view.log_tail(namespace, name_of(pod), 40))
             if uuids:
                 return uuids[0]
-    raise ActivityFailed(f"no worker holds a device of {node_target().name}")
+    raise ActivityFailed(f"no worker holds a device of {base.node_target().name}")
 
 
 def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str, Any]) -> dict[str, Any]:
     """Run the mock's commands, their undo and the restart of the detectors written down before: the restarts are undone last."""
-    acting = current()
-    target = node_target()
+    acting = base.current()
+    target = base.node_target()
     prior = run(STATE).output.strip()
-    healing = MockArgs(**identity(read_target(target)), prior=prior)
+    healing = MockArgs(**identity(base.read_target(target)), prior=prior)
     with ExitStack() as stack:
-        present = [name for name in restart if name in plan_facts().components]
+        present = [name for name in restart if name in base.plan_facts().components]
         faults = [stack.enter_context(acting.fault("agent.restarted", restarted(name))) for name in present]
         faults.append(stack.enter_context(acting.fault("host.nvml-mock", healing)))
         for command in commands:
             run(command)
         for fault in faults:
             fault.applied({"node": target.name, **detail})
-    return {**target_record(target), **detail}
+    return {**base.target_record(target), **detail}
 
 
 def _end_pods(component: str, args: RestartedArgs) -> None:
     """Delete an agent's pods, each only if it still is that very pod."""
-    cluster, found = current().cluster, plan_facts().components[component]
+    cluster, found = base.current().cluster, base.plan_facts().components[component]
     pods = {uid_of(pod): name_of(pod) for pod in pods_of(View.of(cluster), found)}
     for uid in args.uids:
         if uid not in pods:
             raise ActivityFailed(f"the pod of {found} is gone")
-        accepted(cluster.delete("pods", pods[uid], args.namespace, uid=uid), f"delete pod {pods[uid]}")
+        base.accepted(cluster.delete("pods", pods[uid], args.namespace, uid=uid), f"delete pod {pods[uid]}")

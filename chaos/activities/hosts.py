@@ -9,31 +9,10 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import (
-    current,
-    host_namespace,
-    must_be_alone,
-    node_target,
-    plan_facts,
-    poll,
-    read_target,
-    seconds,
-    target_record,
-)
+from chaos.activities import base
 from chaos.activities.waiting import hold
 from chaos.cluster.injector import FIND_KUBELET, FIND_RUNTIME, KUBELETS, POD_SECONDS, HostResult, run_on_host, units_of
-from chaos.ledger.undos.host import (
-    DELAY_HANDLE,
-    KUBELET_UNIT,
-    NETWORK_DEVICE,
-    RUNTIME_UNIT,
-    KubeletArgs,
-    NetworkArgs,
-    RebootArgs,
-    RuntimeArgs,
-    end_delay,
-    link_state,
-)
+from chaos.ledger.undos import host as host_undos
 from chaos.ledger.undos.nodes import NodeArgs, identity
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
@@ -67,17 +46,22 @@ def restart_kubelet() -> dict[str, Any]:
 
 def restart_runtime() -> dict[str, Any]:
     """Restart the node's container runtime. Its containers have processes of their own, which stay."""
-    runtime, pending = _unit(FIND_RUNTIME, RUNTIME_UNIT, "a container runtime"), unit_name("runtime-restart")
-    return _restart("host.runtime", runtime, pending, RuntimeArgs(**identity(read_target(node_target())), unit=runtime, pending=pending))
+    runtime, pending = _unit(FIND_RUNTIME, host_undos.RUNTIME_UNIT, "a container runtime"), unit_name("runtime-restart")
+    return _restart(
+        "host.runtime",
+        runtime,
+        pending,
+        host_undos.RuntimeArgs(**identity(base.read_target(base.node_target())), unit=runtime, pending=pending),
+    )
 
 
 def reload_systemd() -> dict[str, Any]:
     """Let systemd read its units again, which sets the device rules of its control groups anew, those of containers too."""
-    must_be_alone(node_target().name)
-    with current().fault("host.systemd", NodeArgs(**identity(read_target(node_target())))) as fault:
+    base.must_be_alone(base.node_target().name)
+    with base.current().fault("host.systemd", NodeArgs(**identity(base.read_target(base.node_target())))) as fault:
         done = run(("systemctl", "daemon-reload"))
-        fault.applied({"node": node_target().name, "said": done.output[-300:]})
-    return target_record(node_target())
+        fault.applied({"node": base.node_target().name, "said": done.output[-300:]})
+    return base.target_record(base.node_target())
 
 
 def reboot() -> dict[str, Any]:
@@ -86,28 +70,28 @@ def reboot() -> dict[str, Any]:
     It has landed when the node shows another boot id, within the duration ``boot``: neither a timer that was armed nor a command that
     has ended well is a boot.
     """
-    must_be_alone(node_target().name)
-    node, pending = read_target(node_target()), unit_name("reboot")
+    base.must_be_alone(base.node_target().name)
+    node, pending = base.read_target(base.node_target()), unit_name("reboot")
     before = boot_of(node)
     if not before:
-        raise ActivityFailed(f"node {node_target().name} shows no boot id, so nobody could tell that it was rebooted")
+        raise ActivityFailed(f"node {base.node_target().name} shows no boot id, so nobody could tell that it was rebooted")
     command = reboot_command(node)
-    with current().fault("host.reboot", RebootArgs(**identity(node), pending=pending)) as fault:
+    with base.current().fault("host.reboot", host_undos.RebootArgs(**identity(node), pending=pending)) as fault:
         if command:
             _run_here(command)
         else:
-            run(("systemd-run", f"--on-active={seconds('lead'):g}", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
-        if not poll(lambda: boot_of(read_target(node_target())) not in ("", before), seconds("boot")):
-            raise ActivityFailed(f"node {node_target().name} shows no other boot id than {before} after {seconds('boot'):g} s")
-        after = boot_of(read_target(node_target()))
+            run(("systemd-run", f"--on-active={base.seconds('lead'):g}", PROMPT, f"--unit={pending}", "systemctl", "reboot"))
+        if not base.poll(lambda: boot_of(base.read_target(base.node_target())) not in ("", before), base.seconds("boot")):
+            raise ActivityFailed(f"node {base.node_target().name} shows no other boot id than {before} after {base.seconds('boot'):g} s")
+        after = boot_of(base.read_target(base.node_target()))
         by = Path(command[0]).name if command else pending
-        fault.applied({"node": node_target().name, "by": by, "boot": {"before": before, "after": after}})
-    return {**target_record(node_target()), "before": before, "after": after}
+        fault.applied({"node": base.node_target().name, "by": by, "boot": {"before": before, "after": after}})
+    return {**base.target_record(base.node_target()), "before": before, "after": after}
 
 
 def reboot_command(node: Json) -> list[str]:
     """The policy's command for this node's machine. Raises ActivityFailed where the node does not show what the command is to have."""
-    words = list(current().reboot_command)
+    words = list(base.current().reboot_command)
     shown = dict(zip(MACHINE_MARKS, (name_of(node), provider_of(node), machine_of(node)), strict=True))
     for mark, value in shown.items():
         if any(mark in word for word in words[1:]) and not _MACHINE.fullmatch(value):
@@ -134,28 +118,30 @@ def delay_api(milliseconds: int, outage: str) -> dict[str, Any]:
     ActivityFailed where the kubelet reaches its API servers through a program on its own machine, or by IPv6, and where somebody has
     set the queue of the network device.
     """
-    must_be_alone(node_target().name)
+    base.must_be_alone(base.node_target().name)
     if not 0 < milliseconds <= MOST_DELAY:
         raise ActivityFailed(f"a delay of {milliseconds} ms is none that a kubelet should stand; expected up to {MOST_DELAY}")
     peers = api_peers(run(("ss", "-Htnp", "state", "established")).output)
-    node = node_target().name
+    node = base.node_target().name
     if not 0 < len(peers) <= MOST_PEERS:
         found = ", ".join(f"{address}:{port}" for address, port in peers) or "none"
         raise ActivityFailed(f"expected up to {MOST_PEERS} API servers that the kubelet of {node} is connected to, found {found}")
     routes = (re.search(r" dev (\S+)", run(("ip", "-o", "route", "get", address)).output) for address, _ in peers)
     devices = sorted({route[1] if route else "" for route in routes})
     device = devices[0]
-    if len(devices) > 1 or not NETWORK_DEVICE.fullmatch(device) or device == "lo":
+    if len(devices) > 1 or not host_undos.NETWORK_DEVICE.fullmatch(device) or device == "lo":
         raise ActivityFailed(f"expected one network device on the way to the API servers, found {', '.join(devices)[:200] or 'none'}")
     shown = run(("tc", "qdisc", "show", "dev", device, "root")).output.split()
     if shown[:1] != ["qdisc"] or shown[1:2] not in [[kind] for kind in DEFAULT_QUEUES]:
         raise ActivityFailed(f"somebody has set the queue of {device}, which would not be put back: {' '.join(shown)[:200]}")
     ending = unit_name("delay-end")
-    with current().fault("host.delay", NetworkArgs(**identity(read_target(node_target())), device=device, ending=ending)) as fault:
-        run(("systemd-run", f"--on-active={seconds(outage):g}", PROMPT, f"--unit={ending}", *end_delay(device)))
+    with base.current().fault(
+        "host.delay", host_undos.NetworkArgs(**identity(base.read_target(base.node_target())), device=device, ending=ending)
+    ) as fault:
+        run(("systemd-run", f"--on-active={base.seconds(outage):g}", PROMPT, f"--unit={ending}", *host_undos.end_delay(device)))
         run(_while_armed(ending, *_delaying(device, peers, milliseconds)))
         fault.applied({"node": node, "device": device, "milliseconds": milliseconds, "servers": [address for address, _ in peers]})
-    return {**target_record(node_target()), "device": device, "milliseconds": milliseconds}
+    return {**base.target_record(base.node_target()), "device": device, "milliseconds": milliseconds}
 
 
 def flap_link(times: int, down: str, outage: str) -> dict[str, Any]:
@@ -164,33 +150,35 @@ def flap_link(times: int, down: str, outage: str) -> dict[str, Any]:
     A timer takes it up after ``outage`` whatever happens. It has landed when the kernel says that the link is down. Raises
     ActivityFailed unless there is an RDMA device whose network device is up, carries no default route and is part of no bond.
     """
-    must_be_alone(node_target().name)
+    base.must_be_alone(base.node_target().name)
     routes = run(("ip", "-o", "route", "show", "default")).output
     found = sorted(set(rdma_devices(run(("rdma", "link", "show")).output)) - set(re.findall(r" dev (\S+)", routes)))
     if not found or not routes.strip():
-        raise ActivityFailed(f"expected an RDMA device on {node_target().name} that is up and carries no default route, found none")
+        raise ActivityFailed(f"expected an RDMA device on {base.node_target().name} that is up and carries no default route, found none")
     device = found[-1]
     if " master " in (shown := run(("ip", "-o", "link", "show", "dev", device)).output):
         raise ActivityFailed(f"{device} is part of another network device: {' '.join(shown.split())[:200]}")
     ending, link = unit_name("link-up"), ("ip", "link", "set", "dev", device)
-    with current().fault("host.link", NetworkArgs(**identity(read_target(node_target())), device=device, ending=ending)) as fault:
-        run(("systemd-run", f"--on-active={seconds(outage):g}", PROMPT, f"--unit={ending}", *link, "up"))
+    with base.current().fault(
+        "host.link", host_undos.NetworkArgs(**identity(base.read_target(base.node_target())), device=device, ending=ending)
+    ) as fault:
+        run(("systemd-run", f"--on-active={base.seconds(outage):g}", PROMPT, f"--unit={ending}", *link, "up"))
         for turn in range(times):
             run(_while_armed(ending, (*link, "down")))
             if turn == 0:
-                if (state := run(link_state(device)).output.strip()) != "down":
+                if (state := run(host_undos.link_state(device)).output.strip()) != "down":
                     raise ActivityFailed(f"the link of {device} was taken down, and the kernel says that it is {state[:80] or 'nothing'}")
-                fault.applied({"node": node_target().name, "device": device, "times": times})
+                fault.applied({"node": base.node_target().name, "device": device, "times": times})
             hold(down)
             run((*link, "up"))
             hold(down)
-    return {**target_record(node_target()), "device": device, "times": times}
+    return {**base.target_record(base.node_target()), "device": device, "times": times}
 
 
 def rdma_devices(links: str) -> list[str]:
     """Network devices of RDMA links that are up, by what ``rdma link show`` prints."""
     found = (re.search(r" state ACTIVE .*\bnetdev (\S+)", line) for line in links.splitlines())
-    return [match[1] for match in found if match and NETWORK_DEVICE.fullmatch(match[1])]
+    return [match[1] for match in found if match and host_undos.NETWORK_DEVICE.fullmatch(match[1])]
 
 
 def api_peers(sockets: str) -> list[tuple[str, int]]:
@@ -213,10 +201,10 @@ def _while_armed(unit: str, *commands: tuple[str, ...]) -> tuple[str, ...]:
 
 def _delaying(device: str, peers: Sequence[tuple[str, int]], milliseconds: int) -> list[tuple[str, ...]]:
     """A queue with a fourth band that delays, and filters that send there what goes to the peers and nothing else."""
-    band, add = f"{DELAY_HANDLE}4", ("tc", "qdisc", "add", "dev", device)
-    send = ("tc", "filter", "add", "dev", device, "parent", DELAY_HANDLE, "protocol", "ip", "u32")
+    band, add = f"{host_undos.DELAY_HANDLE}4", ("tc", "qdisc", "add", "dev", device)
+    send = ("tc", "filter", "add", "dev", device, "parent", host_undos.DELAY_HANDLE, "protocol", "ip", "u32")
     return [
-        (*add, "root", "handle", DELAY_HANDLE, "prio", "bands", "4", "priomap", *PRIORITIES),
+        (*add, "root", "handle", host_undos.DELAY_HANDLE, "prio", "bands", "4", "priomap", *PRIORITIES),
         (*add, "parent", band, "netem", "delay", f"{milliseconds}ms"),
         *((*send, "match", "ip", "dst", f"{one}/32", "match", "ip", "dport", str(port), "0xffff", "flowid", band) for one, port in peers),
     ]
@@ -227,36 +215,38 @@ def _restart(action: str, unit: str, pending: str, arguments: NodeArgs) -> dict[
 
     It has landed when systemd says that the unit was started since: a timer that was armed is no restart.
     """
-    must_be_alone(node_target().name)
+    base.must_be_alone(base.node_target().name)
     started = ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", unit)
     before = run(started).output.strip()
-    with current().fault(action, arguments) as fault:
-        done = run(("systemd-run", f"--on-active={seconds('lead'):g}", PROMPT, f"--unit={pending}", "systemctl", "restart", unit))
-        if not poll(lambda: run(started).output.strip() not in ("", before), POD_SECONDS):
-            raise ActivityFailed(f"{unit} of {node_target().name} was not restarted within {POD_SECONDS} s ({before})")
-        fault.applied({"node": node_target().name, "restarted": unit, "unit": pending, "said": done.output[-300:]})
-    return {**target_record(node_target()), "restarted": unit, "unit": pending}
+    with base.current().fault(action, arguments) as fault:
+        done = run(("systemd-run", f"--on-active={base.seconds('lead'):g}", PROMPT, f"--unit={pending}", "systemctl", "restart", unit))
+        if not base.poll(lambda: run(started).output.strip() not in ("", before), POD_SECONDS):
+            raise ActivityFailed(f"{unit} of {base.node_target().name} was not restarted within {POD_SECONDS} s ({before})")
+        fault.applied({"node": base.node_target().name, "restarted": unit, "unit": pending, "said": done.output[-300:]})
+    return {**base.target_record(base.node_target()), "restarted": unit, "unit": pending}
 
 
 def stop_kubelet(outage: str) -> dict[str, Any]:
     """Stop the node's kubelet. Its start, after the duration of that name, is armed on the host and seen to be armed before."""
-    must_be_alone(node_target().name)
-    length, lead = seconds(outage), seconds("lead")
+    base.must_be_alone(base.node_target().name)
+    length, lead = base.seconds(outage), base.seconds("lead")
     kubelet, start, stop = kubelet_unit(), unit_name("kubelet-start"), unit_name("kubelet-stop")
     script = (
         f"systemd-run --on-active={lead + length:g} {PROMPT} --unit={start} systemctl start {kubelet} && "
         f"systemctl is-active {start}.timer && "
         f"systemd-run --on-active={lead:g} {PROMPT} --unit={stop} systemctl stop {kubelet}"
     )
-    with current().fault("host.kubelet", kubelet_args(kubelet, stop, start)) as fault:
+    with base.current().fault("host.kubelet", kubelet_args(kubelet, stop, start)) as fault:
         done = run(("sh", "-c", script))
-        fault.applied({"node": node_target().name, "kubelet": kubelet, "starts_after": length, "unit": start, "said": done.output[-300:]})
-    return {**target_record(node_target()), "kubelet": kubelet, "starts_after": length}
+        fault.applied(
+            {"node": base.node_target().name, "kubelet": kubelet, "starts_after": length, "unit": start, "said": done.output[-300:]}
+        )
+    return {**base.target_record(base.node_target()), "kubelet": kubelet, "starts_after": length}
 
 
 def kubelet_unit() -> str:
     """The unit of systemd that runs the kubelet of the plan's node. Raises ActivityFailed unless there is one."""
-    return _unit(FIND_KUBELET, KUBELET_UNIT, "a kubelet")
+    return _unit(FIND_KUBELET, host_undos.KUBELET_UNIT, "a kubelet")
 
 
 def _unit(find: Sequence[str], known: re.Pattern[str], program: str) -> str:
@@ -264,7 +254,7 @@ def _unit(find: Sequence[str], known: re.Pattern[str], program: str) -> str:
 
     Where no injector pod runs, nothing could be read back: this finds it out before anything is armed.
     """
-    node = node_target().name
+    node = base.node_target().name
     reported = run(find, good=(0, 1)).output
     found = units_of(reported)
     if len(found) != 1:
@@ -275,12 +265,12 @@ def _unit(find: Sequence[str], known: re.Pattern[str], program: str) -> str:
     return found[0]
 
 
-def kubelet_args(kubelet: str, pending: str, returning: str = "") -> KubeletArgs:
+def kubelet_args(kubelet: str, pending: str, returning: str = "") -> host_undos.KubeletArgs:
     """Arguments of the kubelet's undo on the plan's node.
 
     ``pending`` is the unit whose timer is about to stop it, ``returning`` the one whose timer would start it again.
     """
-    return KubeletArgs(**identity(read_target(node_target())), kubelet=kubelet, pending=pending, returning=returning)
+    return host_undos.KubeletArgs(**identity(base.read_target(base.node_target())), kubelet=kubelet, pending=pending, returning=returning)
 
 
 def run(argv: Sequence[str], *, good: Sequence[int] = (0,), node: str = "") -> HostResult:
@@ -288,17 +278,17 @@ def run(argv: Sequence[str], *, good: Sequence[int] = (0,), node: str = "") -> H
 
     Raises ActivityFailed when it could not be run, or ended with none of the ``good`` codes.
     """
-    acting = current()
-    node = node or node_target().name
+    acting = base.current()
+    node = node or base.node_target().name
     try:
         result = run_on_host(
             acting.cluster,
-            namespace=host_namespace(),
+            namespace=base.host_namespace(),
             node=node,
-            image=plan_facts().injector_image,
+            image=base.plan_facts().injector_image,
             argv=argv,
             run_id=acting.plan.run_id,
-            pull_secrets=plan_facts().pull_secrets,
+            pull_secrets=base.plan_facts().pull_secrets,
             deadline=time.monotonic() + POD_SECONDS,  # a shorter wait would leave a program running that nobody asks about
         )
     except ApiTrouble as trouble:
@@ -310,5 +300,5 @@ def run(argv: Sequence[str], *, good: Sequence[int] = (0,), node: str = "") -> H
 
 def unit_name(what: str) -> str:
     """A unit of this run and experiment, so that two never share one."""
-    plan = current().plan
+    plan = base.current().plan
     return f"gpu-conformance-{plan.run_id}-{plan.experiment.lower()}-{what}"

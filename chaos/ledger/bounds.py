@@ -1,7 +1,12 @@
 """The bounds of an experiment's ledger: registered undos, on objects that the experiment's document lets it touch.
 
 An entry that something vouches for is still held against this, when it is armed and before it is carried out: whatever wrote it, it
-cannot reach further than the experiment could. Whose namespaces and objects those are is in :mod:`chaos.ledger.reach`.
+cannot reach further than the experiment could. Whose namespaces and objects those are, plan, policy and cluster show; an entry cannot say
+so of itself.
+
+Whoever edits a report writes its ledgers and its plan. So an entry that no run's proof lists is held against what such a person cannot
+write. An entry that the proof lists was held against the plan when it was armed, and is undone even where the cluster no longer shows
+whose namespace it is.
 """
 
 import fnmatch
@@ -12,8 +17,7 @@ from typing import Any
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.ledger.reach import Reach
-from chaos.ledger.undos import Undo
+from chaos.ledger.undos import Undo, workloads
 from chaos.ledger.undos.agents import AgentRestarted, PublishedArgs, RestartedArgs, SlicesPublished
 from chaos.ledger.undos.host import HOST_ACTIONS, DeviceArgs, KubeletArgs, Means, MockArgs, NetworkArgs, RebootArgs, RuntimeArgs
 from chaos.ledger.undos.nodes import (
@@ -27,25 +31,98 @@ from chaos.ledger.undos.nodes import (
     ValueArgs,
 )
 from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, NodeExists, NodeExistsArgs, ObjectAbsent, ObjectPresent, PresentArgs
-from chaos.ledger.undos.workloads import (
-    BreakerArgs,
-    BreakerClosed,
-    EnvArgs,
-    PodsReplaced,
-    ReplacedArgs,
-    ReplicasArgs,
-    WorkloadEnv,
-    WorkloadReplicas,
-)
 from chaos.model.experiment import Experiment
 from chaos.model.pairs import pairs_of
-from chaos.model.plan import OPT_OUT, Plan
-from chaos.model.records import Entry, LedgerError
+from chaos.model.plan import OPT_OUT, Plan, PlanFacts
+from chaos.model.records import Entry, LedgerError, digest
 from fixtures.cluster import kinds
 from fixtures.model.nodes.holds import STATE_LABEL, STATES, is_note
+from fixtures.model.objects import faces_outside, owners_of
+from fixtures.model.platform.namespaces import Platform
 from fixtures.ownership.owned import PRIORITY_CLASSES
-from fixtures.policy.model import Policy
+from fixtures.policy.model import Policy, Tenants
 from fixtures.text import typed
+
+_UNLISTED = "no proof in the cluster lists the entry"
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """Which namespaces and objects are an experiment's to touch. What is empty shows nothing.
+
+    ``tenants`` and ``components`` (namespaces of ``chaos.components``) are the policy's. The cluster shows ``standing`` and
+    ``operators`` (by the UID of each ClusterPolicy, the namespaces in which its operator runs). ``vouched`` are digests of the entries
+    that the proofs of their runs list.
+
+    ``planned`` are UIDs of a plan's targets. With ``within``, the namespaces of a plan's targets and components, there are no others.
+    """
+
+    tenants: Tenants = Tenants()
+    components: frozenset[str] = frozenset()
+    standing: Platform | None = None
+    operators: Mapping[str, frozenset[str]] = {}
+    vouched: frozenset[str] = frozenset()
+    planned: frozenset[str] = frozenset()
+    within: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, policy: Policy) -> "Reach":
+        """What the policy alone shows."""
+        named = (workload.partition("/") for workload in policy.chaos.components.values())
+        return cls(tenants=policy.tenants, components=frozenset(namespace for namespace, slash, _ in named if slash))
+
+    def of_plan(self, plan: Plan) -> "Reach":
+        """What a plan names, and nothing else: its namespaces were found out when it was made."""
+        found = PlanFacts.of(plan).components.values()
+        named = {target.namespace for target in plan.targets} | {one.namespace for component in found for one in component.workloads}
+        return msgspec.structs.replace(self, planned=frozenset(target.uid for target in plan.targets), within=frozenset(named - {""}))
+
+    def admits(self, namespace: str) -> bool:
+        """Whether components may be in a namespace: as the search for targets has it, and where the policy says they are."""
+        if self.within is not None:
+            return namespace in self.within
+        standing = self.standing or Platform(self.tenants)
+        return standing.of(namespace).components or namespace in self.components
+
+    def wrong(self, entry: Entry, args: Any) -> Iterator[str]:
+        """What an entry names that nothing shows to be its experiment's to touch."""
+        if digest(entry) in self.vouched:
+            return
+        namespace = str(getattr(args, "namespace", "") or "")
+        if namespace and not namespaces.is_name_of_run(namespace, entry.run_id) and not self.admits(namespace):
+            yield f"namespace {namespace}, {self._unknown}"
+        elif isinstance(args, PresentArgs) and args.uid not in self.planned:
+            yield from self._wrong_operand(args)
+        elif isinstance(args, NodeExistsArgs) and args.uid not in self.planned:
+            if self.within is not None:
+                yield f"the existence of node {args.name}, which is no target of its plan"
+            else:
+                yield f"labels and taints of node {args.name}: {_UNLISTED}, and nothing else shows what the node had; see the ledger"
+        elif isinstance(args, ClearedArgs) and self.within is None and (kept := _kept(args)):
+            yield f"{', '.join(kept)} of node {args.name}: {_UNLISTED}, and nothing else shows that the node had it; see the ledger"[:300]
+
+    @property
+    def _unknown(self) -> str:
+        if self.within is not None:
+            return "which is not in its plan"
+        known = "if agents of the platform are there, name it in the policy (tenants.moreInfrastructure, chaos.components)"
+        return f"which is neither the platform's nor an operator's, and {_UNLISTED}; {known}"
+
+    def _wrong_operand(self, args: PresentArgs) -> Iterator[str]:
+        """Experiments delete objects that a ClusterPolicy owns, where its operator runs, and no others."""
+        what = f"{args.key} {args.namespace}/{args.name}"
+        controllers = [str(ref.get("uid")) for ref in owners_of(args.saved) if ref.get("controller") is True]
+        if self.within is not None:
+            yield f"{what}, which is no target of its plan"
+        elif not any(args.namespace in self.operators.get(uid, ()) for uid in controllers):
+            yield f"{what}, which no ClusterPolicy of this cluster owns, and {_UNLISTED}"
+        elif args.key == "services" and faces_outside(args.saved):
+            yield f"{what}, which can be reached from outside of the cluster, and {_UNLISTED}"
+
+
+def _kept(args: ClearedArgs) -> list[str]:
+    """State labels and annotations that were there before the fault: they would be set again."""
+    return sorted({key for key, value in args.labels.items() if value is not None} | args.notes.keys())
+
 
 _UNDOS: tuple[Undo, ...] = (
     NodeLabels(),
@@ -53,14 +130,14 @@ _UNDOS: tuple[Undo, ...] = (
     NodeExists(),
     ObjectAbsent(),
     ObjectPresent(),
-    WorkloadReplicas(),
-    PodsReplaced(),
+    workloads.WorkloadReplicas(),
+    workloads.PodsReplaced(),
     *(action() for action in HOST_ACTIONS),
     AgentRestarted(),
     NodeCleared(),
-    WorkloadEnv(),
+    workloads.WorkloadEnv(),
     SlicesPublished(),
-    BreakerClosed(),
+    workloads.BreakerClosed(),
 )
 
 REGISTRY: Mapping[str, Undo] = {undo.name: undo for undo in _UNDOS}
@@ -250,12 +327,12 @@ def _cleared(_entry: Entry, args: ClearedArgs, _bounds: Bounds) -> Iterator[str]
     yield from (f"label {key} of a node: it runs no agent"[:300] for key in args.agents if not AGENT_LABEL.fullmatch(key))
 
 
-def _replicas_of(_entry: Entry, args: ReplicasArgs, bounds: Bounds) -> Iterator[str]:
+def _replicas_of(_entry: Entry, args: workloads.ReplicasArgs, bounds: Bounds) -> Iterator[str]:
     if args.ours not in bounds.replicas:
         yield f"the replicas of {args.namespace}/{args.name}: it never scales to {args.ours}"
 
 
-def _variable(_entry: Entry, args: EnvArgs, bounds: Bounds) -> Iterator[str]:
+def _variable(_entry: Entry, args: workloads.EnvArgs, bounds: Bounds) -> Iterator[str]:
     if args.variable not in bounds.words:
         yield f"the variable {args.variable}"
     elif bounds.never(args.variable, args.ours):
@@ -301,8 +378,8 @@ CHECKS: Mapping[type[Any], Callable[[Entry, Any, Bounds], Iterator[str]]] = {
     ValueArgs: _values,
     UnschedulableArgs: _cordon,
     ClearedArgs: _cleared,
-    ReplicasArgs: _replicas_of,
-    EnvArgs: _variable,
+    workloads.ReplicasArgs: _replicas_of,
+    workloads.EnvArgs: _variable,
     AbsentArgs: _absent,
     PresentArgs: _present,
     RestartedArgs: _restarted,
@@ -312,9 +389,9 @@ CHECKS: Mapping[type[Any], Callable[[Entry, Any, Bounds], Iterator[str]]] = {
     RebootArgs: _units,
     RuntimeArgs: _units,
     NodeArgs: _place_alone,
-    NodeExistsArgs: _place_alone,  # what the node gets back is for chaos.ledger.reach
-    BreakerArgs: _place_alone,  # of one name, and closed only
-    ReplacedArgs: _place_alone,  # nothing is undone
+    NodeExistsArgs: _place_alone,  # what the node gets back is for chaos.ledger.bounds
+    workloads.BreakerArgs: _place_alone,  # of one name, and closed only
+    workloads.ReplacedArgs: _place_alone,  # nothing is undone
     MockArgs: _place_alone,  # overrides are taken away, none is set
     DeviceArgs: _place_alone,  # of a form that is a UUID
 }

@@ -14,18 +14,7 @@ from chaos.model.experiment import SLOW_START, Experiment, needs_cordoned
 from chaos.model.plan import Device, Plan, PlanFacts
 from chaos.observe.signals.metrics import samples_of
 from chaos.observe.view import NoData, View
-from chaos.plan.selectors import (
-    Choice,
-    ClaimPlanningView,
-    NotApplicable,
-    PlanningView,
-    PlanRefused,
-    TargetQuery,
-    TargetUnclear,
-    choose,
-    is_mig,
-    is_shared,
-)
+from chaos.plan import selectors
 from conformance.outputs.captured_text import Unreadable
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Taint
@@ -67,25 +56,25 @@ def make_plan(
     extension = experiment.extension
     if target_kind not in extension.fidelity:
         kinds = ", ".join(extension.fidelity)
-        raise NotApplicable("TargetKind", f"{extension.id} exists on {kinds} targets only, and this one is {target_kind}")
+        raise selectors.NotApplicable("TargetKind", f"{extension.id} exists on {kinds} targets only, and this one is {target_kind}")
     try:
         view = View.of(cluster)
         found = find_components(view, standing_of(view, policy.tenants), policy.chaos.components)
         if doubt := found.doubtful(_relied_on(experiment)):
-            raise TargetUnclear("ComponentUnclear", doubt)
+            raise selectors.TargetUnclear("ComponentUnclear", doubt)
         if reason := found.missing(extension.needs + (extension.live_needs if target_kind is TargetKind.LIVE else ())):
-            raise NotApplicable("ComponentAbsent", reason)
+            raise selectors.NotApplicable("ComponentAbsent", reason)
         if "taint_device" in experiment.functions and not cluster.announced(TAINT_RULES):
-            raise NotApplicable("NotServed", "the API server serves no DeviceTaintRules")
+            raise selectors.NotApplicable("NotServed", "the API server serves no DeviceTaintRules")
         wanted = _wanted(extension.target)
         planning = _planning_view(view, found, plan_facts(view, found, policy), wanted, node)
         planning.cordoned = needs_cordoned(extension.level, target_kind, cordons=extension.cordons)
-        choice = choose(planning)
+        choice = selectors.choose(planning)
         untouched = _untouched(planning, choice)
     except NoData as error:
-        raise TargetUnclear("NotReadable", str(error)) from error
+        raise selectors.TargetUnclear("NotReadable", str(error)) from error
     if not choice.targets:
-        raise PlanRefused("NoTarget", f"{extension.id} chose nothing, and an experiment without a target is an error")
+        raise selectors.PlanRefused("NoTarget", f"{extension.id} chose nothing, and an experiment without a target is an error")
     seconds = {**extension.durations(target_kind), SLOW_START: policy.probes.slow_start_seconds}
     expires = datetime.now(UTC) + timedelta(seconds=seconds["deadline"] + EXPIRY_MARGIN)
     return Plan(
@@ -159,30 +148,30 @@ def devices_by_node(view: View, components: Components) -> dict[str, tuple[Devic
     return found
 
 
-def _wanted(target: Json) -> TargetQuery:
+def _wanted(target: Json) -> selectors.TargetQuery:
     try:
-        return typed.convert(target, TargetQuery)
+        return typed.convert(target, selectors.TargetQuery)
     except msgspec.ValidationError as error:
-        raise PlanRefused("BadTarget", f"target: {error}") from error
+        raise selectors.PlanRefused("BadTarget", f"target: {error}") from error
 
 
-def _planning_view(view: View, found: Components, known: PlanFacts, wanted: TargetQuery, node: str) -> PlanningView:
+def _planning_view(view: View, found: Components, known: PlanFacts, wanted: selectors.TargetQuery, node: str) -> selectors.PlanningView:
     """The cluster as the experiment sees it: one on a DRA driver counts devices that are claimed, every other those of plugins."""
     if wanted.component not in (DRA_PLUGIN, DOMAIN_DAEMON):
-        return PlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
+        return selectors.PlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
     known = msgspec.structs.replace(known, device_class=DEVICE_CLASS)
-    return ClaimPlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
+    return selectors.ClaimPlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
 
 
-def _untouched(planning: PlanningView, choice: Choice) -> str:
+def _untouched(planning: selectors.PlanningView, choice: selectors.Choice) -> str:
     """A healthy GPU node that stays as it is. Raises :class:`PlanRefused` when there is none."""
     spare = [name_of(node) for node in planning.healthy() if name_of(node) not in choice.nodes]
     if not spare:
-        raise PlanRefused("NoSpareNode", "no healthy GPU node would be left untouched, and one must be")
+        raise selectors.PlanRefused("NoSpareNode", "no healthy GPU node would be left untouched, and one must be")
     return spare[-1]  # the fullest: canaries that have to move find room on the others
 
 
-def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
+def _narrowed(planning: selectors.PlanningView, choice: selectors.Choice) -> PlanFacts:
     """The facts that this plan needs: devices of its nodes, free devices of all healthy ones, tolerations of their taints."""
     healthy = planning.healthy()
     nodes = [node for node in planning.gpu_nodes() if name_of(node) in choice.nodes] or healthy
@@ -197,7 +186,7 @@ def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
         planning.facts,
         components={name: on_node(planning.view, found, choice.nodes[0]) for name, found in known.items()} if choice.nodes else known,
         resource=resource,
-        free={name_of(node): planning.free(node) for node in healthy if not is_shared(node) and not is_mig(node)},
+        free={name_of(node): planning.free(node) for node in healthy if not selectors.is_shared(node) and not selectors.is_mig(node)},
         devices={name: known for name, known in planning.facts.devices.items() if name in choice.nodes or not choice.nodes},
         tolerations=(*tolerations.values(), *named),
     )

@@ -24,26 +24,12 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
+from fixtures.model import objects
 from fixtures.model.demand.pod_devices import requested_devices
 from fixtures.model.devices.reset_alone import reset_obstacles
 from fixtures.model.dra.slices import TAINT_RULES
 from fixtures.model.nodes.untyped_nodes import work_of
 from fixtures.model.nodes.work import Why, is_fence_key
-from fixtures.model.objects import (
-    NotListed,
-    amounts_of,
-    budget_of,
-    controller_of,
-    full_name,
-    is_live,
-    is_unschedulable,
-    labels_of,
-    namespace_of,
-    node_of,
-    protects,
-    uid_of,
-    uses_claims,
-)
 from fixtures.model.platform.components import DAEMON_SETS
 from fixtures.model.platform.installed import DETECTORS, InstalledComponent, pods_of
 from fixtures.model.platform.remediators import find_remediators
@@ -88,7 +74,7 @@ def read_cluster_state(
         cluster_uid=_known(lambda: cluster_uid(cluster)) or "",
         cluster_names=tuple(filter(None, (cluster.context,))),
         ours=ours,
-        uids=_known(lambda: {str(item): uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
+        uids=_known(lambda: {str(item): objects.uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
         nodes=None if nodes is None or pods is None else _known(lambda: node_states(nodes, pods, devices, fences, own=own)),
         steady=steady,
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
@@ -106,8 +92,8 @@ def node_states(
     """What the gates ask about each node, by name. Pods in the namespaces ``own`` are the run's: a label says so of any pod."""
     holding: dict[str, list[str]] = {}
     for pod in pods:
-        if _holds(pod, devices) and namespace_of(pod) not in own:
-            holding.setdefault(node_of(pod), []).append(full_name(pod))
+        if _holds(pod, devices) and objects.namespace_of(pod) not in own:
+            holding.setdefault(objects.node_of(pod), []).append(objects.full_name(pod))
 
     def names_device(name: str) -> bool:
         return _is_device(name, devices)
@@ -116,11 +102,11 @@ def node_states(
     obstacles = reset_obstacles(nodes)
     works = work_of(nodes, lambda key: is_fence_key(key, fences, names_device), names_device)
     for node in nodes:
-        name, labels = str(node["metadata"]["name"]), labels_of(node)
-        cordoned = is_unschedulable(node)
+        name, labels = str(node["metadata"]["name"]), objects.labels_of(node)
+        cordoned = objects.is_unschedulable(node)
         obstacle = works[name].besides(*([Why.CORDONED] if cordoned else []))
         found[name] = NodeState(
-            uid=uid_of(node),
+            uid=objects.uid_of(node),
             gpu=_has_devices(node, devices) or labels.get(_PRESENT) == "true",  # DRA drivers advertise no capacity on the node
             obstacle=str(obstacle or ""),
             cordoned=cordoned,
@@ -133,7 +119,7 @@ def node_states(
 
 
 def _has_devices(node: Json, devices: Sequence[str]) -> bool:
-    capacity = amounts_of(node, "capacity")
+    capacity = objects.amounts_of(node, "capacity")
     return any(quantity.as_int(str(amount)) for name, amount in capacity.items() if _is_device(name, devices))
 
 
@@ -142,7 +128,7 @@ def _is_device(name: str, devices: Sequence[str]) -> bool:
 
 
 def _holds(pod: Json, devices: Sequence[str]) -> bool:
-    return is_live(pod) and (uses_claims(pod) or bool(requested_devices(pod, lambda name: _is_device(name, devices))))
+    return objects.is_live(pod) and (objects.uses_claims(pod) or bool(requested_devices(pod, lambda name: _is_device(name, devices))))
 
 
 def _spent_budgets(
@@ -154,16 +140,18 @@ def _spent_budgets(
     """
     targets = {target.uid for target in plan.targets if target.kind == "pods"}
     theirs = {(agent.uid, agent.namespace) for agent in agents if agent.uid}
-    targets |= {uid_of(pod) for controller in controllers for pod in pods_of(View.of(cluster), controller)}
-    ended = [pod for pod in pods if node_of(pod) in plan.nodes and (controller_of(pod), namespace_of(pod)) in theirs]
-    hit = [*ended, *(pod for pod in pods if uid_of(pod) in targets and pod not in ended)]
+    targets |= {objects.uid_of(pod) for controller in controllers for pod in pods_of(View.of(cluster), controller)}
+    ended = [
+        pod for pod in pods if objects.node_of(pod) in plan.nodes and (objects.controller_of(pod), objects.namespace_of(pod)) in theirs
+    ]
+    hit = [*ended, *(pod for pod in pods if objects.uid_of(pod) in targets and pod not in ended)]
     if not hit:
         return ()
     found = []
     for budget in cluster.each("policy/poddisruptionbudgets"):
-        counts, ours = budget_of(budget), sum(protects(budget, pod) for pod in hit)
+        counts, ours = objects.budget_of(budget), sum(objects.protects(budget, pod) for pod in hit)
         if ours and (counts.spent or counts.allowed < ours):
-            found.append(full_name(budget))
+            found.append(objects.full_name(budget))
     return tuple(found)
 
 
@@ -171,7 +159,7 @@ def _known(ask: Callable[[], T]) -> T | None:
     """The answer, or None when there is none, or one of a shape that the API does not have: its gate stays closed."""
     try:
         return ask()
-    except (ApiTrouble, LedgerError, NotListed, ValueError, AttributeError, LookupError, TypeError):
+    except (ApiTrouble, LedgerError, objects.NotListed, ValueError, AttributeError, LookupError, TypeError):
         return None
 
 

@@ -7,23 +7,8 @@ from chaos.model.plan import PlanFacts
 from chaos.observe.signals.nodes import joined_nodes, known_nodes, leaving, slowly
 from chaos.observe.view import NoData, Reading, Signal, View
 from fixtures.kubernetes.models import Json
+from fixtures.model import objects
 from fixtures.model.dra.nvidia_driver import DOMAIN_DAEMON, domain_members, domain_of, domain_state
-from fixtures.model.objects import (
-    address_of,
-    controller_of,
-    device_amounts,
-    digest_of_content,
-    full_name,
-    generation_of,
-    is_ready,
-    name_of,
-    namespace_of,
-    node_of,
-    restarts_of,
-    scheduled_pods,
-    state_of,
-    uid_of,
-)
 from fixtures.model.platform.components import DAEMON_SETS
 from fixtures.model.platform.installed import NAMES, InstalledComponent, pods_of
 from fixtures.model.platform.namespaces import IGNORED
@@ -39,18 +24,18 @@ def ready(reading: Reading, *, component: str) -> JsonValue:
     found = _component(reading, component)
     pods = _instances(reading, found)
     if found.key == DAEMON_SETS:
-        return all(any(node_of(pod) == node and is_ready(pod) for pod in pods) for node in reading.plan.nodes)
-    return bool(pods) and all(is_ready(pod) for pod in pods)
+        return all(any(objects.node_of(pod) == node and objects.is_ready(pod) for pod in pods) for node in reading.plan.nodes)
+    return bool(pods) and all(objects.is_ready(pod) for pod in pods)
 
 
 def uids(reading: Reading, *, component: str) -> JsonValue:
     """UIDs and restarts of the component's pods, on the target nodes or of all replicas; sorted."""
-    return sorted(f"{uid_of(pod)} {restarts_of(pod)}" for pod in _instances(reading, _component(reading, component)))
+    return sorted(f"{objects.uid_of(pod)} {objects.restarts_of(pod)}" for pod in _instances(reading, _component(reading, component)))
 
 
 def daemon_sets(reading: Reading) -> JsonValue:
     """``{namespace/name: [desired, ready, updated]}`` of the agents' DaemonSets, without nodes that joined since the sampler began."""
-    return {full_name(item): _counts(reading, item) for item in _agents(reading)}
+    return {objects.full_name(item): _counts(reading, item) for item in _agents(reading)}
 
 
 def agent_pods(reading: Reading) -> JsonValue:
@@ -60,9 +45,13 @@ def agent_pods(reading: Reading) -> JsonValue:
     """
     facts, view, first = PlanFacts.of(reading.plan), View.at(reading), known_nodes(reading)
     pods = [pod for name in AGENTS if (found := facts.components.get(name)) is not None for pod in pods_of(view, found)]
-    now = {full_name(pod): (node_of(pod), f"{uid_of(pod)} {restarts_of(pod)}") for pod in pods if node_of(pod) in first}
+    now = {
+        objects.full_name(pod): (objects.node_of(pod), f"{objects.uid_of(pod)} {objects.restarts_of(pod)}")
+        for pod in pods
+        if objects.node_of(pod) in first
+    }
     seen: dict[str, tuple[str, str]] = reading.memory.setdefault("agents.first", now)
-    gone = first - {name_of(node) for node in view.select("nodes")}
+    gone = first - {objects.name_of(node) for node in view.select("nodes")}
     return {name: text for name, (node, text) in {**{key: one for key, one in seen.items() if one[0] in gone}, **now}.items()}
 
 
@@ -75,15 +64,15 @@ def elsewhere(reading: Reading, *, component: str) -> JsonValue:
 
     def read() -> JsonValue:
         facts, view, left = PlanFacts.of(reading.plan), View.at(reading), leaving(reading)
-        nodes = {name_of(node): node for node in view.select("nodes") if name_of(node) not in reading.plan.nodes}
+        nodes = {objects.name_of(node): node for node in view.select("nodes") if objects.name_of(node) not in reading.plan.nodes}
         found = {
-            node_of(pod): [
-                f"{uid_of(pod)} {restarts_of(pod)}",
-                is_ready(pod),
-                *(device_amounts(nodes[node_of(pod)], name, facts.is_device) for name in AMOUNTS),
+            objects.node_of(pod): [
+                f"{objects.uid_of(pod)} {objects.restarts_of(pod)}",
+                objects.is_ready(pod),
+                *(objects.device_amounts(nodes[objects.node_of(pod)], name, facts.is_device) for name in AMOUNTS),
             ]
             for pod in pods_of(view, _component(reading, component))
-            if node_of(pod) in nodes
+            if objects.node_of(pod) in nodes
         }
         seen: dict[str, JsonValue] = reading.memory.setdefault(f"elsewhere.{component}.seen", {})
         found |= {node: seen[node] for node in left & seen.keys()}
@@ -100,7 +89,7 @@ def policy_state(reading: Reading) -> JsonValue:
 
     It stays what it was first while a node that joined has agents to come.
     """
-    states = {name_of(item): state_of(item) for item in View.at(reading).select(POLICIES)}
+    states = {objects.name_of(item): objects.state_of(item) for item in View.at(reading).select(POLICIES)}
     active = {name: state for name, state in states.items() if state not in IGNORED}
     if len(active) > 1:
         raise NoData(f"ClusterPolicies {' and '.join(sorted(active))} are both acted upon")
@@ -120,7 +109,7 @@ def _operand(reading: Reading) -> Json | None:
 def operand(reading: Reading) -> JsonValue:
     """A digest of what the targeted operand says (not when or by whom it was written); empty while it is not there."""
     item = _operand(reading)
-    return digest_of_content(item, ALLOCATED_FIELDS) if item is not None else ""
+    return objects.digest_of_content(item, ALLOCATED_FIELDS) if item is not None else ""
 
 
 ALLOCATED_FIELDS = frozenset({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"})
@@ -137,7 +126,7 @@ def _component(reading: Reading, name: str) -> InstalledComponent:
 def _instances(reading: Reading, found: InstalledComponent) -> list[Json]:
     pods = pods_of(View.at(reading), found)
     if found.key == DAEMON_SETS and reading.plan.nodes:
-        return [pod for pod in pods if node_of(pod) in reading.plan.nodes]
+        return [pod for pod in pods if objects.node_of(pod) in reading.plan.nodes]
     return pods
 
 
@@ -145,7 +134,7 @@ def _agents(reading: Reading) -> list[Json]:
     facts, view = PlanFacts.of(reading.plan), View.at(reading)
     known = [found for name in AGENTS if (found := facts.components.get(name)) is not None]
     names = {(one.namespace, one.name) for found in known for one in found.workloads}
-    return [item for item in view.select(DAEMON_SETS) if (namespace_of(item), name_of(item)) in names]
+    return [item for item in view.select(DAEMON_SETS) if (objects.namespace_of(item), objects.name_of(item)) in names]
 
 
 def _counts(reading: Reading, item: Json) -> list[int]:
@@ -153,16 +142,16 @@ def _counts(reading: Reading, item: Json) -> list[int]:
 
     Pods of nodes that an autoscaler has taken away count as if they were there.
     """
-    desired, here, updated = scheduled_pods(item)
-    wanted: int = reading.memory.setdefault("daemonsets.first", {}).setdefault(uid_of(item), desired)
+    desired, here, updated = objects.scheduled_pods(item)
+    wanted: int = reading.memory.setdefault("daemonsets.first", {}).setdefault(objects.uid_of(item), desired)
     if desired < wanted:
-        left = leaving(reading) - {name_of(node) for node in View.at(reading).select("nodes")}
+        left = leaving(reading) - {objects.name_of(node) for node in View.at(reading).select("nodes")}
         return [count + min(len(left), wanted - desired) for count in (desired, here, updated)]
     if desired == wanted:
         return [desired, here, updated]
-    known, pods = known_nodes(reading), View.at(reading).select("pods", namespace_of(item))
-    late = [pod for pod in pods if node_of(pod) not in known and controller_of(pod) == uid_of(item)]
-    return [wanted, min(here - sum(map(is_ready, late)), wanted), min(updated, wanted)]
+    known, pods = known_nodes(reading), View.at(reading).select("pods", objects.namespace_of(item))
+    late = [pod for pod in pods if objects.node_of(pod) not in known and objects.controller_of(pod) == objects.uid_of(item)]
+    return [wanted, min(here - sum(map(objects.is_ready, late)), wanted), min(updated, wanted)]
 
 
 def state(reading: Reading) -> JsonValue:
@@ -172,14 +161,14 @@ def state(reading: Reading) -> JsonValue:
 
 def strays(reading: Reading) -> JsonValue:
     """Members without a daemon: no pod of the domain's DaemonSet is on that node with that address; sorted."""
-    pods = {(node_of(pod), address_of(pod)) for pod in pods_of(View.at(reading), _component(reading, DOMAIN_DAEMON))}
+    pods = {(objects.node_of(pod), objects.address_of(pod)) for pod in pods_of(View.at(reading), _component(reading, DOMAIN_DAEMON))}
     return sorted(node for node, address, _ in domain_members(_domain(reading)) if (node, address) not in pods)
 
 
 def _domain(reading: Reading) -> Json:
     found, view = _component(reading, DOMAIN_DAEMON), View.at(reading)
     item = view.find(DAEMON_SETS, found.name, found.namespace)
-    domain = domain_of(view, item) if item is not None and uid_of(item) == found.uid else None
+    domain = domain_of(view, item) if item is not None and objects.uid_of(item) == found.uid else None
     if domain is None:
         raise NoData(f"{found} is gone or belongs to no ComputeDomain")
     return domain
@@ -193,14 +182,14 @@ SIGNALS: dict[str, Signal] = {
     # Whether every agent's DaemonSet has all its pods ready and of the current template.
     "daemonsets.settled": lambda reading: all(len(set(_counts(reading, item))) == 1 for item in _agents(reading)),
     # ``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec.
-    "daemonsets.generations": lambda reading: {full_name(item): generation_of(item) for item in _agents(reading)},
+    "daemonsets.generations": lambda reading: {objects.full_name(item): objects.generation_of(item) for item in _agents(reading)},
     "agents.pods": agent_pods,
     "policy.state": policy_state,
     "operand": operand,
     # Whether the targeted operand is there.
     "operand.present": lambda reading: _operand(reading) is not None,
     # UID of the targeted operand; empty while it is not there.
-    "operand.uid": lambda reading: uid_of(_operand(reading)),
+    "operand.uid": lambda reading: objects.uid_of(_operand(reading)),
     "domain.state": state,
     # ``{node: status}`` of the domain's members.
     "domain.members": lambda reading: {node: status for node, _, status in domain_members(_domain(reading))},

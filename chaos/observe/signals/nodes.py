@@ -15,27 +15,12 @@ from chaos.model.plan import PlanFacts
 from chaos.observe.sampler import MEMORY, NodeHistory
 from chaos.observe.view import NoData, Reading, Signal, View, target_gpu
 from fixtures.kubernetes.models import Condition, Json
+from fixtures.model import objects
 from fixtures.model.devices.gpu_names import names_another, names_of, names_this
 from fixtures.model.devices.mig_geometry import max_instances, profile_of
 from fixtures.model.nodes.holds import STATE_LABEL, Kind
 from fixtures.model.nodes.untyped_nodes import cordon, fault_conditions, is_leaving, product, work_of
 from fixtures.model.nodes.work import Why
-from fixtures.model.objects import (
-    VOLATILE_LABELS,
-    amounts_of,
-    annotations_of,
-    boot_of,
-    condition,
-    device_amounts,
-    is_unschedulable,
-    labels_of,
-    lasting_taints,
-    name_of,
-    number_of,
-    taints_of,
-    text_of,
-    uid_of,
-)
 from fixtures.model.platform.agents import DRIVER_PAUSE, paused_agents
 from fixtures.model.platform.remediators import BREAKER, breaker_status, fence_limit
 from fixtures.model.standing import NODES, Difference, Kept, Standing, differences, kept_of
@@ -65,7 +50,7 @@ def amount(reading: Reading, field: str) -> int:
 def gpus_out(reading: Reading) -> float:
     """How many GPUs' worth of the target node's devices are in its capacity and not allocatable; a part of a GPU is a fraction."""
     target = next((target for target in reading.plan.targets if target.kind == "nodes"), None)
-    units = number_of(target.facts.get("units")) if target else 0
+    units = objects.number_of(target.facts.get("units")) if target else 0
     if not units:
         raise NoData("how many devices make a GPU was not known when the experiment was planned")
     return (amount(reading, "capacity") - amount(reading, "allocatable")) / units
@@ -83,9 +68,9 @@ def allocatable_fabric(reading: Reading) -> JsonValue:
     """``{resource: count}`` of what else than devices the target nodes' plugins advertise (``rdma/*`` and the like), summed."""
     facts, total = PlanFacts.of(reading.plan), dict[str, int]()
     for node in _targets(reading).values():
-        for resource, value in amounts_of(node, "allocatable").items():
+        for resource, value in objects.amounts_of(node, "allocatable").items():
             if "/" in resource and not facts.is_device(resource) and not resource.startswith(("hugepages", "attachable-volumes")):
-                total[resource] = total.get(resource, 0) + number_of(value)
+                total[resource] = total.get(resource, 0) + objects.number_of(value)
     return total
 
 
@@ -97,14 +82,14 @@ def registered_anew(reading: Reading) -> JsonValue:
     view = View.at(reading)
     for target in [target for target in reading.plan.targets if target.kind == "nodes"]:
         node = view.find("nodes", target.name)
-        if node is None or uid_of(node) == target.uid:
+        if node is None or objects.uid_of(node) == target.uid:
             return False
-        labels, planned = labels_of(node), dict(target.facts.get("labels") or {})
-        kept = {key: value for key, value in planned.items() if key not in VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
+        labels, planned = objects.labels_of(node), dict(target.facts.get("labels") or {})
+        kept = {key: value for key, value in planned.items() if key not in objects.VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
         if any(labels.get(key) != value for key, value in kept.items()):
             return False
-        had, has = target.facts.get("taints"), taints_of(node)
-        if sorted(map(_taint, lasting_taints(has))) != sorted(map(_taint, lasting_taints(had))):
+        had, has = target.facts.get("taints"), objects.taints_of(node)
+        if sorted(map(_taint, objects.lasting_taints(has))) != sorted(map(_taint, objects.lasting_taints(had))):
             return False
     return True
 
@@ -118,12 +103,12 @@ def cordoned_by_another(reading: Reading) -> JsonValue:
 
 def taints(reading: Reading) -> JsonValue:
     """Taints of the target nodes, as ``key=value:effect``, sorted."""
-    return sorted(_taint(taint) for node in _targets(reading).values() for taint in taints_of(node))
+    return sorted(_taint(taint) for node in _targets(reading).values() for taint in objects.taints_of(node))
 
 
 def labels(reading: Reading) -> JsonValue:
     """``{node: {label: value}}`` of the target nodes, those left out that change by themselves."""
-    return {name: _without_volatile(labels_of(node)) for name, node in _targets(reading).items()}
+    return {name: _without_volatile(objects.labels_of(node)) for name, node in _targets(reading).items()}
 
 
 def label_changes(reading: Reading) -> JsonValue:
@@ -140,7 +125,7 @@ def driver_pauses(reading: Reading) -> JsonValue:
 
 def label(reading: Reading, key: str) -> str:
     """A label of the target node; empty without."""
-    return next((labels_of(node).get(key, "") for node in _targets(reading).values()), "")
+    return next((objects.labels_of(node).get(key, "") for node in _targets(reading).values()), "")
 
 
 def layout_applied(reading: Reading) -> JsonValue:
@@ -153,8 +138,10 @@ def layout_applied(reading: Reading) -> JsonValue:
         most = max_instances(_read(product, node), profile)
         if not most:
             return None
-        offers = amounts_of(node, "allocatable")
-        offered = {known: count for resource, amount in offers.items() if (known := profile_of(resource)) and (count := number_of(amount))}
+        offers = objects.amounts_of(node, "allocatable")
+        offered = {
+            known: count for resource, amount in offers.items() if (known := profile_of(resource)) and (count := objects.number_of(amount))
+        }
         if offered != {profile: most * len(facts.devices.get(name, ()))}:
             return False
     return True
@@ -184,7 +171,7 @@ def _read(ask: Callable[[Json], T], node: Json) -> T:
     try:
         return ask(node)
     except msgspec.ValidationError as error:
-        raise NoData(f"node {name_of(node)} cannot be read: {error}") from error
+        raise NoData(f"node {objects.name_of(node)} cannot be read: {error}") from error
 
 
 def fault_messages(reading: Reading) -> JsonValue:
@@ -237,7 +224,7 @@ def beyond_limit(reading: Reading) -> JsonValue:
     limit = fence_limit(_config_map(reading, "fault-quarantine"), nodes)
     if limit is None:
         raise NoData("no ConfigMap fault-quarantine of remediation says how many nodes it may cordon")
-    return max(sum(map(is_unschedulable, nodes)) - limit, 0)
+    return max(sum(map(objects.is_unschedulable, nodes)) - limit, 0)
 
 
 def _config_map(reading: Reading, name: str) -> Json | None:
@@ -247,14 +234,14 @@ def _config_map(reading: Reading, name: str) -> Json | None:
 
 def known_nodes(reading: Reading) -> set[str]:
     """Names of the nodes that there were when the sampler began."""
-    first: set[str] = reading.memory.setdefault("nodes.known", {name_of(node) for node in View.at(reading).select("nodes")})
+    first: set[str] = reading.memory.setdefault("nodes.known", {objects.name_of(node) for node in View.at(reading).select("nodes")})
     return first
 
 
 def joined_nodes(reading: Reading) -> set[str]:
     """Names of nodes that joined the cluster since the sampler began: what is new on them is no damage."""
     first = known_nodes(reading)
-    return {name_of(node) for node in View.at(reading).select("nodes")} - first
+    return {objects.name_of(node) for node in View.at(reading).select("nodes")} - first
 
 
 def others(reading: Reading) -> JsonValue:
@@ -277,7 +264,7 @@ def _takes_out(one: Difference, facts: PlanFacts) -> bool:
     if one.field.startswith("spec.taints."):
         return one.field.endswith(".effect") and one.after in ("NoSchedule", "NoExecute")
     resource = one.field.removeprefix("status.allocatable.")
-    fewer = resource != one.field and facts.is_device(resource) and number_of(one.after) < number_of(one.before)
+    fewer = resource != one.field and facts.is_device(resource) and objects.number_of(one.after) < objects.number_of(one.before)
     return fewer or (one.field == "spec.unschedulable" and one.after is True)
 
 
@@ -289,8 +276,8 @@ def _changes_elsewhere(reading: Reading) -> list[Difference]:
 
     def read() -> list[Difference]:
         targets, memory = set(reading.plan.nodes), reading.memory
-        nodes = [node for node in View.at(reading).select("nodes") if name_of(node) not in targets]
-        now = Standing(objects={name_of(node): _kept(memory, node) for node in nodes})
+        nodes = [node for node in View.at(reading).select("nodes") if objects.name_of(node) not in targets]
+        now = Standing(objects={objects.name_of(node): _kept(memory, node) for node in nodes})
         left = leaving(reading)
         first, since = memory.setdefault("nodes.first", (now, reading.now))
         gone = [Difference(subject=name, before="there", after="gone") for name in sorted(first.objects.keys() - now.objects.keys() - left)]
@@ -307,14 +294,14 @@ LEAVING = "nodes.leaving"
 def leaving(reading: Reading) -> set[str]:
     """Names of nodes that an autoscaler or the cloud takes away, or has taken away: what becomes of them is not the experiment's."""
     names: set[str] = reading.memory.setdefault(LEAVING, set())
-    names |= {name_of(node) for node in View.at(reading).select("nodes") if _read(is_leaving, node)}
+    names |= {objects.name_of(node) for node in View.at(reading).select("nodes") if _read(is_leaving, node)}
     return names
 
 
 def _kept(memory: dict[str, Any], node: Json) -> Kept:
     """What is kept of a node: a view gives the same object for the same text."""
     known: dict[str, tuple[Json, Kept]] = memory.setdefault("nodes.kept", {})
-    name = name_of(node)
+    name = objects.name_of(node)
     if name not in known or known[name][0] is not node:
         known[name] = (node, kept_of(NODES, node))
     return known[name][1]
@@ -359,21 +346,21 @@ def _label_states(reading: Reading) -> list[list[dict[str, str]]]:
         return [history.labels(name) for name in reading.plan.nodes]
     seen: dict[str, list[dict[str, str]]] = reading.memory.setdefault("node.labels.seen", {})
     for name, node in _targets(reading).items():
-        seen.setdefault(name, []).append(labels_of(node))
+        seen.setdefault(name, []).append(objects.labels_of(node))
     return list(seen.values())
 
 
 def _devices(reading: Reading, node: Json, field: str) -> dict[str, int]:
-    return device_amounts(node, field, PlanFacts.of(reading.plan).is_device)
+    return objects.device_amounts(node, field, PlanFacts.of(reading.plan).is_device)
 
 
 def _without_volatile(labels: dict[str, str]) -> dict[str, str]:
     """Labels that stay by themselves, without this suite's: its undo puts those back, and verifies it."""
-    return {key: value for key, value in labels.items() if key not in VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
+    return {key: value for key, value in labels.items() if key not in objects.VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
 
 
 def _taint(taint: Json) -> str:
-    return f"{text_of(taint.get('key'))}={text_of(taint.get('value'))}:{text_of(taint.get('effect'))}"
+    return f"{objects.text_of(taint.get('key'))}={objects.text_of(taint.get('value'))}:{objects.text_of(taint.get('effect'))}"
 
 
 def _digest(value: JsonValue) -> str:
@@ -389,28 +376,28 @@ SIGNALS: dict[str, Signal] = {
     "capacity": partial(amounts, field="capacity"),
     "capacity.devices": partial(amount, field="capacity"),
     # Whether every target node is Ready.
-    "node.ready": lambda reading: all(condition(node, "Ready") == "True" for node in _targets(reading).values()),
+    "node.ready": lambda reading: all(objects.condition(node, "Ready") == "True" for node in _targets(reading).values()),
     # Whether every target node has its Node object.
     "node.present": lambda reading: all(View.at(reading).find("nodes", name) is not None for name in reading.plan.nodes),
     # UIDs of the target nodes' objects.
-    "node.uids": lambda reading: {name: uid_of(node) for name, node in _targets(reading).items()},
+    "node.uids": lambda reading: {name: objects.uid_of(node) for name, node in _targets(reading).items()},
     "node.registered.anew": registered_anew,
     # Boot ids of the target nodes: another one shows that the machine booted.
-    "node.boots": lambda reading: {name: boot_of(node) for name, node in _targets(reading).items()},
+    "node.boots": lambda reading: {name: objects.boot_of(node) for name, node in _targets(reading).items()},
     # Whether a target node is cordoned.
-    "node.unschedulable": lambda reading: any(map(is_unschedulable, _targets(reading).values())),
+    "node.unschedulable": lambda reading: any(map(objects.is_unschedulable, _targets(reading).values())),
     "node.cordoned.by.others": cordoned_by_another,
     "node.taints": taints,
     "node.labels": labels,
     # ``{node: {annotation: value}}`` of the target nodes.
-    "node.annotations": lambda reading: {name: annotations_of(node) for name, node in _targets(reading).items()},
+    "node.annotations": lambda reading: {name: objects.annotations_of(node) for name, node in _targets(reading).items()},
     "node.labels.changes": label_changes,
     "node.driver.pauses": driver_pauses,
     # ``nvidia.com/gpu.deploy.*`` of the target nodes: what the operator runs there.
     "node.deploy": lambda reading: {
         key: value
         for node in _targets(reading).values()
-        for key, value in labels_of(node).items()
+        for key, value in objects.labels_of(node).items()
         if key.startswith("nvidia.com/gpu.deploy.")
     },
     "node.faults": faults,

@@ -97,7 +97,7 @@ def test_a_template_that_somebody_else_changed_is_left(live: Cluster, monkeypatc
         raise ActivityFailed(f"{same(owner)} {same({**owner, 'spec': {'template': annotated}})}")
 
     monkeypatch.setattr(devices, "read", lambda *_: owner)
-    monkeypatch.setattr(devices, "change", change)
+    monkeypatch.setattr(base, "change", change)
     plan_agent("device-plugin")
     current().plan = msgspec.structs.replace(current().plan, target_kind=TargetKind.SIMULATED)
     with pytest.raises(ActivityFailed, match="True False"):
@@ -210,7 +210,7 @@ def test_the_policys_command_reboots_the_machine_that_the_node_shows(
     node = base.read_target(base.node_target())
     node["spec"]["providerID"] = shown.get("providerID", "")
     node.setdefault("status", {}).setdefault("nodeInfo", {})["systemUUID"] = shown.get("systemUUID", "")
-    monkeypatch.setattr(hosts, "read_target", lambda target: node)
+    monkeypatch.setattr(base, "read_target", lambda target: node)
     boots = iter(["a", "a", "b", "b"])
     monkeypatch.setattr(hosts, "boot_of", lambda node: next(boots))
     if why:
