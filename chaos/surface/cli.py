@@ -23,7 +23,7 @@ from chaos.model.records import LeaseRefused, LedgerError
 from chaos.plan.selectors import NoPlan, NotApplicable, TargetUnclear
 from chaos.safety.admission import gate_results, writes
 from chaos.surface.chaos_run import campaign_setup, turns_of
-from chaos.surface.options import SCENARIO, ChaosOptions, add_conditions, add_options, add_pool, check_pool, split_ids
+from chaos.surface.options import SCENARIO, add_conditions, add_options, add_pool, chosen_options
 from chaos.verdict.judge import judge
 from conformance.cli import target
 from conformance.cli.arguments import Parser, PytestOptions, complain, show_json, tell
@@ -220,22 +220,8 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    level = DEFAULT_MAX_LEVEL if arguments.chaos_max_level is None else arguments.chaos_max_level
-    if level not in list(Level):
-        return complain(PROGRAM, f"--chaos-max-level {level}: expected 0 to {max(Level)}")
-    chaos_options = ChaosOptions(
-        max_level=arguments.chaos_max_level,
-        clusters=tuple(arguments.chaos_cluster),
-        experiments=split_ids(arguments.chaos_experiment),
-        node=arguments.chaos_target,
-        confirm=arguments.chaos_confirm,
-        stop_if=tuple(arguments.stop_if),
-        steady_if=tuple(arguments.steady_if),
-        detect_if=tuple(arguments.detect_if),
-        each=arguments.each,
-        each_count=arguments.each_count,
-    )
-    check_pool(arguments.each, arguments.each_count, arguments.chaos_target)
+    chaos_options = chosen_options(arguments)
+    level = DEFAULT_MAX_LEVEL if chaos_options.max_level is None else chaos_options.max_level
     try:
         experiments = load_all(_folder(arguments))
         chosen = select_experiments(experiments, chaos_options.experiments, Level(level))

@@ -1,7 +1,8 @@
 """The options of ``pytest chaos --chaos``, and the pytest options that experiments refuse."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -96,37 +97,35 @@ def read_options(config: pytest.Config) -> ChaosOptions | None:
     if not named:
         raise pytest.UsageError("--chaos selects experiments of the folder chaos: `pytest chaos --chaos`")
     _refuse_others(config)
+    folder = config.invocation_params.dir
+    return msgspec.structs.replace(
+        chosen_options(option),
+        recover=option.chaos_recover,
+        resume=str(folder / option.resume) if option.resume else "",
+        folder=str(folder / option.chaos_folder) if option.chaos_folder else "",
+    )
+
+
+def chosen_options(option: Any) -> ChaosOptions:
+    """What pytest and ``plan`` were given alike. Raises :class:`pytest.UsageError` for a level or a pool of nodes that cannot be."""
     if option.chaos_max_level is not None and not 0 <= option.chaos_max_level <= 4:
         raise pytest.UsageError(f"--chaos-max-level {option.chaos_max_level}: expected 0 to 4")
-    check_pool(option.each, option.each_count, option.chaos_target or "")
+    if option.each_count is not None and option.each_count < 1:
+        raise pytest.UsageError(f"--each-count {option.each_count}: expected at least 1")
+    if option.chaos_target and (option.each is not None or option.each_count is not None):
+        raise pytest.UsageError("--chaos-target names one node, and --each acts on several: leave one of them out")
     return ChaosOptions(
         max_level=option.chaos_max_level,
         clusters=tuple(option.chaos_cluster),
-        experiments=split_ids(option.chaos_experiment),
+        experiments=tuple(dict.fromkeys(part.strip() for text in option.chaos_experiment for part in text.split(",") if part.strip())),
         node=option.chaos_target or "",
         confirm=option.chaos_confirm or "",
-        recover=option.chaos_recover,
         stop_if=tuple(option.stop_if),
         steady_if=tuple(option.steady_if),
         detect_if=tuple(option.detect_if),
         each=option.each,
         each_count=option.each_count,
-        resume=str(config.invocation_params.dir / option.resume) if option.resume else "",
-        folder=str(config.invocation_params.dir / option.chaos_folder) if option.chaos_folder else "",
     )
-
-
-def check_pool(each: str | None, count: int | None, node: str) -> None:
-    """Raises :class:`pytest.UsageError` for a pool that cannot be."""
-    if count is not None and count < 1:
-        raise pytest.UsageError(f"--each-count {count}: expected at least 1")
-    if node and (each is not None or count is not None):
-        raise pytest.UsageError("--chaos-target names one node, and --each acts on several: leave one of them out")
-
-
-def split_ids(texts: Sequence[str]) -> tuple[str, ...]:
-    """Ids of a repeatable option whose values may hold several, with commas."""
-    return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 
 def _names_chaos(config: pytest.Config) -> bool:

@@ -16,6 +16,7 @@ from chaos.verdict.timeline import ConditionSample, EventTime, first_held, longe
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import EXTENSION, put_at
 from tests.chaos.verdict.folder import Folder, at, ledger, record, replaced, samples
+from tests.tables import each_row
 
 Spoil = Callable[[Folder], object]
 PASSED, FAILED, ERROR, UNDECIDED = Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE
@@ -74,15 +75,7 @@ def flapping(*lost: float) -> Spoil:
 READY = {"steady": {"all": [{"signal": "node.labels", "equals": "baseline"}, {"signal": "node.ready", "is": True}]}, "expect": []}
 
 
-@pytest.mark.parametrize(
-    ("lost", "verdict"),
-    [
-        ([4.25], PASSED),  # what the undo restarts is away once
-        ([4.25, 4.75], FAILED),  # and not again, though it is steady for long enough in the end
-        ([3.75, 4.0, 4.75], FAILED),  # what the fault had taken away came back, and was lost again
-        ([2.5, 3.0, 3.5], PASSED),  # nothing is expected to be steady while a fault is held
-    ],
-)
+@each_row
 def test_a_recovery_is_the_last_one_and_there_is_one(tmp_path: Path, lost: list[float], verdict: Verdict) -> None:
     found = judged(tmp_path, flapping(*lost), **READY)
     assert found.verdict is verdict, found.message
@@ -394,16 +387,7 @@ def reading(t: float, phase: str, *pods: str) -> dict[str, Any]:
     return {"t": t, "phase": phase, "allocations": holding(*pods)}
 
 
-@pytest.mark.parametrize(
-    ("lines", "verdict", "code"),
-    [
-        ([], UNDECIDED, "NoData"),
-        ([reading(0.5, "before"), reading(3.0, "during"), reading(6.0, "after")], UNDECIDED, "NoData"),
-        ([reading(0.5, "before", "p"), reading(3.0, "during", "p"), reading(1.0, "after", "p")], UNDECIDED, "NoData"),
-        ([reading(0.5, "before", "p"), reading(3.0, "during", "p", "q"), reading(6.0, "after", "p")], FAILED, "AllocationBroken"),
-    ],
-    ids=["not read", "of nobody", "none after the fault", "twice"],
-)
+@each_row
 def test_allocations_are_compared_before_during_and_after(tmp_path: Path, lines: list[Any], verdict: Verdict, code: str) -> None:
     signals = ["node.labels", "node.ready", "nodes.others", "allocations"]
     found = judged(tmp_path, put("allocations", lines), seen(lambda t: {"allocations": {}}), signals=signals)
@@ -447,16 +431,7 @@ def test_a_known_failure_passes_and_its_end_is_noticed(tmp_path: Path, spoils: l
     assert set(codes) <= set(found.reason_codes)
 
 
-@pytest.mark.parametrize(
-    ("detail", "verdict", "says"),
-    [
-        ({"interrupted": True, "before": True, "after": True}, PASSED, ""),
-        ({"interrupted": False, "before": True, "after": False}, UNDECIDED, "under way just before, and not under way once"),
-        ({"interrupted": False, "before": False, "after": False}, UNDECIDED, "it was not under way just before"),
-        ({"interrupted": False, "before": True, "after": None}, UNDECIDED, "and not known once it was through"),
-        ({"interrupted": "perhaps"}, UNDECIDED, "not known just before"),
-    ],
-)
+@each_row
 def test_a_fault_that_did_not_come_in_the_middle_of_work_never_passes(
     tmp_path: Path, detail: dict[str, Any], verdict: Verdict, says: str
 ) -> None:
@@ -482,16 +457,7 @@ def test_the_first_sample_that_holds_with_what_lies_before_it_as_uncertainty() -
     assert first_held(condition_in("+---"), 0.5) is None
 
 
-@pytest.mark.parametrize(
-    ("shown", "stretch", "found"),
-    [
-        ("++--+-+++", 2.0, about(6.1, 1.1)),  # the last unbroken stretch
-        ("++--+-++", 2.0, None),  # too short
-        ("++--++?++", 3.0, None),  # a sample that does not tell breaks it
-        ("++-++?+++", 2.0, about(6.1, 4.1)),  # lost at 2, nowhere else
-        ("++?+++", 2.0, about(3.1, 1.7)),  # may be as early as the fault
-    ],
-)
+@each_row
 def test_recovery_is_the_start_of_the_last_unbroken_stretch(shown: str, stretch: float, found: Any) -> None:
     assert recovered(condition_in(shown), EventTime(t=1.5, uncertainty=0.1), stretch) == found
 
@@ -503,17 +469,7 @@ def test_never_lost_is_what_every_sample_since_the_fault_shows(shown: str, lost:
     assert never_lost(condition_in(shown), EventTime(t=1.5, uncertainty=0.2)) is not lost
 
 
-@pytest.mark.parametrize(
-    ("shown", "at"),
-    [
-        ("--++", 1.0),  # before the fault at 1.5
-        ("-?++", 0.0),
-        ("++-+", 2.0),  # lost since
-        ("++++-", None),  # lost after the end at 3.5
-        ("++??", None),
-        ("??++", None),  # nobody knows what it was before
-    ],
-)
+@each_row
 def test_what_is_not_there_is_not_there_before_or_since(shown: str, at: float | None) -> None:
     found = not_held(condition_in(shown), 1.5, 3.5)
     assert (found.t if found else None) == at
