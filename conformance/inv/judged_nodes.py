@@ -16,8 +16,7 @@ from fixtures.model.nodes.accelerators import is_faint, vm_devices
 from fixtures.model.nodes.changes import rebooting
 from fixtures.model.nodes.holds import Hold
 from fixtures.model.nodes.peers import pools_of_peers
-from fixtures.model.nodes.sources import ADVERTISED, sources_by_node
-from fixtures.model.nodes.stand_ins import ADAPTERS, CLAIMS, FEATURES, KINDS_OF_NODES, StandIn, stand_ins
+from fixtures.model.nodes.sources import ADAPTERS, ADVERTISED, CLAIMS, FEATURES, KINDS_OF_NODES, StandIn, sources_by_node, stand_ins
 from fixtures.model.nodes.work import again, age_words, held_nodes, is_young
 from fixtures.model.platform.kubelet_plugins import DriverPods
 from fixtures.snapshot.managed_fields import FieldsByNode

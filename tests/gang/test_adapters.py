@@ -10,7 +10,7 @@ from conformance.gang.adapters.grouped import LINKS
 from conformance.gang.checks import check_installed
 from conformance.gang.judging import Attempt, judge_fit
 from conformance.gang.plan import make_plan
-from conformance.gang.watching import without_devices
+from conformance.gang.probes import without_devices
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta, Pod
 from fixtures.model.cluster import Scope

@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.gang import probes, watching
+from conformance.gang import probes
 from conformance.gang.adapters import Gang
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
-from conformance.gang.probes import Misfit, _watch_misfits
-from conformance.gang.watching import BoundWatch
+from conformance.gang.probes import BoundWatch, Misfit, _watch_misfits
 from fixtures.kubernetes.models import Json
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import Outcome
@@ -149,7 +148,7 @@ def test_gangs_that_do_not_go_away_stay_judged_by_what_was_bound_of_them() -> No
 
 def test_the_seconds_of_an_attempt_end_before_its_claims_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600)
-    monkeypatch.setattr(probes, "claims_there", lambda _: monkeypatch.setattr(watching, "time", late) or {})
+    monkeypatch.setattr(probes, "claims_there", lambda _: monkeypatch.setattr(probes, "time", late) or {})
     workspace: Any = SimpleNamespace(observe=lambda: nullcontext(Scripted(["a-0", "a-1"])), namespace=lambda: "ns")
     adapter: Any = SimpleNamespace(submit=lambda *_: None, release=lambda *_: None)
     gang = msgspec.structs.replace(gang_of(a_scope(), PLAN, "a", 2), by_dra=True)
