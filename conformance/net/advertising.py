@@ -24,6 +24,7 @@ from fixtures.model.devices.fabric import (
     promised,
     text,
     the_policy,
+    virtual_functions,
 )
 from fixtures.model.jobs.gang_jobs import GangJob, gang_jobs
 from fixtures.model.nodes.accelerators import adapter_labels
@@ -55,6 +56,21 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
             part = Subject("applied state", f"{place.name}/{one.name or '?'}")
             about = About(part, "status.appliedStates[].state", " or ".join(GOOD_STATES), one.state or "no state")
             yield _state(about, one, f"for {one.name or 'a state'} the operator reports", "so its agents do not work", doing)
+
+
+def check_virtual_functions(scope: Scope) -> Iterator[Finding]:
+    """NET-01: what the SR-IOV operator says of the virtual functions of an accelerator node."""
+    known = {node.name for node in scope.accelerator_nodes}
+    for one in virtual_functions(scope):
+        if one.name in known:
+            about = About(Subject("SriovNetworkNodeState", one.name), "status.syncStatus", "Succeeded", one.state or "no state")
+            message = f"the virtual functions of {one.name} are {about.observed}{f': {one.reason[:200]}' if one.reason else ''}"
+            if one.state == "Failed":
+                yield about.bad(f"{message}, so what they would offer is missing there", cause="OperatorObjectNotReady")
+            elif one.state != about.expected:
+                yield about.undecided(f"{message}; nothing says since when", cause=CHANGE_UNDER_WAY)
+            else:
+                yield about.ok()
 
 
 def _state(about: About, one: State, who: str, so: str, doing: str) -> Finding:

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.net.advertising import check_advertised, check_attachments, check_jobs, check_nic_cluster_policy
+from conformance.net.advertising import check_advertised, check_attachments, check_jobs, check_nic_cluster_policy, check_virtual_functions
 from conformance.net.figures import figure_of
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
 from conformance.net.near_devices import check_alignment, kubelets_of, near_devices
@@ -27,6 +27,7 @@ def shared_runs() -> SharedRuns:
 def test_the_nic_cluster_policy_is_ready(judge: Evidence, scope: Scope) -> None:
     """The NicClusterPolicy is ready, and so is every state it applies."""
     judge(check_nic_cluster_policy(scope))
+    judge(check_virtual_functions(scope))
 
 
 @requirement("NET-02")

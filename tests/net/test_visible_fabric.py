@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.net.advertising import check_nic_cluster_policy
+from conformance.net.advertising import check_nic_cluster_policy, check_virtual_functions
 from conformance.net.visible_fabric import attached, judge_visible_fabric, places, read_visible_fabric
 from conformance.outputs.captured_text import Unreadable
 from conformance.probes.running import ProbeResult
@@ -119,6 +119,23 @@ def shared(*entries: Json) -> Json:
 
 def outcomes(*policies: Json) -> list[Outcome]:
     return [finding.outcome for finding in check_nic_cluster_policy(a_scope(nicclusterpolicies=policies))]
+
+
+@pytest.mark.parametrize(
+    ("node", "status", "expected"),
+    [
+        ("gpu-0", {"syncStatus": "Succeeded"}, [Outcome.OK]),
+        ("gpu-0", {"syncStatus": "Failed", "lastSyncError": "no such device"}, [Outcome.BAD]),
+        ("gpu-0", {"syncStatus": "InProgress"}, [Outcome.UNDECIDED]),
+        ("gpu-0", {}, [Outcome.UNDECIDED]),
+        ("cpu-0", {"syncStatus": "Failed"}, []),
+    ],
+)
+def test_the_virtual_functions_of_accelerator_nodes_are_set_up(node: str, status: Json, expected: list[Outcome]) -> None:
+    states: Json = {"sriovnetwork_openshift_io__sriovnetworknodestates": [{"metadata": {"name": node}, "status": status}]}
+    found = list(check_virtual_functions(a_scope(nodes=[a_node()], **states)))
+    assert [finding.outcome for finding in found] == expected
+    assert all(status.get("lastSyncError", "") in finding.message for finding in found)
 
 
 def test_a_policy_of_another_name_is_not_judged_because_the_operator_ignores_it() -> None:
