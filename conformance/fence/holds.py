@@ -54,7 +54,8 @@ def _alone(node: Node, normal: set[str]) -> list[Taint]:
 def _quarantined(scope: Scope, node: Node, words: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
     faults, unsure = of(words, Health.FAULT), of(words, Health.UNSURE)
     if sick := [word for word in faults if word.reading.devices]:
-        return _sick(scope, node, sick, held, alone)
+        fine = [word for word in of(words, Health.FINE) if word.reading.devices and word.since.latest is not None]
+        return _sick(scope, node, sick, held, alone, stale=bool(fine) and not any(word.since.latest for word in sick))
     if unsure:
         message = f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}"
         return undecided(subject(node), message=message, source=_SOURCE)
@@ -67,8 +68,8 @@ def _quarantined(scope: Scope, node: Node, words: list[Word], held: list[Hold], 
     return ok(subject(node), observed=observed, expected=_EXPECTED, source=_SOURCE)
 
 
-def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
-    """A node with a fault: something must keep device pods off it."""
+def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone: list[Taint], *, stale: bool) -> Finding:
+    """A node with a fault: something must keep device pods off it. ``stale``: labels alone tell the fault, and conditions tell none."""
     place, observed = subject(node), listed([word.text for word in faults], 3)
     keeping = [str(hold) for hold in held] or [f"taint {taint}" for taint in alone]
     if keeping:
@@ -80,7 +81,8 @@ def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone:
     age = overdue(about, since, now, limit, service, cause="FaultInService", aged=True)
     if isinstance(age, Finding):
         return age
-    return about.bad(f"{state}, and the node is schedulable: the next device pod lands on the fault", cause="FaultInService")
+    rest = "; no condition tells a fault, so it was repaired or the label was left" if stale else ""
+    return about.bad(f"{state}, and the node is schedulable: the next device pod lands on the fault{rest}", cause="FaultInService")
 
 
 def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:

@@ -192,4 +192,6 @@ def _usage(queue: ClusterQueue, workloads: list[Workload], devices: frozenset[st
     elif now - changed < _LAG:
         yield about.undecided(f"{observed}; its workloads changed {now - changed:.0f} s ago", cause="ChangeUnderWay")
     else:
-        yield about.bad(f"{observed}: the queue counts quota that is free, or gives it out twice", cause="QueueCountsWrong")
+        going = [f"{one.namespace}/{one.name}" for one in workloads if one.going and one.holds("Finished")]
+        rest = f"; {listed(going, 3)} ended and cannot go" if going else ""
+        yield about.bad(f"{observed}: the queue counts quota that is free, or gives it out twice{rest}", cause="QueueCountsWrong")

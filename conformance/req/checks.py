@@ -12,6 +12,7 @@ from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.amounts import Amount, held_by, is_extended, looks_like_device, mapped_to_dra, problem, requested_amounts, whole
+from fixtures.model.demand.pod_events import quoted
 from fixtures.model.demand.pod_templates import templates
 from fixtures.model.demand.template import Template
 from fixtures.model.devices.scheduler_amounts import counted, doubted, is_amount, split_resources
@@ -223,7 +224,10 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
         age = overdue(about, created, scope.snapshot.taken_at, minutes * 60, young, cause="SelectorExcludesDevices")
         if isinstance(age, Finding):
             return age
-        return about.bad(f"{message}: it will stay Pending", cause="SelectorExcludesDevices")
+        events = (one for one in scope.snapshot.listing("events").items if one.reason == "NotTriggerScaleUp" and one.at_home)
+        text = next((one.text for one in events if (one.namespace, one.about.name) == (pod.namespace, pod.name)), "")
+        why = f"; the autoscaler says: {quoted(text)}" if text else ""
+        return about.bad(f"{message}: it will stay Pending{why}", cause="SelectorExcludesDevices")
     return about.ok()
 
 

@@ -16,6 +16,7 @@ from fixtures.kubernetes.times import newest
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.demand.failing_pods import Fault, failed_at, failed_creation, fault, had_succeeded
 from fixtures.model.demand.pod_events import quoted
+from fixtures.model.jobs.pod_makers import maker_of
 from fixtures.model.pod_endings import is_refusal
 from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, Outcome, not_judged, ok, undecided
@@ -193,7 +194,7 @@ def _bad(scope: Scope, place: Subject, counted: list[Refusal], recent: list[Refu
     ages = f", the newest {duration(now - max(times))}{oldest} ago" if times else ""
     window = duration(scope.policy.requests.refused_hours * 3600)
     observed = f"{len(counted)} device pods refused with {reason} ({len(recent)} within {window}){ages}"
-    clause = _consequence(counted, recent)
+    clause = _consequence(scope, counted, recent)
     who = listed([one.who for one in counted], 3)
     message = f"{node} refused {len(counted)} device pods with {reason}{ages} ({who}): {clause}; it says: {quoted(_commonest(counted))}"
     about = About(place, _SOURCE, _EXPECTED, observed)
@@ -207,9 +208,12 @@ def _a_race(scope: Scope, reason: str, counted: list[Refusal]) -> bool:
     return len(counted) == 1 and not counted[0].alone and reason.startswith("OutOf") and not scope.is_device(reason.removeprefix("OutOf"))
 
 
-def _consequence(counted: list[Refusal], recent: list[Refusal]) -> str:
+def _consequence(scope: Scope, counted: list[Refusal], recent: list[Refusal]) -> str:
     if len(counted) >= PILE:
         return "the node draws pods and fails them, and what failed piles up in the API server"
+    jobs = [maker_of(scope, one.pod).job if one.pod is not None else None for one in counted]
+    if all(job is not None and job.ended for job in jobs):
+        return "their jobs have ended, so they were refused after their work, or others did it"
     if not recent:
         return "nobody has started them again, because no controller owns them"
     if all(one.alone for one in counted):
