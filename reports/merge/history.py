@@ -207,12 +207,15 @@ def newest(folder: Path) -> tuple[Path, list[Entry]]:
 
 
 def held_since(report: Report, folder: Path | None, baseline: Report | None) -> dict[str, str]:
-    """``causes_since`` of a run, by its baseline and the newest lines of the history in ``folder``. What cannot be read is not known."""
+    """``causes_since`` of a run, by its baseline and the newest lines of both files of the history in ``folder``.
+
+    What cannot be read is not known.
+    """
     this, now, before = entry_of(report), phrases.started(report), phrases.started(baseline) if baseline else None
     found: dict[str, Entry] = {}
-    if folder is not None:
+    for path in _files(folder) if folder is not None else ():
         with contextlib.suppress(ReportError):
-            found.update((entry.run_id, entry) for entry in _lines((folder / NAME,), [], most=MAX_BYTES_AT_ONCE))
+            found.update((entry.run_id, entry) for entry in _lines((path,), [], most=MAX_BYTES_AT_ONCE))
     if baseline is not None:
         found[baseline.run.id] = entry_of(baseline)
     about = set(this.about)

@@ -201,6 +201,18 @@ def test_a_run_says_since_when_earlier_runs_show_its_causes(
     assert found == ({CAUSE.code: f"2026-{since}T06:00:00+00:00"} if since else {})
 
 
+def test_a_cause_keeps_its_age_when_the_file_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_BYTES", 10)  # no file has room for a second run
+    for day in (1, 2):
+        history.append(on_day(day, ["gpu-1"]), tmp_path)
+    assert (tmp_path / history.OLDER).is_file()
+    since = {CAUSE.code: "2026-11-01T06:00:00+00:00"}
+    assert history.held_since(on_day(3, ["gpu-1"]), tmp_path, None) == since
+    (tmp_path / history.OLDER).unlink()
+    (tmp_path / history.OLDER).mkdir()
+    assert history.held_since(on_day(3, ["gpu-1"]), tmp_path, None) == {CAUSE.code: "2026-11-02T06:00:00+00:00"}, "what can be read counts"
+
+
 def test_what_is_no_history_or_of_another_cluster_says_nothing(tmp_path: Path) -> None:
     (tmp_path / history.NAME).write_text("no run\n")
     assert history.held_since(on_day(3, ["gpu-1"]), tmp_path, None) == {}
