@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from conformance.catalogue import load_catalogue
 from conformance.cli import target
-from conformance.cli.arguments import Parser, complain, show, show_json
+from conformance.cli.arguments import Parser, add_columns, complain, show, show_json, width
 from conformance.cli.commands import command_parser
 from conformance.known.answers import Known
 from conformance.known.device import known_by_kubelet, known_device, kubelets_devices, names_of_devices
@@ -50,6 +50,9 @@ WHO_KNOWS = (
 
 _WIDTHS = (32, 52, 32)
 """Columns of a name, a value and a source: lines break between words only. Names and UUIDs are never broken, so that they can be copied."""
+_LEAST = 24
+_WIDE = 140
+"""Columns from which source and age have a place beside the value. In fewer they stand below it."""
 _NAME, _TEXT = 120, 400
 
 
@@ -66,6 +69,7 @@ def options(parser: Parser, _command: str) -> None:
     parser.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="", help="the embedded simulated cluster instead")
     parser.add_argument("--policy", metavar="FILE", default="", help="what you expect of the cluster (YAML)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_columns(parser)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -95,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         show_json(_document(known, opened.target, scope.snapshot.taken_at))
     else:
-        show("\n".join(_lines(known, opened.target, scope.snapshot.taken_at)))
+        show("\n".join(_lines(known, opened.target, scope.snapshot.taken_at, width(arguments.columns))))
     return 0
 
 
@@ -174,21 +178,29 @@ def _unknown(kind: str, name: str, names: Iterable[str]) -> str:
     return f"no {kind} {one_line(name, _NAME)!r}; {one_line(others, _TEXT)}"
 
 
-def _lines(known: Known, where: Target, now: float) -> Iterable[str]:
+def _lines(known: Known, where: Target, now: float, columns: int) -> Iterable[str]:
     if words := banner(where):
         yield f"*** {words} ***"
     yield one_line(known.answer, 4 * _TEXT)
     yield ""
+    headers = ("fact", "value", "source", "since") if columns >= _WIDE else ("fact", "value, and where it is from")
+    longest = max((len(line) for fact in known.facts for line in _wrapped(one_line(fact.name, _NAME), _WIDTHS[0]).split("\n")), default=0)
     about = ""
     rows: list[list[str]] = []
     for fact in known.facts:
         if fact.about != about:
             about = fact.about
-            rows.append([f"-- {about}", "", "", ""])
+            rows.append([f"-- {about}", *("" for _ in headers[1:])])
         by = f", by {fact.owner}" if fact.owner and fact.owner not in fact.value else ""
-        texts = one_line(fact.name, _NAME), one_line(fact.value + by, _TEXT), one_line(fact.source, _NAME)
-        rows.append([*map(_wrapped, texts, _WIDTHS), _since(fact, now)])
-    yield tabulate(rows, headers=("fact", "value", "source", "since"), disable_numparse=True)
+        name, value, source = one_line(fact.name, _NAME), one_line(fact.value + by, _TEXT), one_line(fact.source, _NAME)
+        since = _since(fact, now)
+        if columns >= _WIDE:
+            rows.append([*map(_wrapped, (name, value, source), _WIDTHS), since])
+        else:
+            origin = ", ".join(filter(None, (source, since)))
+            texts = [_wrapped(text, max(columns - longest - 2, _LEAST)) for text in (value, f"({origin})") if text]
+            rows.append([_wrapped(name, _WIDTHS[0]), "\n".join(texts)])
+    yield tabulate(rows, headers=headers, disable_numparse=True)
     for text in known.unread:
         yield one_line(f"Not known: {text}", _TEXT)
 

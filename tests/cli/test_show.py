@@ -119,6 +119,16 @@ def test_devices_are_counted_with_who_holds_them(resource: str, tmp_path: Path, 
     assert rows(answer, "pods") == {"team-a/train-0": f"holds 3 {resource}"}
 
 
+@pytest.mark.parametrize("columns", [80, 160])
+def test_a_table_is_as_wide_as_asked_and_says_the_same(columns: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [a_node(), a_node("gpu-1")]}))
+    assert main(["show", "node", "gpu-0", "--snapshot", str(tmp_path), "--columns", str(columns)]) == 0
+    text = capsys.readouterr().out
+    table = text.partition("\n\n")[2].partition("Not known")[0]
+    assert max(map(len, table.splitlines())) <= columns
+    assert all(words in text for words in ("may take work", H100, "metadata.creationTimestamp", "59 days ago"))
+
+
 def a_pod(
     name: str, node: str = "", devices: int = 1, *, resource: str = "nvidia.com/gpu", status: Json | None = None, **spec: Any
 ) -> Json:
