@@ -18,7 +18,9 @@ from chaos.engine.turns import Turn, expectations, passed_before, pool, turns
 from chaos.ledger.bounds import Terms
 from chaos.model.experiment import DEFAULT_MAX_LEVEL, TYPED_LEVEL, Experiment, Level
 from chaos.model.records import LeaseRefused, LedgerError
-from chaos.safety.gates import SettingsError, settings_of
+from chaos.observe.user_conditions import ask
+from chaos.observe.view import NoData
+from chaos.safety.gates import Settings, SettingsError, settings_of
 from chaos.surface.options import SCENARIO, ChaosOptions
 from chaos.verdict.judge import result_of_error, result_without_run
 from conformance.cli.target import Consent, NotConfirmed, confirm
@@ -72,6 +74,8 @@ def campaign_setup(
         raise Refused(
             f"--chaos-confirm: expected {shown}, the name of the cluster that {', '.join(destructive) or 'this'} may destroy parts of"
         )
+    if unread := _unread_condition(settings):
+        raise Refused(unread)
     handover = opened.handover
     return CampaignSetup(
         cluster=cluster,
@@ -89,6 +93,24 @@ def campaign_setup(
         ours=ours,
         node=chaos_options.node,
     )
+
+
+def _unread_condition(settings: Settings) -> str:
+    """The first condition of a user's of which nothing tells whether it holds, and why; empty where all can be read.
+
+    They are asked before anything is broken: afterwards the run could say of no experiment what they show.
+    """
+    given = (
+        *(("--stop-if or chaos.stopIf", one) for one in settings.stop_if),
+        *(("--steady-if or chaos.steadyIf", one) for one in settings.steady_if),
+        *(("--detect-if or chaos.detectIf", one) for one in settings.detect_if),
+    )
+    for where, condition in given:
+        try:
+            ask(condition)
+        except NoData as error:
+            return f"{where} of the policy: {condition}: nothing tells whether it holds: {error}"
+    return ""
 
 
 def _as_chaos_account(opened: OpenTarget, cluster: Cluster) -> Cluster:

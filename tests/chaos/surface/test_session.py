@@ -95,6 +95,25 @@ def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[s
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        (
+            "promql http://127.0.0.1:9 up",
+            "http://127.0.0.1:9 up: nothing tells whether it holds: no answer: nothing takes connections there",
+        ),
+        ("command no-such-program", "command no-such-program: nothing tells whether it holds: it could not be started"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--stop-if", "--steady-if", "--detect-if"])
+def test_a_condition_that_cannot_be_read_is_refused_at_the_start(on: Stage, tmp_path: Path, option: str, condition: str, says: str) -> None:
+    done = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r", option, condition))
+    assert done.code == 4
+    assert f"{option} or chaos." in done.output
+    assert says in done.output
+    assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404
+
+
 @each_row
 def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path, more: list[str], says: str) -> None:
     target = ("--chaos-folder", FOLDER, "--kubeconfig", on.kubeconfig, "--report-dir", tmp_path / "r")
