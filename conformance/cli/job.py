@@ -34,7 +34,7 @@ from fixtures.text.globs import matches
 from fixtures.text.sentences import counted, listed
 from fixtures.verdict.record import Report
 from reports import phrases
-from reports.folder import ReportError, load
+from reports.folder import JSON_NAME, ReportError, load
 
 PROGRAM = "gpu-conformance job"
 INTERNAL_ERROR = 3
@@ -64,7 +64,10 @@ def options(parser: Parser, command: str) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The run's exit code; 3 when the run was good and left no report, or its results could not be handed on."""
+    """The run's exit code; 3 when the run was good and left no report, or its results could not be handed on.
+
+    A run that found no node to judge (``--if-any``) has nothing to hand on.
+    """
     if argv[0] == "publish":
         return publish(argv)
     arguments = command_parser("job").parse_args(argv[1:])
@@ -81,6 +84,9 @@ def main(argv: Sequence[str]) -> int:
         folder = Path(work) / "report"
         earlier = ["--history", volume] if (volume := _volume(arguments)) and Path(volume).is_dir() else []
         code = _run([*named, "--report-dir", str(folder), *earlier, *given])
+        if code == 0 and "--if-any" in given and not (folder / JSON_NAME).is_file():
+            tell(line(Outcome(exit_code=0, headline="nothing was to be judged: no node is as --nodes asks")))
+            return 0
         report = _report(folder)
         outcome = outcome_of(report, code)
         _hand_on(arguments, folder, outcome)

@@ -28,7 +28,7 @@ from conformance.plugin.waves import Waves
 from conformance.requirement import Requirement, needs_of
 from fixtures.cluster import access
 from fixtures.cluster.trouble import ClusterUnreachable
-from fixtures.model.nodes.chosen import NoSuchNode
+from fixtures.model.nodes.chosen import NoneSelected, NoSuchNode
 from fixtures.ownership import owned
 from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect
@@ -182,10 +182,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _read_early(state: State, say: Callable[[str], None]) -> None:
-    """Read the cluster before tests are collected. Raises :class:`pytest.UsageError` if it lacks a node that ``--nodes`` names."""
+    """Read the cluster before tests are collected. Raises :class:`pytest.UsageError` if it lacks a node that ``--nodes`` names.
+
+    With ``--if-any`` a selector that matches none leaves nothing to judge, which is good.
+    """
     try:
         _read_cluster(state, selecting.selected(state.catalogue, state.options), say)
     except NoSuchNode as error:
+        if state.options.if_any and isinstance(error, NoneSelected):
+            pytest.exit(harmless(f"gpu-conformance: nothing to judge: {error}"), returncode=int(ExitCode.CONFORMANT))
         raise pytest.UsageError(harmless(f"--nodes: {error}")) from None
     except (Inconclusive, NotApplicable) as error:
         pytest.exit(harmless(f"gpu-conformance: --nodes: {error}"), returncode=int(ExitCode.INCONCLUSIVE))

@@ -72,6 +72,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     alluredir: str = ""
     clean_alluredir: bool = False
     every_node: bool = False
+    if_any: bool = False
     nodes: tuple[str, ...] = ()  # names, and terms of a label selector, of the nodes that the run is about; empty: all
     platform: tuple[str, ...] = ()  # presets by name; empty: the cluster's marks choose
     tables: str = ""
@@ -182,6 +183,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         clean_alluredir=option.clean_alluredir,
         every_node=option.every_node,
         nodes=_split(option.nodes),
+        if_any=option.if_any,
         platform=_split(option.platform),
         tables=_tables(option),
         columns=_count("--columns", option.columns, "columns") or 0,
@@ -195,6 +197,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         raise pytest.UsageError("--clean-alluredir needs --alluredir")
     if options.accept_not_judged and not options.baseline:
         raise pytest.UsageError("--accept-not-judged needs --baseline")
+    if options.if_any and not options.nodes:
+        raise pytest.UsageError("--if-any needs --nodes")
     if options.another_cluster and not options.baseline:
         raise pytest.UsageError("--another-cluster needs --baseline")
     _check_names(catalogue, options)

@@ -65,6 +65,27 @@ def test_the_report_of_a_job_knows_the_history_of_its_volume(tmp_path: Path) -> 
     assert (first.causes_since, second.causes_since) == ({}, {"NodeNotFenced": first.run.started_at})
 
 
+@pytest.mark.parametrize(
+    ("nodes", "code", "words"),
+    [
+        ("nvidia.com/gpu.present=true,gpu-conformance.io/verdict!=passed", 0, "nothing was to be judged"),
+        ("h100-99", 4, "usage error"),  # who names a node means it
+    ],
+)
+def test_a_job_for_new_nodes_is_good_where_there_is_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], nodes: str, code: int, words: str
+) -> None:
+    with simulated(tmp_path, "healthy") as kubeconfig:
+        cluster = Cluster.from_kubeconfig(kubeconfig)
+        for node in cluster.each("nodes"):
+            assert cluster.patch("nodes", node["metadata"]["name"], {"metadata": {"labels": {LABEL: "passed"}}}).ok
+        options = ["--publish", "1", "--", "--read-only", "--if-any", f"--nodes={nodes}"]
+        assert main(["job", "--kubeconfig", str(kubeconfig), *options]) == code
+    reported = last_line(capfd)
+    assert (reported["exitCode"], reported["verdict"]) == (code, None)
+    assert words in str(reported["headline"])
+
+
 def test_a_cluster_that_does_not_answer_ends_with_the_line_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     gone = tmp_path / "kubeconfig"
     gone.write_text("{}")
