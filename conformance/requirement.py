@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import pytest
@@ -103,6 +103,20 @@ def needs_of(requirements: Iterable[Requirement], ceiling: Access) -> Needs:
 
 
 Made = TypeVar("Made")
+
+
+class Form(Generic[Made]):
+    """How an answer is kept: ``keep`` makes plain JSON of it, of the type ``kind``, and ``give`` makes the answer of that again."""
+
+    def __init__(self, kind: Any, keep: Callable[[Made], object], give: Callable[[Any], Made]) -> None:
+        self.kind, self.keep, self.give = kind, keep, give
+
+
+class Asks(Protocol):
+    """Asks the cluster what no list says, each question once in a run. Evidence keeps the answer, without what looks like a credential."""
+
+    def __call__(self, question: str, ask: Callable[[Cluster], Made], form: Form[Made]) -> Made:
+        """The answer to a question, by its words. Raises what ``ask`` raises."""
 
 
 class Once(Protocol):

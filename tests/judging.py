@@ -4,9 +4,10 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 from conformance.catalogue import load_catalogue
+from conformance.obs.scraping import AskedScraper, Scraper
 from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
 from conformance.plugin.session import State
@@ -39,6 +40,10 @@ class _Request:
 
     def getfixturevalue(self, name: str) -> Any:
         raise NotApplicable("NoCluster", f"a saved snapshot has no {name}")
+
+
+def _ask(question: str, ask: object, form: object) -> NoReturn:
+    raise NotApplicable("NoCluster", f"a saved snapshot does not say {question}")
 
 
 @cache
@@ -89,6 +94,8 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool, documents: Nod
         "now": scope.snapshot.taken_at,
         "request": _Request(),
         "needs": state.needs,
+        "asks": _ask,
+        "scraper": AskedScraper(scope, _ask, lambda: Scraper(None, scope)),  # type: ignore[arg-type]
         "may_probe": may_probe,
         "may_ask": False,
         "has_baseline": False,

@@ -214,7 +214,7 @@ class _Checked:
         """
         judged_again = found.results.get(met.id, met)
         fails, failed = (one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in (judged_again, met))
-        wanting = found.asks(met) or (bool(found.hidden) and "configmaps" in self._lists(met.id))
+        wanting = found.asks(met) or met.id in found.gaps or (bool(found.hidden) and "configmaps" in self._lists(met.id))
         return fails and not failed and met.verdict is not Verdict.WAIVED and not wanting
 
     def _lists(self, name: str) -> Collection[str]:

@@ -1,11 +1,11 @@
 """INV-03: what the caller may do, asked of the API server itself (SelfSubjectAccessReview, authorization.k8s.io/v1)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from conformance.requirement import Needs
-from fixtures.cluster.access import Review, Right, right_of
+from conformance.requirement import Asks, Form, Needs
+from fixtures.cluster.access import Review, Right, ask_rights, right_of
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.model.dra.slices import CLAIMS, SLICES, TEMPLATES
 from fixtures.snapshot.custom_kinds import DEFINITIONS
@@ -25,6 +25,17 @@ def rights(needs: Needs, snapshot: Snapshot) -> list[Right]:
         if _served(right, snapshot):
             found.setdefault(right, []).extend(ids)
     return [msgspec.structs.replace(right, needed_by=tuple(dict.fromkeys(ids))) for right, ids in sorted(found.items())]
+
+
+def reviews(asks: Asks, wanted: Sequence[Right]) -> list[Review]:
+    """What the API server says of each right."""
+    known = {str(right): right for right in wanted}
+    form = Form(
+        dict[str, tuple[bool | None, str]],
+        keep=lambda found: {str(one.right): (one.allowed, one.reason) for one in found},
+        give=lambda kept: [Review(right=known[name], allowed=kept[name][0], reason=kept[name][1]) for name in known if name in kept],
+    )
+    return asks(_SOURCE, lambda cluster: list(ask_rights(cluster, wanted)), form)
 
 
 def check_custom_kinds(snapshot: Snapshot, needs: Needs) -> Iterator[Finding]:

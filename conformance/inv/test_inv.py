@@ -4,12 +4,10 @@ import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.inv.judged_nodes import check_agreement, check_judged, check_stand_ins
-from conformance.inv.rights import check_custom_kinds, check_rights, rights
+from conformance.inv.rights import check_custom_kinds, check_rights, reviews, rights
 from conformance.inv.versions import check_peers, check_skew, check_versions
 from conformance.probes.node_documents import NodeDocuments
-from conformance.requirement import Needs, requirement
-from fixtures.cluster.access import ask_rights
-from fixtures.cluster.client import Cluster
+from conformance.requirement import Asks, Needs, requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
 from fixtures.snapshot.managed_fields import fields_of
@@ -31,9 +29,9 @@ def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope, may_pr
 
 
 @requirement("INV-03")
-def test_the_caller_may_do_what_the_selected_requirements_need(judge: Evidence, cluster: Cluster, needs: Needs, snapshot: Snapshot) -> None:
+def test_the_caller_may_do_what_the_selected_requirements_need(judge: Evidence, asks: Asks, needs: Needs, snapshot: Snapshot) -> None:
     """The account that runs the suite has every right that the selected requirements need."""
-    judge(check_rights(ask_rights(cluster, rights(needs, snapshot))))
+    judge(check_rights(reviews(asks, rights(needs, snapshot))))
     judge(check_custom_kinds(snapshot, needs))
 
 

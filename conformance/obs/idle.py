@@ -5,6 +5,7 @@ Facts: docs/facts/telemetry.md#idle-and-occupied.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -14,6 +15,7 @@ from conformance.obs.page import Part
 from conformance.obs.scraping import NOT_REACHED, NOT_READ, Scraper
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import ACTIVITY, BASELINE_MIB, IDLE_BELOW, UTILISATION, Sample, first_of, parse_samples
+from conformance.requirement import Asks, Form
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
@@ -40,7 +42,7 @@ class History(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def prometheus_of(cluster: Cluster, place: str) -> Query:
+def prometheus_of(asks: Asks, place: str) -> Query:
     """A Prometheus by ``namespace/service:port`` (``https:`` before the service), through the API server's proxy."""
     found = _PLACE.match(place)
     if not found:
@@ -48,18 +50,22 @@ def prometheus_of(cluster: Cluster, place: str) -> Query:
     service = f"{found['scheme'] or ''}{found['service']}:{found['port']}"
     path = f"/api/v1/namespaces/{found['namespace']}/services/{service}/proxy/api/v1/query"
 
-    def ask(query: str) -> list[Sample]:
+    def ask(query: str, cluster: Cluster) -> str:
         try:
             answer = cluster.request("GET", path, query={"query": query}, accept="*/*", attempts=2, cut_at=_ANSWER_BYTES)
-            if answer.ok:
-                return parse_samples(answer.body.decode(errors="replace"))
-            raise Inconclusive(answer.reason, f"Prometheus {place}: {answer.status} {answer.message}")
         except ApiTrouble as trouble:
             raise Inconclusive(trouble.code, f"Prometheus {place}: {trouble.message}") from None
+        if not answer.ok:
+            raise Inconclusive(answer.reason, f"Prometheus {place}: {answer.status} {answer.message}")
+        return answer.text
+
+    def samples(query: str) -> list[Sample]:
+        try:
+            return parse_samples(asks(f"GET {path}, the query {query}", partial(ask, query), Form(str, keep=str, give=str)))
         except Unreadable as error:
             raise Inconclusive("Unreadable", f"Prometheus {place}: {error}") from None
 
-    return ask
+    return samples
 
 
 def history_of(ask: Query, hours: float) -> dict[tuple[str, str], History]:

@@ -141,8 +141,7 @@ def check_moving(scope: Scope, scraper: Scraper) -> Iterator[Finding]:
     before = scraper.pages()
     by_name = {node.name: node for node in scope.accelerator_nodes}
     seconds = scope.policy.metrics.fresh_seconds
-    again = scraper.until(before, lambda one: _settled(before[one.exporter.node], one), seconds)
-    for one in again:
+    for one in scraper.last(before, lambda one: _settled(before[one.exporter.node], one), seconds):
         if (node := by_name.get(one.exporter.node)) is not None:
             yield judge_moving(node, before[node.name], one)
 

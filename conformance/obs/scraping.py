@@ -13,6 +13,7 @@ import msgspec
 
 from conformance.obs.page import Page, read_page
 from conformance.outputs.captured_text import Unreadable
+from conformance.requirement import Asks, Form
 from fixtures.cluster.answer import UNREADABLE, Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
@@ -55,7 +56,7 @@ NOT_READ = frozenset({Silence.LOCKED, Silence.TOO_LARGE})
 
 
 class Scrape(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of one exporter: a page, or why there is none. ``at`` is monotonic."""
+    """One answer of one exporter: a page and its text, or why there is none. ``at`` is monotonic."""
 
     exporter: Exporter
     at: float
@@ -94,7 +95,7 @@ def scrape(cluster: Cluster, exporter: Exporter) -> Scrape:
         return replaced(made, silence=Silence.REFUSED, why=f"{answer.status} {answer.quoted(120)}")
     if len(answer.body) >= PAGE_BYTES:
         return replaced(made, silence=Silence.TOO_LARGE, why=f"the page is larger than {PAGE_BYTES >> 20} MiB")
-    text = answer.body.decode(errors="replace")
+    text = answer.text
     if text.lstrip()[:1] in _NO_PAGE:
         return replaced(made, silence=Silence.OTHER, why=f"something else answers in its place: {answer.quoted(120)}")
     try:
@@ -108,12 +109,12 @@ class Scraper:
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
         self._cluster = cluster
-        self.exporters = {name: one for name, one in exporters(scope).items() if not scope.chosen or name in scope.chosen}
+        self.exporters = _chosen(scope)
         self._first: dict[str, Scrape] | None = None
         self._lock = threading.Lock()  # probes that run together ask for the same pages
 
     def first(self) -> Mapping[str, Scrape]:
-        """The first page of every exporter, by node, without its text: it stays to the end of the run.
+        """The first page of every exporter, by node.
 
         Where others answer, an exporter that gives none is asked once more: one lost answer is nobody's fault.
         """
@@ -122,7 +123,7 @@ class Scraper:
                 found = self.now(self.exporters)
                 if any(one.page for one in found.values()):
                     found |= self.now([node for node, one in found.items() if not one.page])
-                self._first = {node: msgspec.structs.replace(one, text="") for node, one in found.items()}
+                self._first = found
             return self._first
 
     def pages(self) -> dict[str, Scrape]:
@@ -146,6 +147,10 @@ class Scraper:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="scrape") as pool:
             return {one.exporter.node: one for one in pool.map(lambda exporter: scrape(self._cluster, exporter), asked)}
 
+    def last(self, nodes: Iterable[str], done: Callable[[Scrape], bool], seconds: float) -> Iterable[Scrape]:
+        """The last page of each node, as :meth:`until` gives it."""
+        return self.until(nodes, done, seconds)
+
     def until(self, nodes: Iterable[str], done: Callable[[Scrape], bool], seconds: float, *, collections: int = 0) -> Iterator[Scrape]:
         """The page of each node with which ``done`` is content, or the last one before ``seconds`` have passed.
 
@@ -165,3 +170,50 @@ class Scraper:
                 return
             time.sleep(min(pause, max(deadline - time.monotonic(), 0.0)))
             pause = min(2 * pause, 10.0)
+
+
+class _Served(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An answer of an exporter as it is kept."""
+
+    at: float
+    text: str = ""
+    silence: Silence = Silence.NONE
+    why: str = ""
+
+
+class AskedScraper(Scraper):
+    """The exporters for requirements that only read. What they say is kept as evidence, and ``live`` is asked once in a run."""
+
+    def __init__(self, scope: Scope, asks: Asks, live: Callable[[], Scraper]) -> None:
+        self.exporters = _chosen(scope)
+        self._asks, self._live = asks, live
+        self._form: Form[Mapping[str, Scrape]] = Form(
+            dict[str, _Served],
+            keep=lambda found: {node: _Served(one.at, one.text, one.silence, one.why) for node, one in found.items()},
+            give=lambda kept: {node: _as_scraped(self.exporters[node], one) for node, one in kept.items()},
+        )
+
+    def first(self) -> Mapping[str, Scrape]:
+        """As kept, or as the live exporters gave it."""
+        return self._asks("pages of exporters", lambda _: self._live().first(), self._form)
+
+    def now(self, nodes: Iterable[str]) -> dict[str, Scrape]:
+        """Of the live exporters, and never kept."""
+        return self._live().now(nodes)
+
+    def last(self, nodes: Iterable[str], done: Callable[[Scrape], bool], seconds: float) -> Iterable[Scrape]:
+        """Those of one requirement: OBS-03."""
+        found = self._asks(
+            "later pages of exporters", lambda _: {one.exporter.node: one for one in self.until(nodes, done, seconds)}, self._form
+        )
+        return found.values()
+
+
+def _as_scraped(exporter: Exporter, served: _Served) -> Scrape:
+    page = read_page(served.text) if served.silence is Silence.NONE else None
+    return Scrape(exporter=exporter, at=served.at, page=page, text=served.text, silence=served.silence, why=served.why)
+
+
+def _chosen(scope: Scope) -> dict[str, Exporter]:
+    """The exporters of the nodes that the run is about, by node."""
+    return {name: one for name, one in exporters(scope).items() if not scope.chosen or name in scope.chosen}

@@ -9,8 +9,8 @@ from conformance.obs.measured import check_measured, check_moving
 from conformance.obs.node_words import check_node_words
 from conformance.obs.probes import probe_unplaced
 from conformance.obs.scraped import check_scraped, check_served
-from conformance.obs.scraping import Scraper
-from conformance.requirement import Once, requirement
+from conformance.obs.scraping import AskedScraper, Scraper
+from conformance.requirement import Asks, requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
 from fixtures.probes.workspace import Workspace
@@ -18,17 +18,19 @@ from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
 
 
-@pytest.fixture(scope="module")
-def scraper(once: Once) -> Scraper:
+@pytest.fixture
+def scraper(asks: Asks, scope: Scope, request: pytest.FixtureRequest) -> Scraper:
     """The exporters of the cluster, each asked once."""
-    return once(Scraper)
+    return AskedScraper(scope, asks, lambda: request.getfixturevalue("once")(Scraper))
 
 
 @requirement("OBS-01")
-def test_the_exporter_of_every_accelerator_node_measures_each_device(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_the_exporter_of_every_accelerator_node_measures_each_device(
+    judge: Evidence, scope: Scope, scraper: Scraper, request: pytest.FixtureRequest
+) -> None:
     """The metrics exporter of every accelerator node measures each of its devices."""
     documents, read = request.getfixturevalue("documents_too"), request.getfixturevalue("read_documents")
-    judge(check_measured(scope, request.getfixturevalue("scraper"), documents, read))
+    judge(check_measured(scope, scraper, documents, read))
 
 
 @requirement("OBS-02", devices=1, once={"scraper": Scraper})
@@ -38,17 +40,16 @@ def test_while_a_pod_holds_a_device_its_metrics_name_the_pod(judge: Evidence, sc
 
 
 @requirement("OBS-03")
-def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_what_the_exporter_serves_is_of_now(judge: Evidence, scope: Scope, scraper: Scraper) -> None:
     """What the metrics exporter serves is of now."""
-    judge(check_moving(scope, request.getfixturevalue("scraper")))
+    judge(check_moving(scope, scraper))
 
 
 @requirement("OBS-04")
-def test_no_device_is_allocated_and_idle_for_long(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_no_device_is_allocated_and_idle_for_long(judge: Evidence, scope: Scope, scraper: Scraper, asks: Asks) -> None:
     """No device is allocated and idle for long."""
     place = scope.policy.metrics.prometheus
-    ask = prometheus_of(request.getfixturevalue("cluster"), place) if place else None
-    judge(check_idle(scope, request.getfixturevalue("scraper"), ask))
+    judge(check_idle(scope, scraper, prometheus_of(asks, place) if place else None))
 
 
 @requirement("OBS-05")
@@ -70,9 +71,9 @@ def test_autoscalers_that_go_by_custom_metrics_get_them(judge: Evidence, scope: 
 
 
 @requirement("OBS-08")
-def test_alert_rules_fire_on_what_takes_devices_away(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_alert_rules_fire_on_what_takes_devices_away(judge: Evidence, scope: Scope, scraper: Scraper) -> None:
     """Alert rules fire on what takes devices away, and each names series that are served."""
-    judge(check_rules(scope, request.getfixturevalue("scraper")))
+    judge(check_rules(scope, scraper))
 
 
 @requirement("OBS-09", devices=0, holders=1, once={"scraper": Scraper})

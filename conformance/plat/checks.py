@@ -17,6 +17,7 @@ import msgspec
 from conformance.common_findings import overdue
 from conformance.probes.admission import UNREACHABLE
 from conformance.probes.server_metrics import ETCD, PATH, ServerMetrics
+from conformance.requirement import Asks, Form
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS, kubectl_name
@@ -105,6 +106,11 @@ def read_checks(cluster: Cluster) -> dict[str, bool]:
             raise Inconclusive(answer.reason, f"GET {CHECKS}: {answer.status} {answer.message}")
         text = answer.body.decode(errors="replace")
     return {name: sign == "+" for sign, name in _CHECK.findall(text)}
+
+
+def etcd_checks(asks: Asks) -> dict[str, bool]:
+    """Those checks of the run's API server."""
+    return asks(f"GET {CHECKS}?verbose", read_checks, Form(dict[str, bool], keep=dict, give=dict))
 
 
 def buckets_of(metrics: ServerMetrics) -> dict[float, float]:

@@ -1,10 +1,9 @@
 """AI platform, control plane and namespaces."""
 
-import pytest
-
-from conformance.plat.checks import check_gateways, check_namespaces, check_storage, probe_operators, read_checks
+from conformance.plat.checks import check_gateways, check_namespaces, check_storage, etcd_checks, probe_operators
 from conformance.plat.sandboxes import probe_sandboxes
-from conformance.requirement import requirement
+from conformance.probes.server_metrics import server_metrics
+from conformance.requirement import Asks, requirement
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy
 from fixtures.probes.workspace import Workspace
@@ -30,10 +29,9 @@ def test_untrusted_workloads_run_under_a_kernel_of_their_own(judge: Evidence, sc
 
 
 @requirement("PLAT-04")
-def test_etcd_keeps_up(judge: Evidence, policy: Policy, request: pytest.FixtureRequest) -> None:
+def test_etcd_keeps_up(judge: Evidence, policy: Policy, asks: Asks) -> None:
     """The API server's checks of etcd pass, and its requests to etcd are fast enough."""
-    checks = read_checks(request.getfixturevalue("cluster"))
-    judge(check_storage(checks, request.getfixturevalue("server_metrics"), policy))
+    judge(check_storage(etcd_checks(asks), server_metrics(asks), policy))
 
 
 @requirement("PLAT-05")

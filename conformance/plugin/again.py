@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.plugin.answers import Answers, Kept
 from conformance.plugin.opening import WORKER_KEY, WorkerHandover
 from conformance.plugin.options import OPTIONS, SUITE
 from conformance.plugin.session import REQUIREMENT, RESULT_ATTRIBUTE, STATE, State
@@ -25,7 +26,7 @@ from fixtures.text import json_text, typed, users_files
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import listed
 from fixtures.verdict.record import Access, Result, encode
-from reports.evidence.bundle import JUDGING, SNAPSHOT
+from reports.evidence.bundle import ANSWERS, JUDGING, MAX_ANSWER_BYTES, SNAPSHOT
 from reports.evidence.redaction import is_whole, safe_object, safe_text, safe_value
 
 SECONDS = 300.0
@@ -125,12 +126,13 @@ def read_judging(folder: Path) -> Judging:
 class Again(msgspec.Struct, kw_only=True):
     """Results of judging again, by id.
 
-    ``hidden`` names values of ConfigMaps that this read and that are not kept whole, ``documents`` are the ids that would have judged
-    what drivers say beside the lists.
+    ``hidden`` names values of ConfigMaps that this read and that are not kept whole, ``gaps`` say the same of answers, by id.
+    ``documents`` are the ids that would have judged what drivers say beside the lists.
     """
 
     results: dict[str, Result] = {}
     hidden: tuple[str, ...] = ()
+    gaps: dict[str, str] = {}
     documents: list[str] = []
 
     def gives(self, result: Result) -> bool:
@@ -147,17 +149,19 @@ class Again(msgspec.Struct, kw_only=True):
         """Why an honest run's result of a requirement that reads these lists may differ, as a clause."""
         if self.asks(result):
             return "it rests on answers to requests, which are not kept"
+        if result.id in self.gaps:
+            return self.gaps[result.id]
         if self.hidden and "configmaps" in lists:
             return f"a value that it reads is not kept whole: {listed(self.hidden, 3)}"
         return "what was taken from the kept lists decides it"
 
 
 def judge_again(folder: Path, results: Iterable[Result]) -> Again:
-    """Those of the results that only read, judged again. Raises :class:`CannotJudge`."""
-    reading = [result.id for result in results if result.access is Access.READ]
-    if not reading:
+    """Those of the results of a run that only read, judged again. Raises :class:`CannotJudge`."""
+    selected = {result.id: result.access for result in results}
+    if Access.READ not in selected.values():
         return Again()
-    command = [sys.executable, "-m", "conformance.plugin.again", str(folder.resolve()), ",".join(reading)]
+    command = [sys.executable, "-m", "conformance.plugin.again", str(folder.resolve()), ",".join(selected)]
     try:
         done = subprocess.run(command, cwd=SUITE.parent, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -175,15 +179,25 @@ def comparable(result: Result) -> bytes:
 class _Worker:
     """Makes this process a worker, and takes its results."""
 
-    def __init__(self, handover: WorkerHandover) -> None:
+    def __init__(self, handover: WorkerHandover, answers: Answers) -> None:
         self._handover = msgspec.json.encode(handover).decode()
-        self.again = Again()
+        self._answers = answers
+        self.again = Again(gaps=answers.gaps)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
         """Hand over what a main process would, before the suite's plugin is configured."""
         config.workerinput = {"workerid": "again", WORKER_KEY: self._handover}  # type: ignore[attr-defined]
         config.workeroutput = {}  # type: ignore[attr-defined]
+
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Have kept answers given to whoever asks a cluster."""
+        session.config.stash[STATE].answers = self._answers
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Pass over what does more than read. It is selected, because INV-03 judges what all that was selected needs."""
+        session.items[:] = [item for item in session.items if item.stash[REQUIREMENT].access is Access.READ]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the result of a requirement."""
@@ -205,13 +219,23 @@ class _Worker:
         self.again.hidden = tuple(f"{key} of ConfigMap {space}/{name}" for space, name, key in read if not is_whole(data[space, name][key]))
 
 
-def main(folder: Path, reading: str) -> int:
+def read_answers(folder: Path) -> Answers:
+    """The answers that an evidence folder keeps. Raises :class:`CannotJudge`."""
+    path = folder / ANSWERS
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else []
+        return Answers([json_text.decode(users_files.read(path, MAX_ANSWER_BYTES), Kept) for path in files])
+    except (OSError, NotJson) as error:
+        raise CannotJudge(f"{ANSWERS}: {error}") from None
+
+
+def main(folder: Path, selected: str) -> int:
     """Print the results as JSON. Exit 1 with one line on stderr where nothing was judged."""
     try:
         judging = read_judging(folder)
-        worker = _Worker(msgspec.structs.replace(judging.handover, snapshot_file=str(folder / SNAPSHOT)))
+        worker = _Worker(msgspec.structs.replace(judging.handover, snapshot_file=str(folder / SNAPSHOT)), read_answers(folder))
         printed = io.StringIO()
-        options = [f"--snapshot={folder}", f"--only={reading}", f"--access={judging.access}", *(["--strict"] if judging.strict else [])]
+        options = [f"--snapshot={folder}", f"--only={selected}", f"--access={judging.access}", *(["--strict"] if judging.strict else [])]
         options += [f"--require={name}" for name in judging.require]
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             pytest.main([*OPTIONS, str(SUITE), *options], plugins=[worker])

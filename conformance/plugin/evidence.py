@@ -75,7 +75,7 @@ def _not_again(report: Report, evidence: Path, reads: Mapping[str, list[str]]) -
     """Of each requirement that reads, why the kept files do not give its result again; empty where they do."""
     reading = [one for one in report.results if one.access is Access.READ]
     try:
-        found = again.judge_again(evidence, reading)
+        found = again.judge_again(evidence, report.results)
     except again.CannotJudge as error:
         return {one.id: str(error) for one in reading}
     return {one.id: "" if found.gives(one) else found.why_unlike(one, reads.get(one.id, ())) for one in reading}

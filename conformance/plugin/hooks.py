@@ -56,6 +56,9 @@ FAILURES = pytest.StashKey[Failures]()
 GROUP = "gpu-conformance-workload"
 """xdist group of everything that asks the cluster something: these run one after the other on one worker."""
 
+ASKING = "gpu-conformance-asking"
+"""xdist group of what reads and asks the cluster for more than lists: each question is asked once in a run."""
+
 GROUPED = "loadgroup"
 """xdist's way to spread tests that keeps groups together."""
 
@@ -290,6 +293,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         item.stash[REQUIREMENT] = requirement
         if state.worker and requirement.access is not Access.READ:  # the marker is xdist's, which may be absent
             item.add_marker(pytest.mark.xdist_group(GROUP))
+        elif state.worker and "asks" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(ASKING))
         if left_out(requirement, state.options):
             unwanted.append(item)
     broken = config.stash[FAILURES].hit

@@ -16,11 +16,11 @@ import pytest
 
 from conformance.catalogue import Catalogue
 from conformance.coverage.missing_kinds import SavedEvidence
+from conformance.plugin.answers import Answers
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
 from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect
-from conformance.probes.server_metrics import ServerMetrics, read_server_metrics
-from conformance.requirement import Made, Needs, Once, Requirement
+from conformance.requirement import Asks, Form, Made, Needs, Once, Requirement
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.cluster import Scope
@@ -76,6 +76,7 @@ class State:
         self._scope: Scope | None = None
         self.lock_file = ""
         self.documents = DocumentsOnce()
+        self.answers = Answers()
         self._made: dict[Callable[[Cluster, Scope], object], object] = {}
         self._lock = threading.RLock()  # probes of a wave ask at the same time
 
@@ -249,10 +250,16 @@ def once(request: pytest.FixtureRequest, cluster: Cluster) -> Once:  # ``cluster
     return _state(request).once
 
 
-@pytest.fixture(scope="session")
-def server_metrics(cluster: Cluster) -> ServerMetrics:
-    """What the API server counts of itself, read once."""
-    return read_server_metrics(cluster)
+@pytest.fixture
+def asks(request: pytest.FixtureRequest) -> Asks:
+    """Asks the cluster for a requirement that only reads."""
+    state, id_ = _state(request), request.node.stash[REQUIREMENT].id
+    folder = Path(state.opened.handover.folder) if state.options.evidence and state.opened.handover.folder else None
+
+    def answered(question: str, ask: Callable[[Cluster], Made], form: Form[Made]) -> Made:
+        return state.answers.ask(id_, question, lambda: ask(request.getfixturevalue("cluster")), form, folder)
+
+    return answered
 
 
 def workspace_limits(scope: Scope) -> tuple[int, dict[str, int]]:

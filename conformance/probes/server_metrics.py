@@ -6,6 +6,7 @@ import msgspec
 
 from conformance.outputs.captured_text import Unreadable
 from conformance.outputs.dcgm import Sample, parse_samples
+from conformance.requirement import Asks, Form
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 
@@ -22,9 +23,13 @@ MOST_KEPT = 200_000
 
 
 class ServerMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples of one API server, of all those that may answer. ``trouble`` says why there are none; ``code`` is its cause."""
+    """Samples of one API server, of all those that may answer. ``trouble`` says why there are none; ``code`` is its cause.
+
+    ``text`` are the lines of the page that the samples are read from.
+    """
 
     samples: Sequence[Sample] = ()
+    text: str = ""
     code: str = ""
     trouble: str = ""
 
@@ -49,7 +54,12 @@ def read_server_metrics(cluster: Cluster) -> ServerMetrics:
         return ServerMetrics(code=code, trouble=f"{answer.status} {answer.message}")
     if len(answer.body) >= MOST_BYTES:
         return ServerMetrics(code="ApiTrouble", trouble=f"the page is larger than {MOST_BYTES >> 20} MiB")
-    return parse(answer.body.decode(errors="replace"))
+    return parse(answer.text)
+
+
+def server_metrics(asks: Asks) -> ServerMetrics:
+    """What the API server of the run counts of itself."""
+    return asks(f"GET {PATH}, the series {', '.join(_KEPT)}", read_server_metrics, _FORM)
 
 
 def parse(text: str) -> ServerMetrics:
@@ -63,4 +73,11 @@ def parse(text: str) -> ServerMetrics:
         return ServerMetrics(code="NotUnderstood", trouble=str(error))
     if not any(one.name == REQUESTS for one in samples):
         return ServerMetrics(code="NotUnderstood", trouble=f"the page has no {REQUESTS}, as each API server's has")
-    return ServerMetrics(samples=samples)
+    return ServerMetrics(samples=samples, text="\n".join(kept))
+
+
+_FORM = Form(
+    dict[str, str],
+    keep=lambda read: {"text": read.text, "code": read.code, "trouble": read.trouble},
+    give=lambda kept: parse(kept["text"]) if kept["text"] else ServerMetrics(code=kept["code"], trouble=kept["trouble"]),
+)

@@ -1,8 +1,7 @@
 """UPG: what an upgrade would meet, and a run beside the run before it."""
 
-import pytest
-
-from conformance.requirement import requirement
+from conformance.probes.server_metrics import server_metrics
+from conformance.requirement import Asks, requirement
 from conformance.upg.checks import check_drains, check_members, check_removed_apis, check_roll_outs, check_support
 from fixtures.model.cluster import Scope
 from fixtures.verdict.findings import AT_THE_END, Evidence
@@ -10,9 +9,9 @@ from fixtures.verdict.subjects import NotApplicable
 
 
 @requirement("UPG-01")
-def test_nothing_uses_an_api_that_the_next_version_removes(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_nothing_uses_an_api_that_the_next_version_removes(judge: Evidence, scope: Scope, asks: Asks) -> None:
     """Nothing uses an API that the next Kubernetes version removes."""
-    judge(check_removed_apis(scope, lambda: request.getfixturevalue("server_metrics")))
+    judge(check_removed_apis(scope, lambda: server_metrics(asks)))
 
 
 @requirement("UPG-02")

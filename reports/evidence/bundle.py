@@ -1,8 +1,8 @@
 """The folder ``evidence/`` of a run: what each verdict rests on, redacted, bounded, each file with its digest.
 
 ``requirements/ID.json`` has the findings and names the objects that they are about. ``objects/`` holds each object once, and its file
-name ends with the start of its digest. ``outputs/`` holds what probes rest on. ``index.json`` lists the files, and ``SHA256SUMS``
-is for ``sha256sum -c``. What did not fit is counted in the index.
+name ends with the start of its digest. ``outputs/`` holds what probes rest on, ``answers/`` what the cluster said beside its lists.
+``index.json`` lists the files, and ``SHA256SUMS`` is for ``sha256sum -c``. What did not fit is counted in the index.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import msgspec
 from fixtures.system import private_files
 from fixtures.verdict.record import Report, Result, SubjectResult
 from reports import phrases
-from reports.evidence.redaction import safe_object, safe_text
+from reports.evidence.redaction import safe_answer, safe_object, safe_text
 from reports.safe_text import NAME_LIMIT, one_line
 
 NAME = "evidence"
@@ -26,7 +26,8 @@ INDEX = "index.json"
 SUMS = "SHA256SUMS"
 JUDGING, SNAPSHOT = "judging.json", "snapshot.json"
 """How the run judged, and the lists that it read: by these its ``read`` requirements can be judged again."""
-PARTS = frozenset({INDEX, SUMS, JUDGING, SNAPSHOT, "objects", "outputs", "requirements"})
+ANSWERS = "answers"
+PARTS = frozenset({INDEX, SUMS, JUDGING, SNAPSHOT, ANSWERS, "objects", "outputs", "requirements"})
 SCHEMA_VERSION = "1.0"
 
 MAX_OBJECTS = 100
@@ -34,8 +35,10 @@ MAX_OBJECTS = 100
 MAX_OBJECT_BYTES = 128 << 10
 MAX_OUTPUTS = 40
 MAX_OUTPUT_BYTES = 256 << 10
+MAX_ANSWER_BYTES = 32 << 20
+"""The pages of all exporters are one answer: of 300 nodes with 100 KiB each."""
 MAX_BYTES = 64 << 20
-"""Bytes of all objects, and again of all outputs."""
+"""Bytes of all objects, again of all outputs, and again of all answers."""
 
 _MARK = b'{\n "complete": '
 """How an index begins."""
@@ -86,7 +89,7 @@ def prepare(run_folder: Path, *, wanted: bool) -> None:
             return
         if folder.is_symlink() or folder.exists():
             raise EvidenceError(f"{folder}: is there already and no run wrote it, or not all of it")
-        for name in ("objects", "outputs", "requirements"):
+        for name in (ANSWERS, "objects", "outputs", "requirements"):
             private_files.make_folder(folder / name)
         private_files.write(folder / INDEX, _encoded({"schemaVersion": SCHEMA_VERSION, "complete": False}))
     except OSError as error:
@@ -123,6 +126,20 @@ def write_outputs(run_folder: Path, identifier: str, outputs: Iterable[tuple[str
         private_files.write(folder / f"{file}.log", data)
 
 
+def write_answer(run_folder: Path, question: str, answer: Json) -> None:
+    """Keep what the cluster said to a question of requirements, without what looks like a credential. The first answer of a run stays.
+
+    Raises ``OSError``.
+    """
+    path = run_folder / NAME / ANSWERS / f"{_file_name(question)}.{hashlib.sha256(question.encode()).hexdigest()[:8]}.json"
+    safe = safe_answer(answer)
+    data = _encoded({"question": question, "whole": safe == answer, **safe}, sort=False)  # the order may decide a message
+    if len(data) > MAX_ANSWER_BYTES:
+        data = _encoded({"question": question, "left_out": f"it has {len(data)} bytes, and {MAX_ANSWER_BYTES} are kept"})
+    if not path.exists():
+        private_files.write(path, data)
+
+
 def write(report: Report, run_folder: Path, sources: Sources, report_file: Path | None = None) -> Path:
     """Write the evidence of all results of ``report``. Returns its folder. Raises :class:`EvidenceError`.
 
@@ -145,6 +162,7 @@ class _Bundle:
 
     def write(self, report: Report, sources: Sources, report_file: Path | None) -> Path:
         outputs = self._outputs()
+        self._kept(ANSWERS)
         requirements = [self._requirement(result, sources, outputs) for result in report.results]
         for name, data in sources.kept.items():
             private_files.write(self._folder / name, data)
@@ -182,17 +200,23 @@ class _Bundle:
     def _outputs(self) -> dict[str, list[str]]:
         """Paths of the outputs that the probes of each requirement left, by the first part of their names."""
         found: dict[str, list[str]] = {}
+        for path in self._kept("outputs"):
+            found.setdefault(path.name.partition(".")[0], []).append(f"outputs/{path.name}")
+        return found
+
+    def _kept(self, part: str) -> list[Path]:
+        """The files that requirements left in a part of the folder, as far as there is room for them."""
+        found = []
         room = MAX_BYTES
-        for file in sorted((self._folder / "outputs").iterdir()):
+        for file in sorted((self._folder / part).iterdir()):
             data = b"" if file.is_symlink() else file.read_bytes()
             room -= len(data)
             if room < 0 or file.is_symlink():
                 file.unlink()
                 self._left_out += 1
                 continue
-            path = f"outputs/{file.name}"
-            self._files[path] = _facts(data)
-            found.setdefault(file.name.partition(".")[0], []).append(path)
+            self._files[f"{part}/{file.name}"] = _facts(data)
+            found.append(file)
         return found
 
     def _requirement(self, result: Result, sources: Sources, outputs: Mapping[str, list[str]]) -> Json:
@@ -271,8 +295,8 @@ def _facts(data: bytes) -> Json:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def _encoded(value: object) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+def _encoded(value: object, *, sort: bool = True) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=sort, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def _file_name(text: str) -> str:

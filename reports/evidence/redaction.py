@@ -9,6 +9,7 @@ import re
 import string
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from reports.safe_text import LONGEST, REMEMBERED, WORDS, clip, redact, visible
 
@@ -71,6 +72,15 @@ def _without_ends_of_keys(text: str) -> str:
 def safe_value(text: str) -> str:
     """A value of a ConfigMap that the suite reads. A text without credentials and controls stays as it is."""
     return safe_text(text, MAX_VALUE)
+
+
+def safe_answer(value: Any) -> Any:
+    """What a cluster said to a question, decoded from JSON, with each text as :func:`safe_text` has it, whatever its length."""
+    if isinstance(value, str):
+        return safe_text(value, len(value))
+    if isinstance(value, dict):
+        return {safe_answer(name): safe_answer(item) for name, item in value.items()}
+    return [safe_answer(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def is_whole(text: str) -> bool:
