@@ -223,7 +223,8 @@ class _Checked:
     def _unlike_run(self, judging: Judging) -> Iterator[str]:
         """The run that the evidence was kept of, against the record."""
         given = judging.handover
-        if (given.run_id, given.target.cluster_uid) != (self._report.run.id, self._report.target.cluster_uid):
+        told = (self._report.run.id, self._report.target.cluster_uid, self._report.target.kind)
+        if (given.run_id, given.target.cluster_uid, given.target.kind) != told:
             yield f"{bundle.JUDGING}: is of another run or another cluster than {JSON_NAME}"
         try:
             policy = policy_text(build_policy(given.policy))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.plugin.answers import Answers, Kept
+from conformance.plugin.answers import NO_CLUSTER, Answers, Kept
 from conformance.plugin.opening import WORKER_KEY, WorkerHandover
 from conformance.plugin.options import OPTIONS, SUITE
 from conformance.plugin.session import REQUIREMENT, RESULT_ATTRIBUTE, STATE, State
@@ -35,10 +35,6 @@ MAX_BYTES = 64 << 20
 
 MAX_VALUES = 16 << 20
 """Characters of all values of ConfigMaps that are kept: a thousand nodes may have a MIG configuration of 10 KB each."""
-
-NO_CLUSTER = "NoCluster"
-"""Why a requirement that asks the cluster is not judged again."""
-
 
 _JUDGES_NOTHING = tuple(
     f"{name}/" for name in ("conformance/cli", "conformance/delivery", "conformance/matrix", "fixtures/simulator", "fixtures/localcluster")

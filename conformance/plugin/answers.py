@@ -11,8 +11,11 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.text import typed
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
+NO_CLUSTER = "NoCluster"
+"""Why a requirement that asks the cluster is not judged over a saved snapshot."""
+
 NOT_KEPT = "AnswerNotKept"
-"""Why a requirement is not judged again although it was asked for."""
+"""Why a requirement that had an answer is not judged again."""
 
 _ERRORS = {kind.__name__: kind for kind in (ApiTrouble, Inconclusive, NotApplicable)}
 
@@ -63,12 +66,13 @@ class Answers:
         return answer
 
     def _given(self, id_: str, kept: Kept, form: Form[Made]) -> Made:
-        if kept.left_out or not kept.whole:
-            self.gaps[id_] = f"an answer that it rests on is not kept whole: {kept.question}" + f" ({kept.left_out})" * bool(kept.left_out)
-        if kept.left_out:
+        kind, code, message = kept.raised or ("", "", "")
+        missing = kept.left_out or "no run keeps that there was no cluster" * (code == NO_CLUSTER)
+        if missing or not kept.whole:
+            self.gaps[id_] = f"an answer that it rests on is not kept whole: {kept.question}" + f" ({missing})" * bool(missing)
+        if missing:
             raise NotApplicable(NOT_KEPT, self.gaps[id_])
         if kept.raised is not None:
-            kind, code, message = kept.raised
             raise _ERRORS.get(kind, Inconclusive)(code, message)
         return form.give(typed.convert(kept.said, form.kind))
 

@@ -16,7 +16,7 @@ import pytest
 
 from conformance.catalogue import Catalogue
 from conformance.coverage.missing_kinds import SavedEvidence
-from conformance.plugin.answers import Answers
+from conformance.plugin.answers import NO_CLUSTER, Answers
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
 from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect
@@ -33,7 +33,7 @@ from fixtures.probes.workspace import Output, Workspace
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.findings import Evidence
-from fixtures.verdict.record import Access, Report, Result
+from fixtures.verdict.record import Access, Report, Result, TargetKind
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 
 
@@ -85,7 +85,7 @@ class State:
         with self._lock:
             if make not in self._made:
                 if self.opened.cluster is None:
-                    raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
+                    raise NotApplicable(NO_CLUSTER, "a saved snapshot cannot answer questions to the cluster")
                 self._made[make] = make(self.opened.cluster, self.scope)
         found: Made = self._made[make]  # type: ignore[assignment]  # a dict of makers to what each makes has no type
         return found
@@ -238,7 +238,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     """
     state = _state(request)
     if state.opened.cluster is None:
-        raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
+        raise NotApplicable(NO_CLUSTER, "a saved snapshot cannot answer questions to the cluster")
     if state.worker and (another := state.opened.another_cluster()):
         raise Inconclusive("AnotherCluster", another)
     return state.opened.cluster
@@ -257,7 +257,12 @@ def asks(request: pytest.FixtureRequest) -> Asks:
     folder = Path(state.opened.handover.folder) if state.options.evidence and state.opened.handover.folder else None
 
     def answered(question: str, ask: Callable[[Cluster], Made], form: Form[Made]) -> Made:
-        return state.answers.ask(id_, question, lambda: ask(request.getfixturevalue("cluster")), form, folder)
+        def put() -> Made:
+            return ask(request.getfixturevalue("cluster"))
+
+        if state.opened.target.kind is TargetKind.SNAPSHOT:
+            return put()
+        return state.answers.ask(id_, question, put, form, folder)
 
     return answered
 
