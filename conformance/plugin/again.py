@@ -26,12 +26,12 @@ from fixtures.text import json_text, typed, users_files
 from fixtures.text.json_text import NotJson
 from fixtures.text.sentences import listed
 from fixtures.verdict.record import Access, Result, encode
-from reports.evidence.bundle import ANSWERS, JUDGING, MAX_ANSWER_BYTES, SNAPSHOT
+from reports.evidence.bundle import ANSWERS, JUDGING, SNAPSHOT
 from reports.evidence.redaction import is_whole, safe_object, safe_text, safe_value
 
 SECONDS = 300.0
 MAX_BYTES = 64 << 20
-"""Of the snapshot. A larger one is not kept."""
+"""Of the snapshot. A larger one is not kept, and neither is a larger answer."""
 
 MAX_VALUES = 16 << 20
 """Characters of all values of ConfigMaps that are kept: a thousand nodes may have a MIG configuration of 10 KB each."""
@@ -220,7 +220,7 @@ def read_answers(folder: Path) -> Answers:
     path = folder / ANSWERS
     try:
         files = sorted(path.iterdir()) if path.is_dir() else []
-        return Answers([json_text.decode(users_files.read(path, MAX_ANSWER_BYTES), Kept) for path in files])
+        return Answers([json_text.decode(users_files.read(path, MAX_BYTES), Kept) for path in files])
     except (OSError, NotJson) as error:
         raise CannotJudge(f"{ANSWERS}: {error}") from None
 

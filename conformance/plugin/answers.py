@@ -1,6 +1,7 @@
 """What a cluster said to requirements beside its lists: kept as evidence of a run, and given again where the run is judged again."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,10 @@ def _asked(ask: Callable[[], Made]) -> _Known:
 def _keep(folder: Path, question: str, found: _Known, form: Form[Any]) -> None:
     from reports.evidence import bundle  # imported late: most runs keep no evidence
 
+    answer: dict[str, object] = {}
     if (error := found.error) is not None:
-        bundle.write_answer(folder, question, {"raised": [type(error).__name__, error.code, error.message]})
+        answer["raised"] = [type(error).__name__, error.code, error.message]
     else:
-        bundle.write_answer(folder, question, {"said": msgspec.json.decode(msgspec.json.encode(form.keep(found.answer)))})
+        answer["said"] = msgspec.json.decode(msgspec.json.encode(form.keep(found.answer)))
+    with suppress(OSError):  # what is not there is named where the run is judged again
+        bundle.write_answer(folder, question, answer)

@@ -132,12 +132,11 @@ def write_answer(run_folder: Path, question: str, answer: Json) -> None:
     Raises ``OSError``.
     """
     path = run_folder / NAME / ANSWERS / f"{_file_name(question)}.{hashlib.sha256(question.encode()).hexdigest()[:8]}.json"
-    safe = safe_answer(answer)
-    data = _encoded({"question": question, "whole": safe == answer, **safe}, sort=False)  # the order may decide a message
-    if len(data) > MAX_ANSWER_BYTES:
-        data = _encoded({"question": question, "left_out": f"it has {len(data)} bytes, and {MAX_ANSWER_BYTES} are kept"})
+    size = len(_encoded(answer))
+    kept = safe_answer(answer) if size <= MAX_ANSWER_BYTES else {"left_out": f"it has {size} bytes, and {MAX_ANSWER_BYTES} are kept"}
     if not path.exists():
-        private_files.write(path, data)
+        whole = kept == answer
+        private_files.replace(path, _encoded({"question": question, "whole": whole, **kept}, sort=False))  # the order may decide a message
 
 
 def write(report: Report, run_folder: Path, sources: Sources, report_file: Path | None = None) -> Path:
