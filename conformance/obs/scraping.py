@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from functools import cached_property
 
 import msgspec
 
@@ -108,10 +109,15 @@ class Scraper:
     """Every exporter of the nodes that the run is about, asked once and remembered, and again where something has to change."""
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
-        self._cluster = cluster
-        self.exporters = _chosen(scope)
+        self._cluster, self._scope = cluster, scope
         self._first: dict[str, Scrape] | None = None
         self._lock = threading.Lock()  # probes that run together ask for the same pages
+
+    @cached_property
+    def exporters(self) -> dict[str, Exporter]:
+        """The exporters of the nodes that the run is about, by node. Raises what reading pods and DaemonSets raises."""
+        chosen = self._scope.chosen
+        return {name: one for name, one in exporters(self._scope).items() if not chosen or name in chosen}
 
     def first(self) -> Mapping[str, Scrape]:
         """The first page of every exporter, by node.
@@ -185,8 +191,7 @@ class AskedScraper(Scraper):
     """The exporters for requirements that only read. What they say is kept as evidence, and ``live`` is asked once in a run."""
 
     def __init__(self, scope: Scope, asks: Asks, live: Callable[[], Scraper]) -> None:
-        self.exporters = _chosen(scope)
-        self._asks, self._live = asks, live
+        self._scope, self._asks, self._live = scope, asks, live
         self._form: Form[Mapping[str, Scrape]] = Form(
             dict[str, _Served],
             keep=lambda found: {node: _Served(one.at, one.text, one.silence, one.why) for node, one in found.items()},
@@ -212,8 +217,3 @@ class AskedScraper(Scraper):
 def _as_scraped(exporter: Exporter, served: _Served) -> Scrape:
     page = read_page(served.text) if served.silence is Silence.NONE else None
     return Scrape(exporter=exporter, at=served.at, page=page, text=served.text, silence=served.silence, why=served.why)
-
-
-def _chosen(scope: Scope) -> dict[str, Exporter]:
-    """The exporters of the nodes that the run is about, by node."""
-    return {name: one for name, one in exporters(scope).items() if not scope.chosen or name in scope.chosen}

@@ -61,6 +61,7 @@ READERS = {
         "yaml.CSafeLoader yaml.load yaml.load_all",
         "bounds what strangers wrote, and reads tables of the package",
     ),
+    "conformance/plugin/answers.py": ("msgspec.json.decode", "what the suite itself has just written"),
     "fixtures/verdict/chaos_record.py": ("typed.decode", "chaos.json of a run"),
     "fixtures/verdict/record.py": ("typed.decode", "report.json of a run"),
     "reports/folder.py": ("typed.decode", "the schema version of a run's record"),
