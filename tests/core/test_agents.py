@@ -56,6 +56,13 @@ def test_counts_that_do_not_agree_fail(status: dict[str, int], word: str) -> Non
     assert word in finding.message
 
 
+@pytest.mark.parametrize(("nodes", "outcome"), [(["gpu-0"], Outcome.BAD), (["gpu-0", "gpu-1"], Outcome.OK)])
+def test_a_low_count_fails_where_a_pod_is_missing(nodes: list[str], outcome: Outcome) -> None:
+    """A controller leaves out of its count pods that run where it would make none now (NVIDIA/gpu-operator#2255)."""
+    counts = {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": 1, "numberAvailable": 1}
+    assert rolled_out(status=counts, pods=[pod_on(node) for node in nodes]).outcome is outcome
+
+
 @pytest.mark.parametrize("second", [[], [pod_on("gpu-1", ready=False)], [pod_on("gpu-1", phase="Failed")]])
 def test_counts_are_not_believed_without_a_ready_pod_on_each_node(second: list[Pod]) -> None:
     finding = rolled_out(pods=[pod_on("gpu-0"), *second])
