@@ -44,11 +44,12 @@ _HOST = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pi
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why lines that ``line`` matches are shown by one kind of node alone."""
+    """Why lines that ``line`` matches are shown by one kind of node alone; ``rare``: in some runs only."""
 
     only: str
     line: str
     why: str
+    rare: bool = False
 
     def explains(self, side: str, line: str) -> bool:
         """Whether it is about a line that this side alone shows."""

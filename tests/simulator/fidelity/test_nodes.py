@@ -16,4 +16,5 @@ def test_every_break_was_tried_and_every_difference_has_a_reason() -> None:
 
 
 def test_every_reason_is_one_of_a_difference() -> None:
-    assert {known.why for known in TABLE.known} == {why for *_, why in apart(LAST)}
+    shown = {why for *_, why in apart(LAST)}
+    assert {known.why for known in TABLE.known if not known.rare} <= shown <= {known.why for known in TABLE.known}
