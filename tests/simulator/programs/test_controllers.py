@@ -45,12 +45,12 @@ async def test_a_job_past_its_deadline_fails_and_goes_with_all_that_it_owns(clus
     failed = await cluster.until(f"{JOBS}/end", lambda obj: "Failed" in true_conditions(obj))
     assert [c["reason"] for c in failed["status"]["conditions"]] == ["DeadlineExceeded"] * 2
     assert (await cluster.client.list(PODS))[0] == []
+    await cluster.client.create(f"{APPS}/deployments", workload("Deployment", "web", replicas=1))
+    await cluster.until(f"{APPS}/deployments/web", lambda obj: obj.get("status", {}).get("availableReplicas") == 1)
     brief = job("brief", "true", parallelism=0, completions=1, activeDeadlineSeconds=1, ttlSecondsAfterFinished=0)
     made = await cluster.client.create(JOBS, brief)
-    owned = workload("Deployment", "web", replicas=1)
-    owned["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "brief", "uid": made["metadata"]["uid"]}]
-    await cluster.client.create(f"{APPS}/deployments", owned)
-    await cluster.until(f"{APPS}/deployments/web", lambda obj: obj.get("status", {}).get("availableReplicas") == 1)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "brief", "uid": made["metadata"]["uid"]}
+    await cluster.client.patch(f"{APPS}/deployments/web", {"metadata": {"ownerReferences": [owner]}})
     await cluster.gone(f"{JOBS}/brief")
     await cluster.gone(f"{APPS}/deployments/web")
     for pod_ in (await cluster.client.list(PODS))[0]:
