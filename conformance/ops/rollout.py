@@ -22,6 +22,7 @@ from fixtures.model.platform.agents import (
     look_alikes,
     missing_agents,
     replaces_by_itself,
+    revisions,
     roll_out_under_way,
     workload_of,
 )
@@ -175,12 +176,15 @@ def _problem(agent: Agent, nodes: list[Node]) -> tuple[str, str]:
     tainted = [node for node in nodes if agent.untolerated(node)]
     kept = [node for node in tainted if node.name in agent.pods]
     there = [node for node in nodes if node.name in agent.pods and is_ready(agent.pods[node.name])]
-    least = 1 if len(there) == expected else expected - len(kept)  # its controller leaves out pods that run where it would make none now
+    uncounted = len(there) == expected and desired < expected - len(kept)  # pods run where its controller would make none now
+    least = 1 if uncounted else expected - len(kept)
     if not least <= desired <= expected + len(agent.pods.keys() - {node.name for node in nodes}):
         cause, why = _difference(agent)
         return cause, f"desired on {desired} nodes and expected on {expected}: {why or 'its selector and the nodes disagree'}"
     if len(kept) < len(tainted):
         return _difference(agent)
+    if uncounted and replaces_by_itself(agent.daemonset) and len(revisions(agent)) > 1:
+        return "AgentNotReady", f"desired on {desired} of {expected} nodes, and its pods are not all of one revision: it replaces no other"
     counts = {"ready": status.number_ready, "available": status.number_available}
     if replaces_by_itself(agent.daemonset):
         counts = {"updated": status.updated_number_scheduled, **counts}

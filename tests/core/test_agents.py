@@ -63,6 +63,14 @@ def test_a_low_count_fails_where_a_pod_is_missing(nodes: list[str], outcome: Out
     assert rolled_out(status=counts, pods=[pod_on(node) for node in nodes]).outcome is outcome
 
 
+def test_pods_that_their_controller_does_not_count_are_of_one_revision() -> None:
+    """It replaces none of those, so that its count of updated pods says nothing of them."""
+    counts = {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": 1, "numberAvailable": 1}
+    pods = [pod_on(node, labels={"controller-revision-hash": hash_}) for node, hash_ in (("gpu-0", "new"), ("gpu-1", "old"))]
+    finding = rolled_out(status=counts, pods=pods)
+    assert (finding.outcome, finding.cause) == (Outcome.BAD, "AgentNotReady")
+
+
 @pytest.mark.parametrize("second", [[], [pod_on("gpu-1", ready=False)], [pod_on("gpu-1", phase="Failed")]])
 def test_counts_are_not_believed_without_a_ready_pod_on_each_node(second: list[Pod]) -> None:
     finding = rolled_out(pods=[pod_on("gpu-0"), *second])
