@@ -53,6 +53,7 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     access: Access
     strict: bool = False
     require: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     tables: str
 
 
@@ -73,7 +74,14 @@ def kept(state: State) -> dict[str, bytes]:
     required = [name for name in options.require if known.get(name).access is Access.READ]
     handover = _offline(given)
     handover.policy = without_values(given.policy)
-    judging = Judging(handover=handover, access=options.access, strict=options.strict, require=tuple(required), tables=tables_digest())
+    judging = Judging(
+        handover=handover,
+        access=options.access,
+        strict=options.strict,
+        require=tuple(required),
+        nodes=options.nodes,
+        tables=tables_digest(),
+    )
     snapshot = safe_snapshot(state.snapshot)
     if len(snapshot) > MAX_BYTES:
         return {}
@@ -233,6 +241,7 @@ def main(folder: Path, selected: str) -> int:
         printed = io.StringIO()
         options = [f"--snapshot={folder}", f"--only={selected}", f"--access={judging.access}", *(["--strict"] if judging.strict else [])]
         options += [f"--require={name}" for name in judging.require]
+        options += [f"--nodes={','.join(judging.nodes)}"] if judging.nodes else []
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             pytest.main([*OPTIONS, str(SUITE), *options], plugins=[worker])
         if not worker.again.results:

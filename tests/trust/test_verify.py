@@ -333,6 +333,16 @@ def test_a_result_that_rests_on_what_drivers_said_is_named_and_fits(tmp_path: Pa
     assert (code, text.splitlines()[0]) == (0, "as the record says, for they rest on answers to requests: INV-04"), text
 
 
+@pytest.mark.parametrize("nodes", ["h100-0", "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3"])
+def test_a_run_about_some_nodes_is_judged_again_about_these(nodes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_suite(tmp_path, "--simulate=idle-fabric", f"--nodes={nodes}", "--read-only", "--evidence")
+    code, text = verified(tmp_path / "report", capsys)
+    assert (code, re.match(r"FITS: (\d+) of \1 read requirements judged again, byte for byte; not signed: ", text) is not None) == (
+        0,
+        True,
+    ), text
+
+
 def test_judging_again_sends_nothing_and_needs_no_cluster(folder: Path) -> None:
     judging = json.loads((folder / "evidence/judging.json").read_text())
     assert (judging["handover"]["kubeconfig"], judging["handover"]["in_cluster"]) == ("", False)
