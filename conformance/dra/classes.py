@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from conformance.common_findings import overdue
+from conformance.requirement import Asks, Form
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
@@ -40,6 +41,13 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 def not_asked(_: DeviceClass) -> Compiled:
     """For runs that only read."""
     return Compiled(yes=None, words="this run may not ask it, because it only reads")
+
+
+def compiled(asks: Asks, workspace: Callable[[], Workspace], known: DeviceClass) -> Compiled:
+    """What the API server says of the selectors of a class, asked once in a run."""
+    question = f"dry-run of a ResourceClaim with the selectors of DeviceClass {known.name}"
+    form: Form[Compiled] = Form(Compiled, keep=lambda found: found, give=lambda kept: kept)
+    return asks(question, lambda _: ask_selectors(workspace(), known), form)
 
 
 def ask_selectors(workspace: Workspace, known: DeviceClass) -> Compiled:

@@ -8,12 +8,12 @@ from conformance.common_findings import unless_settling
 from conformance.dra.admin_access import ask_admin_access, check_labelled_tenants, judge_admin_access
 from conformance.dra.claim_life import probe_claims
 from conformance.dra.claims import check_allocations, check_reserved
-from conformance.dra.classes import ask_selectors, check_extended, check_served, not_asked
+from conformance.dra.classes import check_extended, check_served, compiled, not_asked
 from conformance.dra.devices import check_devices
 from conformance.dra.domains import check_domains
 from conformance.dra.exclusive_claims import probe_exclusive
 from conformance.dra.pools import check_pools, check_taints
-from conformance.requirement import requirement
+from conformance.requirement import Asks, requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
@@ -21,10 +21,10 @@ from fixtures.verdict.findings import Evidence
 
 @requirement("DRA-01")
 def test_the_api_for_claims_is_served_and_classes_compile(
-    judge: Evidence, scope: Scope, may_ask: bool, request: pytest.FixtureRequest
+    judge: Evidence, scope: Scope, may_ask: bool, asks: Asks, request: pytest.FixtureRequest
 ) -> None:
     """The API for claims is served in its newest version, and DeviceClasses exist with selectors that compile."""
-    judge(check_served(scope, partial(ask_selectors, request.getfixturevalue("workspace")) if may_ask else not_asked))
+    judge(check_served(scope, partial(compiled, asks, partial(request.getfixturevalue, "workspace")) if may_ask else not_asked))
 
 
 @requirement("DRA-02")

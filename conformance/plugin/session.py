@@ -219,9 +219,10 @@ def may_probe(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
 
 
 @pytest.fixture(scope="session")
-def may_ask(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
+def may_ask(request: pytest.FixtureRequest) -> bool:
     """Whether this run may ask the API server by dry-run: not with ``--read-only`` or a saved snapshot."""
-    return _state(request).options.access.rank >= Access.DRY_RUN.rank and not snapshot.offline
+    state = _state(request)
+    return state.options.access.rank >= Access.DRY_RUN.rank and state.opened.target.kind is not TargetKind.SNAPSHOT
 
 
 @pytest.fixture(scope="session")

@@ -333,6 +333,12 @@ def test_a_result_that_rests_on_what_drivers_said_is_named_and_fits(tmp_path: Pa
     assert (code, text.splitlines()[0]) == (0, "as the record says, for they rest on answers to requests: INV-04"), text
 
 
+def test_what_a_dry_run_answered_is_kept_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_suite(tmp_path, "--simulate=dra", "--access=dry-run", "--evidence", "--only=DRA-01,DRA-02")
+    code, text = verified(tmp_path / "report", capsys)
+    assert (code, text.startswith("FITS: 2 of 2 read requirements judged again, byte for byte;")) == (0, True), text
+
+
 @pytest.mark.parametrize("nodes", ["h100-0", "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3"])
 def test_a_run_about_some_nodes_is_judged_again_about_these(nodes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_suite(tmp_path, "--simulate=idle-fabric", f"--nodes={nodes}", "--read-only", "--evidence")
