@@ -6,7 +6,7 @@ cordon is older than the policy allows; each is named with its age and owner.
 Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#nvsentinel, docs/facts/nodes.md#cordons,
 docs/facts/nodes.md#temporary-taints.
 
-FENCE-12 and 13: nodes take work after a validation, when they come back from quarantine and when they are new.
+FENCE-12: nodes take work after a validation when they come back from quarantine.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,6 @@ from fixtures.model.nodes.holds import STATE_LABEL, Hold, soft_holds
 from fixtures.model.nodes.pools import pools
 from fixtures.model.nodes.returns import Quarantine, last_quarantine, validations
 from fixtures.model.nodes.work import age_words, held_nodes, limit_of, own_keys
-from fixtures.model.platform.node_pools import NodePool, node_pools
 from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
 from fixtures.text.globs import matches
 from fixtures.text.sentences import duration, listed
@@ -175,27 +174,3 @@ def _validated(scope: Scope, node: Node, quarantine: Quarantine) -> Finding:
         return about.undecided(f"{shown}; {observed}: nothing says whether that is older than the quarantine's begin")
     message = f"{shown}, and its last validation is older: {observed}"
     return about.bad(message, cause="ReturnedWithoutValidation", observed=observed)
-
-
-def check_birth_fences(scope: Scope) -> Iterator[Finding]:
-    """FENCE-13: one finding per NodePool that makes accelerator nodes, where the policy names the taints that new nodes must have."""
-    keys = scope.policy.fence.birth_taints
-    if not keys:
-        raise NotApplicable("NotDeclared", "policy fence.birthTaints names no taint that new nodes have until their devices are ready")
-    found = list(node_pools(scope))
-    if not found:
-        raise NotApplicable("NoNodePool", "no NodePool makes accelerator nodes")
-    yield from (_born(keys, pool) for pool in found)
-
-
-def _born(keys: tuple[str, ...], pool: NodePool) -> Finding:
-    about = About(Subject("NodePool", pool.name), "nodepool spec.template.spec.startupTaints", f"a hard startup taint {' or '.join(keys)}")
-    hard = [str(taint) for taint in pool.startup if taint.effect in ("NoSchedule", "NoExecute") and matches(taint.key, keys)]
-    if hard:
-        return about.ok(listed(hard))
-    observed = listed([str(taint) for taint in pool.startup]) or "no startup taints"
-    if kept := [str(taint) for taint in pool.taints if matches(taint.key, keys)]:
-        message = f"{listed(kept)} stands among its taints and not its startupTaints: to Karpenter it stays, so it buys another node"
-        return about.bad(message, cause="BirthFenceMissing", observed=observed)
-    message = f"its nodes take pods as soon as they are Ready ({pool.why}), minutes before their devices are there"
-    return about.bad(message, cause="BirthFenceMissing", observed=observed)

@@ -3,8 +3,9 @@
 import pytest
 
 from conformance.fence.admission_probes import probe_node_name, probe_tolerations
+from conformance.fence.births import check_birth_fences
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
-from conformance.fence.holds import check_birth_fences, check_quarantined, check_temporary, check_validated
+from conformance.fence.holds import check_quarantined, check_temporary, check_validated
 from conformance.fence.probes import probe_devices, probe_fence
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
@@ -87,6 +88,6 @@ def test_a_node_that_came_back_from_a_quarantine_was_validated(judge: Evidence, 
 
 
 @requirement("FENCE-13")
-def test_new_nodes_are_fenced_until_their_devices_are_ready(judge: Evidence, scope: Scope) -> None:
-    """New accelerator nodes are fenced until their devices are ready, where the policy asks for it."""
-    judge(check_birth_fences(scope))
+def test_new_nodes_are_fenced_until_their_devices_are_ready(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """New accelerator nodes are fenced until their devices are ready, where the policy or a rule asks for it."""
+    judge(check_birth_fences(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))

@@ -7,11 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.fence.holds import check_birth_fences, check_validated
+from conformance.fence.births import check_birth_fences
+from conformance.fence.holds import check_validated
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.model.cluster import Scope
+from fixtures.model.nodes.readiness_rules import RULES
+from fixtures.snapshot.state import Listing
 from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
-from tests.builders import a_node, a_pod, a_policy, a_scope, a_taint
+from tests.builders import a_node, a_pod, a_policy, a_scope, a_snapshot, a_taint
 from tests.findings import by_name
 from tests.tables import each_row
 
@@ -95,6 +99,10 @@ def test_validators_of_a_large_cluster_are_looked_up_once() -> None:
 GPU_POOL = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Gt", "values": ["0"]}
 
 
+ASKED = a_policy(fence={"birthTaints": ["readiness.k8s.io/*"]})
+FENCE = "readiness.k8s.io/gpu:NoSchedule"
+
+
 class Born(msgspec.Struct, forbid_unknown_fields=True):
     """Taints of a NodePool, and what is found of it where the policy asks for ``readiness.k8s.io/*``; no outcome: it is not asked."""
 
@@ -110,12 +118,54 @@ def test_a_pool_and_its_birth_fence(born: Born) -> None:
         for field, taints in (("startupTaints", born.startup), ("taints", born.taints))
     }
     pool = {"metadata": {"name": "gpu"}, "spec": {"template": {"spec": {**made, "requirements": [GPU_POOL]}}}}
-    scope = a_scope(a_policy(fence={"birthTaints": ["readiness.k8s.io/*"]}), nodes=[a_node()], nodepools=[pool])
-    (finding,) = check_birth_fences(scope)
+    snapshot = a_snapshot(nodes=[a_node()], nodepools=[pool]).with_listing(Listing(key=RULES, served=False))
+    (finding,) = check_birth_fences(Scope(snapshot, ASKED), {})
     assert (finding.outcome.value, finding.cause) == (born.outcome, "BirthFenceMissing" if born.outcome == "bad" else "")
 
 
 def test_without_a_taint_in_the_policy_or_a_pool_nothing_is_asked() -> None:
     for policy in (a_policy(), a_policy(fence={"birthTaints": ["x/*"]})):
         with pytest.raises(NotApplicable):
-            list(check_birth_fences(a_scope(policy, nodes=[a_node()], nodepools=[])))
+            list(check_birth_fences(a_scope(policy, nodes=[a_node()], nodepools=[]), {}))
+
+
+class Ruled(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule's spec beside its taint and selector, a node by hours, labels, conditions, taints and marks, and what is found of each."""
+
+    found: dict[str, str]
+    spec: dict[str, Any] = {}
+    wants: list[dict[str, str]] = []
+    selects: str = "gpu"
+    conditions: dict[str, str] = {}
+    taints: list[str] = []
+    taint_hours: float = 50
+    node_hours: float = 100
+    marks: list[str] = []
+    startup: list[str] = []
+
+
+@each_row
+def test_a_rule_of_the_node_readiness_controller(ruled: Ruled) -> None:
+    node = msgspec.to_builtins(a_node(labels={"pool": "gpu"}, taints=ruled.taints))
+    node["metadata"] |= {"creationTimestamp": ago(ruled.node_hours), "annotations": dict.fromkeys(ruled.marks, "true")}
+    node["status"]["conditions"] += [{"type": kind, "status": status} for kind, status in ruled.conditions.items()]
+    for taint in node["spec"].get("taints", ()):
+        taint["timeAdded"] = ago(ruled.taint_hours)
+    key, effect = FENCE.split(":")
+    wants = ruled.wants or [{"type": "nvidia.com/GPUReady", "requiredStatus": "True"}]
+    selector = {"matchLabels": {"pool": ruled.selects}}
+    spec = {"taint": {"key": key, "effect": effect}, "nodeSelector": selector, "conditions": wants, **ruled.spec}
+    rule = {"metadata": {"name": "rule", "uid": "u", "creationTimestamp": ago(200)}, "spec": spec}
+    startup = [msgspec.to_builtins(a_taint(text)) for text in ruled.startup]
+    pool = {"metadata": {"name": "pool"}, "spec": {"template": {"spec": {"startupTaints": startup, "requirements": [GPU_POOL]}}}}
+    pools = [pool] if startup else []
+    scope = a_scope(ASKED, nodes=[node_of(node)], nodepools=pools, nodereadinessrules=[rule])
+    found = {one.subject.name: one.cause or one.outcome.value for one in check_birth_fences(scope, {})}
+    assert found == ruled.found
+
+
+def test_rules_of_other_nodes_are_not_looked_at() -> None:
+    spec = {"nodeSelector": {"matchLabels": {"pool": "web"}}, "taint": {"key": "readiness.k8s.io/web"}}
+    rule = {"metadata": {"name": "web"}, "spec": spec}
+    with pytest.raises(NotApplicable):
+        list(check_birth_fences(a_scope(nodes=[a_node()], nodereadinessrules=[rule]), {}))
