@@ -105,10 +105,14 @@ def needs_of(requirements: Iterable[Requirement], ceiling: Access) -> Needs:
 Made = TypeVar("Made")
 
 
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
 class Form(Generic[Made]):
     """How an answer is kept: ``keep`` makes plain JSON of it, of the type ``kind``, and ``give`` makes the answer of that again."""
 
-    def __init__(self, kind: Any, keep: Callable[[Made], object], give: Callable[[Any], Made]) -> None:
+    def __init__(self, kind: Any, keep: Callable[[Made], object] = _as_it_is, give: Callable[[Any], Made] = _as_it_is) -> None:
         self.kind, self.keep, self.give = kind, keep, give
 
 

@@ -13,9 +13,11 @@ from conformance.plugin.options import Options
 from conformance.plugin.session import State
 from conformance.plugin.verdict import check_preconditions, conclude
 from conformance.probes.node_documents import NodeDocuments
+from conformance.requirement import Asks, Form, Made
 from fixtures.model.cluster import Scope
 from fixtures.policy.model import Policy
 from fixtures.simulator.config.scenario import defect_names, load_defect
+from fixtures.snapshot.managed_fields import fields_of
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Evidence, Finding
 from fixtures.verdict.record import Access, Result, Target, TargetKind
@@ -40,6 +42,15 @@ class _Request:
 
     def getfixturevalue(self, name: str) -> Any:
         raise NotApplicable("NoCluster", f"a saved snapshot has no {name}")
+
+
+def asking(cluster: Any) -> Asks:
+    """What asks this cluster at once, each time, as a run does the first time."""
+
+    def ask(question: str, ask: Callable[[Any], Made], form: Form[Made]) -> Made:
+        return ask(cluster)
+
+    return ask
 
 
 def _ask(question: str, ask: object, form: object) -> NoReturn:
@@ -95,6 +106,7 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool, documents: Nod
         "request": _Request(),
         "needs": state.needs,
         "asks": _ask,
+        "node_fields": lambda nodes: fields_of(scope.snapshot, nodes, partial(_ask, ask=None, form=None)),
         "scraper": AskedScraper(scope, _ask, lambda: Scraper(None, scope)),  # type: ignore[arg-type]
         "may_probe": may_probe,
         "may_ask": False,

@@ -29,7 +29,7 @@ from fixtures.model.dra.slices import SLICES
 from fixtures.model.facts import Fact
 from fixtures.policy.platforms import chosen_by_marks
 from fixtures.snapshot.collect import collect
-from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.managed_fields import fields_of, read_fields
 from fixtures.snapshot.simulated_nodes import describe
 from fixtures.text.sentences import duration, in_order, listed
 from fixtures.verdict.record import Target
@@ -162,7 +162,7 @@ def _node(scope: Scope, opened: OpenTarget, name: str) -> Known:
     node = scope.snapshot.node_by_name.get(name)
     if node is None:
         raise NoSuchName(_unknown("node", name, scope.snapshot.node_by_name))
-    return known_node(scope, node, fields_of(scope.snapshot, [node], partial(_cluster, opened)))
+    return known_node(scope, node, fields_of(scope.snapshot, [node], partial(read_fields, _cluster(opened), "nodes")))
 
 
 def _cluster(opened: OpenTarget) -> Cluster:

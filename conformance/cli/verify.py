@@ -105,25 +105,19 @@ def _tell(checked: _Checked, key: Path | None) -> int:
     if problems:
         tell(f"NOT AS A RUN WROTE IT: {len(problems)} things do not fit")
         return FORGED
-    if checked.not_again:
-        tell(f"as the record says, for they rest on answers to requests: {', '.join(checked.not_again)}")
     by = f"signed with {checked.program}" if checked.program else "not signed: whoever can write the folder may have made all of it"
     tell(f"FITS: {checked.judged} of {checked.reading} read requirements judged again, byte for byte; {by}")
     return UNDECIDED if checked.open else 0
 
 
 class _Checked:
-    """A report folder under examination.
-
-    ``open`` is what could not be checked, a clause each; ``not_again`` the requirements that rest on answers to requests.
-    """
+    """A report folder under examination. ``open`` is what could not be checked, a clause each."""
 
     def __init__(self, folder: Path, report: Report, chaos: ChaosReport | None) -> None:
         self._folder, self._report, self._chaos = folder, report, chaos
         self.open: list[str] = []
         self.program = ""
         self.judged = 0
-        self.not_again: list[str] = []
         self._known = load_catalogue().by_id
         self.reading = sum(result.access is Access.READ for result in report.results)
 
@@ -200,8 +194,6 @@ class _Checked:
                 self.judged += 1
             elif name in names or self._hides(result, found):
                 yield f"{JSON_NAME}: {name} is {result.verdict}, and the kept lists do not give this result"
-            elif found.asks(result):
-                self.not_again.append(name)
             else:
                 self.open.append(f"{name}: {found.why_unlike(result, self._lists(name))}")
         if 2 * self.judged < len(met):
@@ -210,11 +202,11 @@ class _Checked:
     def _hides(self, met: Result, found: Again) -> bool:
         """Whether the lists show a failure that the record lacks. Whoever can write the folder also says what was judged again.
 
-        A requirement may fail for want of a value that redaction took, or of what a driver said.
+        A requirement may fail for want of a value or an answer that redaction took.
         """
         judged_again = found.results.get(met.id, met)
         fails, failed = (one.verdict in (Verdict.FAILED, Verdict.WARNED) for one in (judged_again, met))
-        wanting = found.asks(met) or met.id in found.gaps or (bool(found.hidden) and "configmaps" in self._lists(met.id))
+        wanting = met.id in found.gaps or (bool(found.hidden) and "configmaps" in self._lists(met.id))
         return fails and not failed and met.verdict is not Verdict.WAIVED and not wanting
 
     def _lists(self, name: str) -> Collection[str]:

@@ -46,7 +46,7 @@ def not_asked(_: DeviceClass) -> Compiled:
 def compiled(asks: Asks, workspace: Callable[[], Workspace], known: DeviceClass) -> Compiled:
     """What the API server says of the selectors of a class, asked once in a run."""
     question = f"dry-run of a ResourceClaim with the selectors of DeviceClass {known.name}"
-    form: Form[Compiled] = Form(Compiled, keep=lambda found: found, give=lambda kept: kept)
+    form: Form[Compiled] = Form(Compiled)
     return asks(question, lambda _: ask_selectors(workspace(), known), form)
 
 

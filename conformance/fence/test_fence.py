@@ -1,7 +1,5 @@
 """Taint fencing."""
 
-import pytest
-
 from conformance.fence.admission_probes import probe_node_name, probe_tolerations
 from conformance.fence.births import check_birth_fences
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
@@ -11,7 +9,7 @@ from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
 from fixtures.probes.workspace import Workspace
-from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.managed_fields import ReadFields
 from fixtures.verdict.findings import Evidence
 
 
@@ -64,15 +62,15 @@ def test_device_pods_select_accelerator_nodes(judge: Evidence, scope: Scope) -> 
 
 
 @requirement("FENCE-09")
-def test_a_node_with_a_fault_is_out_of_service(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_a_node_with_a_fault_is_out_of_service(judge: Evidence, scope: Scope, node_fields: ReadFields) -> None:
     """An accelerator node with a fault is out of service, and a repaired one is back in service."""
-    judge(check_quarantined(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+    judge(check_quarantined(scope, node_fields(maybe_held(scope))))
 
 
 @requirement("FENCE-10")
-def test_no_temporary_taint_or_cordon_outlives_its_purpose(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_no_temporary_taint_or_cordon_outlives_its_purpose(judge: Evidence, scope: Scope, node_fields: ReadFields) -> None:
     """No cordon and no temporary taint keeps an accelerator node from work for longer than the policy allows."""
-    judge(check_temporary(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+    judge(check_temporary(scope, node_fields(maybe_held(scope))))
 
 
 @requirement("FENCE-11")

@@ -1,7 +1,5 @@
 """Inventory and scope of the run."""
 
-import pytest
-
 from conformance.common_findings import unless_settling
 from conformance.inv.judged_nodes import check_agreement, check_judged, check_stand_ins
 from conformance.inv.rights import check_custom_kinds, check_rights, reviews, rights
@@ -10,7 +8,7 @@ from conformance.probes.node_documents import NodeDocuments
 from conformance.requirement import Asks, Needs, requirement
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
-from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.managed_fields import ReadFields
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Evidence
 
@@ -22,10 +20,9 @@ def test_independent_sources_name_the_same_accelerator_nodes(judge: Evidence, sc
 
 
 @requirement("INV-02")
-def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope, may_probe: bool, request: pytest.FixtureRequest) -> None:
+def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope, may_probe: bool, node_fields: ReadFields) -> None:
     """Every accelerator node was judged."""
-    fields = fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))
-    judge(check_judged(scope, fields, probing=may_probe))
+    judge(check_judged(scope, node_fields(maybe_held(scope)), probing=may_probe))
 
 
 @requirement("INV-03")

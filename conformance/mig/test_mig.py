@@ -1,7 +1,5 @@
 """MIG: Multi-Instance GPU."""
 
-import pytest
-
 from conformance.common_findings import unless_settling
 from conformance.mig.checks import check_applied, check_geometry, check_mixed, check_off, check_single
 from conformance.mig.managers import check_managers, unsettled
@@ -9,15 +7,14 @@ from conformance.mig.probes import probe_slices
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
-from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.managed_fields import ReadFields
 from fixtures.verdict.findings import Evidence
 
 
 @requirement("MIG-01")
-def test_requested_mig_configs_are_applied(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
+def test_requested_mig_configs_are_applied(judge: Evidence, scope: Scope, now: float, node_fields: ReadFields) -> None:
     """The requested layout of devices (MIG, vGPU, partitions) is applied, and no change of it is stuck or half done."""
-    fields = fields_of(scope.snapshot, unsettled(scope), lambda: request.getfixturevalue("cluster"))
-    judge(check_managers(scope, now, fields))
+    judge(check_managers(scope, now, node_fields(unsettled(scope))))
 
 
 @requirement("MIG-02")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from conformance.probes.node_documents import SOURCE, NodeDocument
+from conformance.requirement import Asks, Form
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.model.cluster import Scope, subject
@@ -116,20 +117,17 @@ Asked = tuple[str, str]
 """The policy of a kubelet, empty where it is not known, and why not."""
 
 
-def kubelets_of(opened: Callable[[], Cluster]) -> Callable[[list[str]], dict[str, Asked]]:
-    """Asks the kubelets of nodes for their configuration. The first answer decides whether the others are asked: a right is for all."""
+def policies_of_kubelets(asks: Asks, nodes: list[str]) -> dict[str, Asked]:
+    """What the kubelets of nodes say. The first answer decides whether the others are asked: a right is for all."""
 
-    def ask(nodes: list[str]) -> dict[str, Asked]:
-        if not nodes:
-            return {}
-        cluster = opened()
+    def ask(cluster: Cluster) -> dict[str, Asked]:
         first = {name: _ask(cluster, name) for name in nodes[:1]}
         if any(why.startswith("403") for _, why in first.values()):
             return dict.fromkeys(nodes, next(iter(first.values())))
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="configz") as pool:
             return first | dict(zip(nodes[1:], pool.map(lambda name: _ask(cluster, name), nodes[1:]), strict=True))
 
-    return ask
+    return asks("topologyManagerPolicy of kubelets", ask, Form(dict[str, Asked])) if nodes else {}
 
 
 def _ask(cluster: Cluster, node: str) -> Asked:

@@ -1,17 +1,19 @@
 """NET: RDMA and GPUDirect."""
 
+from functools import partial
+
 import pytest
 
 from conformance.common_findings import unless_settling
 from conformance.net.advertising import check_advertised, check_attachments, check_jobs, check_nic_cluster_policy, check_virtual_functions
 from conformance.net.figures import figure_of
 from conformance.net.judging import judge_bandwidth, judge_transport, of_each, unless_without_figure
-from conformance.net.near_devices import check_alignment, kubelets_of, near_devices
+from conformance.net.near_devices import check_alignment, near_devices, policies_of_kubelets
 from conformance.net.ports import judge_ports
 from conformance.net.runs import SharedRuns
 from conformance.net.visible_fabric import probe_devices
 from conformance.probes.node_documents import NodeDocuments, judged
-from conformance.requirement import requirement
+from conformance.requirement import Asks, requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
@@ -70,9 +72,9 @@ def test_ports_carry_the_payload_and_count_no_errors(judge: Evidence, scope: Sco
 
 
 @requirement("NET-08")
-def test_kubelets_align_devices_and_adapters(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_kubelets_align_devices_and_adapters(judge: Evidence, scope: Scope, asks: Asks) -> None:
     """Kubelets of RDMA nodes give a container devices and adapters of one NUMA node."""
-    judge(check_alignment(scope, kubelets_of(lambda: request.getfixturevalue("cluster"))))
+    judge(check_alignment(scope, partial(policies_of_kubelets, asks)))
 
 
 @requirement("NET-09")

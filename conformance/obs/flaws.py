@@ -259,12 +259,14 @@ class Bracket(msgspec.Struct, frozen=True, kw_only=True):
     """Devices of a document, with the page before it was read and those collected after, the last of them ``seconds`` later.
 
     Without ``after``, the page may be older or newer than the document: only what does not change with time is compared.
+    ``texts`` are those of the pages, in their order.
     """
 
     before: Page
     devices: tuple[Device, ...]
     after: tuple[Page, ...] = ()
     seconds: float = 0.0
+    texts: tuple[str, ...] = ()
 
 
 def against_driver(bracket: Bracket) -> Iterator[Flaw]:

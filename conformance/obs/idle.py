@@ -61,7 +61,7 @@ def prometheus_of(asks: Asks, place: str) -> Query:
 
     def samples(query: str) -> list[Sample]:
         try:
-            return parse_samples(asks(f"GET {path}, the query {query}", partial(ask, query), Form(str, keep=str, give=str)))
+            return parse_samples(asks(f"GET {path}, the query {query}", partial(ask, query), Form(str)))
         except Unreadable as error:
             raise Inconclusive("Unreadable", f"Prometheus {place}: {error}") from None
 

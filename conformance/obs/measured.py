@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+import msgspec
+
 from conformance.obs.flaws import Bracket, Flaw, Movement, against_driver, dead_activity, flaws, movement
+from conformance.obs.page import read_page
 from conformance.obs.scraping import AT_ONCE, NOT_REACHED, NOT_READ, Scrape, Scraper, Silence
 from conformance.probes.node_documents import NodeDocuments
+from conformance.requirement import Form
 from fixtures.kubernetes.models import Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.devices.measured_devices import exporter_of, facts_of
@@ -26,10 +30,9 @@ Reads = Callable[[Collection[str]], NodeDocuments]
 """Reads the documents of some nodes now."""
 
 
-def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments, read: Reads = lambda _: NodeDocuments()) -> Iterator[Finding]:
-    """OBS-01: one finding per accelerator node. ``documents`` are what drivers say of some, where the run may ask them."""
+def check_measured(scope: Scope, scraper: Scraper, brackets: Mapping[str, Bracket]) -> Iterator[Finding]:
+    """OBS-01: one finding per accelerator node. ``brackets`` have what the drivers of some say, where the run may ask them."""
     pages = scraper.first()
-    brackets = bracketed(scope, scraper, documents, read)
     places: dict[str, list[str]] = {}
     for name, scraped in pages.items():
         for part in scraped.page.parts if scraped.page else ():
@@ -52,23 +55,46 @@ def check_measured(scope: Scope, scraper: Scraper, documents: NodeDocuments, rea
         yield _judged(node, one, found, shown, "a series of each family for every device of the node, each once, with a value of its unit")
 
 
+class _Kept(msgspec.Struct, omit_defaults=True):
+    """A bracket as evidence has it."""
+
+    texts: list[str]
+    devices: list[Device]
+    seconds: float = 0.0
+
+
+def _given(kept: _Kept) -> Bracket:
+    first, *after = map(read_page, kept.texts)
+    return Bracket(before=first, devices=tuple(kept.devices), after=tuple(after), seconds=kept.seconds, texts=tuple(kept.texts))
+
+
+BRACKETS: Form[Mapping[str, Bracket]] = Form(
+    dict[str, _Kept],
+    keep=lambda found: {name: _Kept(list(one.texts), list(one.devices), one.seconds) for name, one in found.items()},
+    give=lambda kept: {name: _given(one) for name, one in kept.items()},
+)
+
+
 def bracketed(scope: Scope, scraper: Scraper, documents: NodeDocuments, read: Reads) -> dict[str, Bracket]:
     """The documents of nodes with a page, each read anew between pages: one before it, and those of the next two collections, as one may
     be under way. Where that does not succeed, the document of the run and the first page are what there is.
     """
-    first = {name: page for name, one in scraper.first().items() if (page := one.page) and name in documents.by_node}
-    found = {name: Bracket(before=page, devices=_devices(documents, name)) for name, page in first.items()}
-    names = list(first)
+    first = {name: one for name, one in scraper.first().items() if name in documents.by_node}
+    found = {
+        name: Bracket(before=one.page, devices=_devices(documents, name), texts=(one.text,)) for name, one in first.items() if one.page
+    }
+    names = list(found)
     for chunk in (names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)):
         before, now = scraper.now(chunk), read(chunk)
         seconds = scope.policy.metrics.fresh_seconds
         middle = {one.exporter.node: one for one in scraper.until(now.by_node, lambda _: False, seconds, collections=1)}
         for last in scraper.until(middle, lambda _: False, seconds, collections=1):
             pages = [before[last.exporter.node], middle[last.exporter.node], last]
-            if len({one.text for one in pages if one.page}) == len(pages):
+            texts = tuple(dict.fromkeys(one.text for one in pages if one.page))
+            if len(texts) == len(pages):
                 earlier, *after = (one.page for one in pages if one.page)
                 name, apart = last.exporter.node, last.at - pages[0].at
-                found[name] = Bracket(before=earlier, devices=_devices(now, name), after=tuple(after), seconds=apart)
+                found[name] = Bracket(before=earlier, devices=_devices(now, name), after=tuple(after), seconds=apart, texts=texts)
     return found
 
 

@@ -1,20 +1,24 @@
 """OBS: metrics and events."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from conformance.obs.alert_rules import check_rules
 from conformance.obs.attribution import probe_attribution, probe_owners
+from conformance.obs.flaws import Bracket
 from conformance.obs.idle import check_idle, prometheus_of
-from conformance.obs.measured import check_measured, check_moving
+from conformance.obs.measured import BRACKETS, bracketed, check_measured, check_moving
 from conformance.obs.node_words import check_node_words
 from conformance.obs.probes import probe_unplaced
 from conformance.obs.scraped import check_scraped, check_served
 from conformance.obs.scraping import AskedScraper, Scraper
 from conformance.requirement import Asks, requirement
+from fixtures.cluster.client import Cluster
 from fixtures.model.cluster import Scope
 from fixtures.model.nodes.work import maybe_held
 from fixtures.probes.workspace import Workspace
-from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.managed_fields import ReadFields
 from fixtures.verdict.findings import Evidence
 
 
@@ -26,11 +30,16 @@ def scraper(asks: Asks, scope: Scope, request: pytest.FixtureRequest) -> Scraper
 
 @requirement("OBS-01")
 def test_the_exporter_of_every_accelerator_node_measures_each_device(
-    judge: Evidence, scope: Scope, scraper: Scraper, request: pytest.FixtureRequest
+    judge: Evidence, scope: Scope, scraper: Scraper, asks: Asks, request: pytest.FixtureRequest
 ) -> None:
     """The metrics exporter of every accelerator node measures each of its devices."""
     documents, read = request.getfixturevalue("documents_too"), request.getfixturevalue("read_documents")
-    judge(check_measured(scope, scraper, documents, read))
+
+    def ask(_: Cluster) -> Mapping[str, Bracket]:
+        return bracketed(scope, scraper, documents, read)
+
+    brackets = asks("pages of exporters around documents of drivers", ask, BRACKETS) if documents.by_node else {}
+    judge(check_measured(scope, scraper, brackets))
 
 
 @requirement("OBS-02", devices=1, once={"scraper": Scraper})
@@ -83,6 +92,6 @@ def test_exporter_kubelet_claims_and_pods_name_one_owner(judge: Evidence, scope:
 
 
 @requirement("OBS-10")
-def test_what_the_platform_says_of_its_nodes_is_received(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_what_the_platform_says_of_its_nodes_is_received(judge: Evidence, scope: Scope, node_fields: ReadFields) -> None:
     """No condition or label of an accelerator node reports a fault."""
-    judge(check_node_words(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+    judge(check_node_words(scope, node_fields(maybe_held(scope))))

@@ -1,7 +1,5 @@
 """Operator and agents."""
 
-import pytest
-
 from conformance.ops.agent_coverage import check_coverage
 from conformance.ops.api_objects import check_admission, check_definitions, check_deliveries, check_runtime_classes, check_webhooks
 from conformance.ops.custom_resources import check_configured, check_ready
@@ -11,7 +9,7 @@ from conformance.ops.rollout import check_one_plugin, check_rolled_out
 from conformance.ops.versions import check_driver_sources, check_floors, check_pinned
 from conformance.requirement import requirement
 from fixtures.model.cluster import Scope
-from fixtures.snapshot.managed_fields import fields_of
+from fixtures.snapshot.managed_fields import ReadFields
 from fixtures.verdict.findings import Evidence
 
 
@@ -46,9 +44,9 @@ def test_each_gpu_node_has_its_driver_from_one_source(judge: Evidence, scope: Sc
 
 
 @requirement("OPS-06")
-def test_no_driver_upgrade_failed_or_is_stuck(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_no_driver_upgrade_failed_or_is_stuck(judge: Evidence, scope: Scope, node_fields: ReadFields) -> None:
     """No driver upgrade failed, is stuck, or has left its node cordoned."""
-    judge(check_upgrades(scope, fields_of(scope.snapshot, maybe_upgrading(scope), lambda: request.getfixturevalue("cluster"))))
+    judge(check_upgrades(scope, node_fields(maybe_upgrading(scope))))
 
 
 @requirement("OPS-07")

@@ -110,7 +110,7 @@ def read_checks(cluster: Cluster) -> dict[str, bool]:
 
 def etcd_checks(asks: Asks) -> dict[str, bool]:
     """Those checks of the run's API server."""
-    return asks(f"GET {CHECKS}?verbose", read_checks, Form(dict[str, bool], keep=dict, give=dict))
+    return asks(f"GET {CHECKS}?verbose", read_checks, Form(dict[str, bool]))
 
 
 def buckets_of(metrics: ServerMetrics) -> dict[float, float]:

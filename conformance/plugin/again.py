@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.plugin.answers import NO_CLUSTER, Answers, Kept
+from conformance.plugin.answers import Answers, Kept
 from conformance.plugin.opening import WORKER_KEY, WorkerHandover
 from conformance.plugin.options import OPTIONS, SUITE
 from conformance.plugin.session import REQUIREMENT, RESULT_ATTRIBUTE, STATE, State
@@ -131,28 +131,19 @@ class Again(msgspec.Struct, kw_only=True):
     """Results of judging again, by id.
 
     ``hidden`` names values of ConfigMaps that this read and that are not kept whole, ``gaps`` say the same of answers, by id.
-    ``documents`` are the ids that would have judged what drivers say beside the lists.
     """
 
     results: dict[str, Result] = {}
     hidden: tuple[str, ...] = ()
     gaps: dict[str, str] = {}
-    documents: list[str] = []
 
     def gives(self, result: Result) -> bool:
         """Whether the kept files give this result."""
         found = self.results.get(result.id)
         return found is not None and comparable(found) == comparable(result)
 
-    def asks(self, result: Result) -> bool:
-        """Whether the requirement rests on what a cluster answers."""
-        found = self.results.get(result.id)
-        return result.id in self.documents or (found is not None and found.reason_code == NO_CLUSTER)
-
     def why_unlike(self, result: Result, lists: Collection[str]) -> str:
         """Why an honest run's result of a requirement that reads these lists may differ, as a clause."""
-        if self.asks(result):
-            return "it rests on answers to requests, which are not kept"
         if result.id in self.gaps:
             return self.gaps[result.id]
         if self.hidden and "configmaps" in lists:
@@ -208,12 +199,6 @@ class _Worker:
         if text := getattr(report, RESULT_ATTRIBUTE, None):
             result = typed.decode(text.encode(), Result)
             self.again.results[result.id] = result
-
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
-        """Note a requirement that asks drivers where the run allows it. Without a cluster it judges with what the lists say."""
-        state = request.config.stash[STATE]
-        if fixturedef.argname == "documents_too" and state.options.access is Access.HARDWARE:
-            self.again.documents.append(request.node.stash[REQUIREMENT].id)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Name the values that were read and are not whole."""

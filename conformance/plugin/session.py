@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from conformance.coverage.missing_kinds import SavedEvidence
 from conformance.plugin.answers import NO_CLUSTER, Answers
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
-from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect
+from conformance.probes.node_documents import DocumentsOnce, NodeDocuments, collect, documents_form
 from conformance.requirement import Asks, Form, Made, Needs, Once, Requirement
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -30,6 +31,7 @@ from fixtures.policy.policy_file import COPIED_SECRET
 from fixtures.policy.waivers import RequirementWaivers
 from fixtures.probes.starts import StartLimits, Starts
 from fixtures.probes.workspace import Output, Workspace
+from fixtures.snapshot.managed_fields import ReadFields, fields_of, read_fields
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.findings import Evidence
@@ -268,6 +270,18 @@ def asks(request: pytest.FixtureRequest) -> Asks:
     return answered
 
 
+@pytest.fixture
+def node_fields(scope: Scope, asks: Asks) -> ReadFields:
+    """Reads managedFields of nodes."""
+
+    form: Form[list[Any] | None] = Form(list[Any] | None)
+
+    def read(name: str) -> list[Any] | None:
+        return asks(f"managedFields of node {name}", lambda cluster: read_fields(cluster, "nodes", name), form)
+
+    return lambda nodes: fields_of(scope.snapshot, nodes, read)
+
+
 def workspace_limits(scope: Scope) -> tuple[int, dict[str, int]]:
     """The most pods, and devices by resource name, that a namespace of the run may hold at a time.
 
@@ -331,15 +345,19 @@ def documents(request: pytest.FixtureRequest, scope: Scope, workspace: Workspace
 
 
 @pytest.fixture
-def documents_too(request: pytest.FixtureRequest, snapshot: Snapshot) -> NodeDocuments:
+def documents_too(request: pytest.FixtureRequest, scope: Scope, asks: Asks) -> NodeDocuments:
     """The same for a requirement that judges without them too: none where the run may not ask drivers, or found no way to."""
-    if _state(request).options.access is not Access.HARDWARE or snapshot.offline:
+    if _state(request).options.access is not Access.HARDWARE or scope.snapshot.offline:
         return NodeDocuments()
-    try:
+
+    def ask(_: Cluster) -> NodeDocuments:
         found: NodeDocuments = request.getfixturevalue("documents")
+        return found
+
+    try:
+        return asks("documents of drivers", ask, documents_form(scope))
     except (ApiTrouble, Inconclusive, NotApplicable):
         return NodeDocuments()
-    return found
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from conformance.causes import cause_of
 from conformance.probes.computing import LIMITS_OF_ALL, SECONDS_PER_DEVICE, after_text, before_listing, listing_run
 from conformance.probes.node_sampling import PlaceFinding, batches, choose_places, not_reached, per_node
 from conformance.probes.running import ProbeResult, made_privileged, pinned_pod, run_pods
+from conformance.requirement import Form
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.placement.free_devices import Place, listable_places, places_of, runtime_classes, why_unlistable
 from fixtures.model.platform.runtime_classes import is_sandbox
 from fixtures.nodeprobe import smi
-from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, decode
+from fixtures.nodeprobe.document import SCHEMA_VERSION, Device, Document, Driver, Host, decode
 from fixtures.nodeprobe.smi_xml import NotSmi
 from fixtures.probes.workspace import Workspace
 from fixtures.text.json_text import NotJson
@@ -114,6 +115,36 @@ class NodeDocuments(msgspec.Struct, frozen=True, kw_only=True):
     unread: Mapping[str, Unread] = {}
     computed: Mapping[tuple[str, str], ProbeResult] = {}
     """By node and resource: pods that computed on all devices after they had read them."""
+
+
+class _Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A document of one node as evidence has it: of the host with what nodes are compared by, and of places their resources."""
+
+    resources: list[str]
+    document: Document
+    granted: list[str] = []
+    whole: bool = False
+    handler: str = ""
+
+
+def documents_form(scope: Scope) -> Form[NodeDocuments]:
+    """How documents are kept for requirements that only read."""
+
+    def keep(one: NodeDocument) -> _Kept:
+        host = Host(kernel=one.document.host.kernel, boot_id=one.document.host.boot_id)
+        document = msgspec.structs.replace(one.document, host=host)
+        resources = [place.resource for place in one.places]
+        return _Kept(resources=resources, document=document, granted=sorted(one.granted), whole=one.whole, handler=one.handler)
+
+    def give(name: str, kept: _Kept) -> NodeDocument:
+        places = tuple(place for place in places_of(scope, scope.as_read.node_by_name[name]) if place.resource in kept.resources)
+        return NodeDocument(places=places, document=kept.document, granted=frozenset(kept.granted), whole=kept.whole, handler=kept.handler)
+
+    return Form(
+        dict[str, _Kept],
+        keep=lambda found: {name: keep(one) for name, one in found.by_node.items()},
+        give=lambda kept: NodeDocuments(by_node={name: give(name, one) for name, one in kept.items()}),
+    )
 
 
 class DocumentsOnce:

@@ -10,14 +10,14 @@ Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/sch
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from fixtures.cluster.client import Cluster
+from conformance.requirement import Asks, Form
 from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Node, Pod
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.kubernetes.untyped import mappings, text_of
 from fixtures.model.cluster import Scope
 from fixtures.model.demand.amounts import whole
 from fixtures.model.demand.failing_pods import Fault
@@ -27,7 +27,7 @@ from fixtures.model.demand.pod_templates import templates_of
 from fixtures.model.nodes.holds import owns
 from fixtures.model.placement.affinity import admits, fence_taints
 from fixtures.model.placement.claimable import units_of
-from fixtures.snapshot.managed_fields import MOST_ASKED
+from fixtures.snapshot.managed_fields import MOST_ASKED, read_fields
 from fixtures.snapshot.state import Snapshot
 from fixtures.text.sentences import listed
 from fixtures.verdict.subjects import Subject
@@ -175,11 +175,14 @@ def placement(fields: object) -> Placement:
 
 
 class Records:
-    """managedFields of refused pods: of a saved snapshot, else each pod is read from the cluster, :data:`MOST_ASKED` at most."""
+    """managedFields of refused pods: of a saved snapshot, else each pod is ``read`` from the cluster, :data:`MOST_ASKED` at most.
 
-    def __init__(self, snapshot: Snapshot, cluster: Callable[[], Cluster]) -> None:
+    ``read`` gives what :func:`read_of` does.
+    """
+
+    def __init__(self, snapshot: Snapshot, read: Callable[[Pod], list[Any] | None]) -> None:
         self._snapshot = snapshot
-        self._cluster = cluster
+        self._read = read
         self._asked = 0
 
     def of(self, pod: Pod) -> Placement:
@@ -191,13 +194,15 @@ class Records:
         if self._asked >= MOST_ASKED:
             return Placement(By.UNREAD)
         self._asked += 1
-        try:
-            answer = self._cluster().get("pods", pod.name, pod.namespace)
-            meta = mapping(answer.json().get("metadata")) if answer.ok else {}
-        except ApiTrouble:
-            return Placement(By.UNREAD)
-        same = meta.get("uid") == pod.metadata.uid
-        return _beside_others(placement(meta.get("managedFields"))) if same else Placement(By.UNREAD)
+        fields = self._read(pod)
+        return Placement(By.UNREAD) if fields is None else _beside_others(placement(fields))
+
+
+def read_of(asks: Asks, pod: Pod) -> list[Any] | None:
+    """managedFields of a pod as a live cluster has it now; None where it is gone or cannot be read."""
+    name, uid = f"{pod.namespace}/{pod.name}", pod.metadata.uid
+    form: Form[list[Any] | None] = Form(list[Any] | None)
+    return asks(f"managedFields of pod {name} {uid}", lambda cluster: read_fields(cluster, "pods", pod.name, pod.namespace, uid), form)
 
 
 def _beside_others(found: Placement) -> Placement:

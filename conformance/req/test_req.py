@@ -1,6 +1,6 @@
 """Requests, limits and quantities of devices."""
 
-import pytest
+from functools import partial
 
 from conformance.common_findings import unless_settling
 from conformance.req.amount_probes import ask_amounts, ask_quota, counted_resource, judge_amounts, judge_quota
@@ -9,16 +9,15 @@ from conformance.req.device_policy import probe_policy
 from conformance.req.ending import check_ending, check_makers, check_restarted_jobs, check_services_and_jobs
 from conformance.req.pod_specs import check_cpu_and_memory, check_images, check_names_together, check_priorities, check_shared_memory
 from conformance.req.quotas import check_tenants_have_quotas
-from conformance.req.refusal_faults import Records
+from conformance.req.refusal_faults import Records, read_of
 from conformance.req.refused import check_refused
 from conformance.req.starting import check_starting
-from conformance.req.waiting import Still, check_waiting, recheck
+from conformance.req.waiting import check_waiting, recheck
 from conformance.req.without_pods import check_jobs_without_pods, check_workloads
-from conformance.requirement import requirement
+from conformance.requirement import Asks, requirement
 from fixtures.model.cluster import Scope
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
-from fixtures.verdict.subjects import NotApplicable
 
 
 @requirement("REQ-01")
@@ -83,16 +82,15 @@ def test_no_container_mixes_mig_and_whole_devices(judge: Evidence, scope: Scope)
 
 
 @requirement("REQ-11")
-def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
+def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now: float, asks: Asks) -> None:
     """No kubelet refuses pods with devices."""
-    records = Records(scope.snapshot, lambda: request.getfixturevalue("cluster"))
-    judge(unless_settling(scope, check_refused(scope, now, records)))
+    judge(unless_settling(scope, check_refused(scope, now, Records(scope.snapshot, partial(read_of, asks)))))
 
 
 @requirement("REQ-12")
-def test_no_device_pod_waits_beside_free_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
+def test_no_device_pod_waits_beside_free_devices(judge: Evidence, scope: Scope, now: float, asks: Asks) -> None:
     """No device pod or workload waits too long beside free devices that fit it, or behind a forgotten gate."""
-    judge(check_waiting(scope, now, _still(scope, request)))
+    judge(check_waiting(scope, now, recheck(asks, scope.snapshot)))
     judge(check_jobs_without_pods(scope, now))
     judge(check_workloads(scope, now))
 
@@ -138,11 +136,3 @@ def test_services_are_ready_when_they_say_so_and_device_jobs_end(judge: Evidence
 def test_every_pod_that_holds_devices_is_still_asked_for(judge: Evidence, scope: Scope, now: float) -> None:
     """Every pod that holds devices is still asked for by what made it."""
     judge(check_makers(scope, now))
-
-
-def _still(scope: Scope, request: pytest.FixtureRequest) -> Still | None:
-    """How to ask the cluster again; None where there is only a snapshot."""
-    try:
-        return recheck(request.getfixturevalue("cluster"), scope.snapshot)
-    except NotApplicable:
-        return None

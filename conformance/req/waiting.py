@@ -16,6 +16,7 @@ import msgspec
 from conformance.common_findings import overdue
 from conformance.outputs.events import ReasonKind
 from conformance.probes.running import unschedulable
+from conformance.requirement import Asks, Form
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
@@ -40,6 +41,7 @@ from fixtures.snapshot.state import Snapshot
 from fixtures.text import typed
 from fixtures.text.sentences import duration, listed
 from fixtures.verdict.findings import About, Finding, bad
+from fixtures.verdict.subjects import NotApplicable
 
 Still = Callable[[Sequence[Pod], Sequence[str]], str]
 """Asks the cluster again about pods and nodes: a clause that says what has changed, or empty when nothing has."""
@@ -317,8 +319,8 @@ MAX_ASKED = 20
 """Groups that are asked about; a cluster in which more of them wait is not merely busy."""
 
 
-def recheck(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], None] = time.sleep) -> Still:
-    """A function that asks about pods and nodes, :data:`PATIENCE_SECONDS` after the snapshot was taken."""
+def recheck(asks: Asks, snapshot: Snapshot, sleep: Callable[[float], None] = time.sleep) -> Still:
+    """A function that asks about pods and nodes, :data:`PATIENCE_SECONDS` after the snapshot was taken; never where there is no cluster."""
     known = {pod.metadata.uid for pod in snapshot.pods}
     asked = 0
 
@@ -327,10 +329,14 @@ def recheck(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], None]
         asked += 1
         if asked > MAX_ASKED:
             return ""
-        sleep(max(0.0, snapshot.read_at + PATIENCE_SECONDS - time.time()))
-        try:
+
+        def ask(cluster: Cluster) -> str:
+            sleep(max(0.0, snapshot.read_at + PATIENCE_SECONDS - time.time()))
             return _changed(cluster, pods, nodes, known)
-        except (ApiTrouble, msgspec.ValidationError):
+
+        try:
+            return asks(f"whether pod {pods[0].namespace}/{pods[0].name} still waits", ask, Form(str))
+        except (ApiTrouble, NotApplicable, msgspec.ValidationError):
             return ""  # what the snapshot shows stands
 
     return still

@@ -3,13 +3,14 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from conformance.req.refusal_faults import MOST_SAMPLES, Records
+from conformance.req.refusal_faults import MOST_SAMPLES, Records, read_of
 from conformance.req.refused import PILE, check_refused
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.trouble import ApiTrouble
@@ -21,7 +22,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.record import Verdict
 from tests.builders import a_node, a_scope
 from tests.findings import by_name, messages
-from tests.judging import judge
+from tests.judging import asking, judge
 from tests.req.suffering import DAY, NOW, a_refused_pod, ago, created, written
 from tests.requirements_offline import policy_over
 from tests.tables import each_row
@@ -59,7 +60,7 @@ class Api:
 def judged(*pods: Pod, default: object, fields: Mapping[str, object] | None = None, **more: Any) -> tuple[list[Finding], Api]:
     scope = a_scope(nodes=[a_node(), a_node("gpu-1")], pods=list(pods), **more)
     api: Any = Api(pods, fields or {}, default)
-    return list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api))), api
+    return list(check_refused(scope, NOW, Records(scope.snapshot, partial(read_of, asking(api))))), api
 
 
 def a_deployment(node: str) -> Json:
@@ -107,7 +108,7 @@ def test_requests_do_not_grow_with_the_nodes_that_refuse() -> None:
     pods = [refused(f"a-{number}", node=f"gpu-{number}") for number in range(50)]
     scope = a_scope(nodes=nodes, pods=pods)
     api: Any = Api(pods, {}, NAMED)
-    findings = list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api)))
+    findings = list(check_refused(scope, NOW, Records(scope.snapshot, partial(read_of, asking(api)))))
     assert {finding.outcome for finding in findings} == {Outcome.UNDECIDED}
     assert len(api.asked) == MOST_ASKED
 
@@ -153,7 +154,7 @@ def test_records_that_were_emptied_in_several_namespaces_fail_no_node() -> None:
     assert by_name(judged(*pods, default=None)[0]) == {PLACE: Outcome.UNDECIDED}
     scope = a_scope(nodes=[a_node()], pods=pods, offline=True)
     scope.snapshot.failed_pod_fields = {"team-c/other": SCHEDULED}
-    assert by_name(list(check_refused(scope, NOW, Records(scope.snapshot, pytest.fail)))) == {PLACE: Outcome.UNDECIDED}
+    assert by_name(list(check_refused(scope, NOW, Records(scope.snapshot, partial(pytest.fail, "asked"))))) == {PLACE: Outcome.UNDECIDED}
 
 
 def test_a_pod_in_a_namespace_of_the_platform_convicts_the_node_without_a_record() -> None:

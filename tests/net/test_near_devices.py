@@ -1,12 +1,13 @@
 """NET-08 and 09: devices and adapters of one NUMA node, and what stands between them, on machines of several kinds."""
 
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from conformance.net.near_devices import check_alignment, check_near_devices, kubelets_of, near_devices
+from conformance.net.near_devices import check_alignment, check_near_devices, near_devices, policies_of_kubelets
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -17,6 +18,7 @@ from fixtures.verdict.findings import Outcome
 from fixtures.verdict.subjects import NotApplicable
 from tests.builders import a_node, a_policy, a_scope
 from tests.hw.documents import of_driver
+from tests.judging import asking
 from tests.tables import each_row
 
 OFF: list[str] = ["source validation"]
@@ -109,17 +111,17 @@ def test_a_node(row: Row) -> None:
     topologies = [] if row.published is None else [a_topology("gpu-0", row.zones, **row.published)]
     nodes = [a_node("gpu-0", capacity={"rdma/a": "63"}), a_node("gpu-1"), a_node("storage-0", gpus=0, capacity={"rdma/a": "63"})]
     scope = a_scope(a_policy(network={"topologyPolicies": row.allowed}), nodes=nodes, noderesourcetopologies=topologies)
-    (finding,) = check_alignment(scope, kubelets_of(lambda: Kubelets({"gpu-0": answer})))
+    (finding,) = check_alignment(scope, partial(policies_of_kubelets, asking(Kubelets({"gpu-0": answer}))))
     assert (finding.subject.name, finding.cause or finding.outcome.value) == ("gpu-0", row.found)
 
 
 def test_a_right_that_is_missing_for_one_kubelet_is_missing_for_all() -> None:
     nodes = [a_node(f"gpu-{number}", capacity={"rdma/a": "63"}) for number in range(3)]
     kubelets = Kubelets(dict.fromkeys(("gpu-0", "gpu-1", "gpu-2"), Answer(status=403, body=b"forbidden")))
-    findings = list(check_alignment(a_scope(nodes=nodes), kubelets_of(lambda: kubelets)))
+    findings = list(check_alignment(a_scope(nodes=nodes), partial(policies_of_kubelets, asking(kubelets))))
     assert ([one.outcome.value for one in findings], kubelets.asked) == (["not_judged"] * 3, ["gpu-0"])
 
 
 def test_without_a_fabric_nothing_is_judged() -> None:
     with pytest.raises(NotApplicable):
-        list(check_alignment(a_scope(nodes=[a_node()]), kubelets_of(lambda: Kubelets({}))))
+        list(check_alignment(a_scope(nodes=[a_node()]), partial(policies_of_kubelets, asking(Kubelets({})))))

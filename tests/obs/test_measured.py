@@ -13,7 +13,6 @@ from conformance.obs.page import read_page
 from conformance.obs.scraped import check_scraped, check_served
 from conformance.obs.scraping import Scrape, Scraper
 from conformance.outputs.dcgm import Sample
-from conformance.probes.node_documents import NodeDocuments
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
@@ -97,14 +96,14 @@ def test_an_exporter_without_a_page_is_reported_from_a_network_that_is_closed(
 ) -> None:
     scope = scope_of(*([more["node"]] if "node" in more else []), exporters=more.get("exporters", 2))
     scraper = Scraper(Served(e_0=first, e_1=second), scope)  # type: ignore[arg-type]
-    finding = next(one for one in check_measured(scope, scraper, NodeDocuments()) if one.subject.name == "h100-0")
+    finding = next(one for one in check_measured(scope, scraper, {}) if one.subject.name == "h100-0")
     assert (finding.outcome, finding.cause) == (outcome, cause), finding
 
 
 def test_without_the_right_to_the_proxy_nothing_is_judged() -> None:
     scope = scope_of()
     with pytest.raises(Inconclusive, match="forbidden"):
-        list(check_measured(scope, Scraper(Served(e_0=FORBIDDEN, e_1=FORBIDDEN), scope), NodeDocuments()))  # type: ignore[arg-type]
+        list(check_measured(scope, Scraper(Served(e_0=FORBIDDEN, e_1=FORBIDDEN), scope), {}))  # type: ignore[arg-type]
 
 
 def test_a_frozen_exporter_is_waited_for_and_named_and_a_live_one_is_not_waited_for() -> None:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from conformance.common_findings import unless_settling
-from conformance.req.refusal_faults import Records
+from conformance.req.refusal_faults import Records, read_of
 from conformance.req.refused import PILE, check_refused
 from fixtures.cluster.answer import Answer
 from fixtures.kubernetes.models import Event, Node, Pod
@@ -17,6 +18,7 @@ from fixtures.model.demand.failing_pods import Fault, fault
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages
+from tests.judging import asking
 from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, created, written
 from tests.tables import each_row
 
@@ -53,7 +55,7 @@ def judged(*pods: Pod, fields: Mapping[str, object] | None = None, **more: Any) 
 
 def judged_in(scope: Scope, fields: Mapping[str, object] | None = None) -> list[Finding]:
     api: Any = Api(scope.snapshot.pods, fields)
-    return list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api)))
+    return list(check_refused(scope, NOW, Records(scope.snapshot, partial(read_of, asking(api)))))
 
 
 def a_start_error(message: str, name: str = "train-0", namespace: str = "team-a", **more: Any) -> Pod:

@@ -19,6 +19,7 @@ from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 from tests.findings import by_name, messages
+from tests.judging import asking
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
 from tests.tables import each_row
 
@@ -232,7 +233,7 @@ class Now(Cluster):
 def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expected: Outcome) -> None:
     before = scope(a_waiting_pod(reported=FULL))
     slept: list[float] = []
-    still = recheck(Now([msgspec.to_builtins(pod) for pod in now]), before.snapshot, slept.append)
+    still = recheck(asking(Now([msgspec.to_builtins(pod) for pod in now])), before.snapshot, slept.append)
     assert by_name(check_waiting(before, NOW, still)) == {"train-0": expected}
     assert slept == [max(0.0, NOW + 10 - time.time())] or slept[0] <= NOW + 10
 
@@ -242,14 +243,14 @@ def test_a_busy_cluster_is_asked_again_by_the_clock_of_this_machine() -> None:
     for away in (-2 * HOUR, 2 * HOUR):
         before, slept = scope(a_waiting_pod(reported=FULL)), list[float]()
         before.snapshot.read_at, before.snapshot.taken_at = time.time(), time.time() + away
-        still = recheck(Now([]), before.snapshot, slept.append)
+        still = recheck(asking(Now([])), before.snapshot, slept.append)
         assert by_name(check_waiting(before, NOW, still)) == {"train-0": Outcome.OK}
         assert slept == [pytest.approx(10.0, abs=5.0)]
 
 
 def test_only_some_are_asked_about() -> None:
     before = scope(*[a_waiting_pod(f"p{index}", reported=FULL) for index in range(MAX_ASKED + 3)], nodes=[aged(a_node(gpus=64))])
-    still = recheck(Now([]), before.snapshot, lambda seconds: None)
+    still = recheck(asking(Now([])), before.snapshot, lambda seconds: None)
     found = list(by_name(check_waiting(before, NOW, still)).values())
     assert (found.count(Outcome.OK), found.count(Outcome.BAD)) == (MAX_ASKED, 3)
 

@@ -327,10 +327,30 @@ def test_what_a_run_wrote_fits_and_says_how_much_of_it_was_judged_again(
     assert (code, text.startswith(f"FITS: {len(READ)} of {len(READ)} read requirements judged again")) == (0, True), text
 
 
-def test_a_result_that_rests_on_what_drivers_said_is_named_and_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_suite(tmp_path, "--simulate=dra", "--access=hardware", "--evidence", "--only=FENCE,INV-04")
-    code, text = verified(tmp_path / "report", capsys)
-    assert (code, text.splitlines()[0]) == (0, "as the record says, for they rest on answers to requests: INV-04"), text
+@pytest.fixture(scope="module")
+def asked_drivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a run that asked the drivers of nodes."""
+    folder = tmp_path_factory.mktemp("drivers")
+    run_suite(folder, "--simulate=healthy,obs-energy-in-joules", "--access=hardware", "--evidence", "--only=INV-04,INV-06,OBS-01")
+    return folder / "report"
+
+
+def test_what_drivers_said_is_kept_too(asked_drivers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = verified(asked_drivers, capsys)
+    assert (code, text.startswith("FITS: 3 of 3 read requirements judged again, byte for byte;")) == (0, True), text
+
+
+def test_an_edited_document_of_a_driver_is_found(asked_drivers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "report"
+    shutil.copytree(asked_drivers, folder)
+
+    def change(kept: Any) -> None:
+        next(iter(kept["said"].values()))["document"]["drivers"][0]["version"] = "470.0"
+
+    edit(answer(folder, "documents"), change)
+    reseal(folder)
+    code, text = verified(folder, capsys)
+    assert (code, "INV-04 is passed, and the kept lists do not give this result" in text) == (1, True), text
 
 
 def test_what_a_dry_run_answered_is_kept_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Conditions as monitors and clouds write them. Each case is from a public report or from the monitor's own source."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from fixtures.kubernetes.models import Condition
 from fixtures.model.facts import Since, reported
 from fixtures.model.nodes.health import Health, read_condition, wrong_status
 from fixtures.model.nodes.holds import SPEC_TAINTS, SPEC_UNSCHEDULABLE, label, last_write
-from fixtures.snapshot.managed_fields import MOST_ASKED, fields_of
+from fixtures.snapshot.managed_fields import MOST_ASKED, fields_of, read_fields
 from tests.builders import a_node, a_snapshot
 from tests.model.nodes.reported import DAY, HOUR, NOW, a_condition, stated, written
 from tests.tables import each_row
@@ -100,7 +101,7 @@ class Api:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def get(self, key: str, name: str) -> Answer:
+    def get(self, key: str, name: str, namespace: str) -> Answer:
         self.asked.append(f"{key}/{name}")
         if name == "slow":
             raise ApiTrouble("Timeout", "no answer")
@@ -123,13 +124,13 @@ def test_what_the_snapshot_holds_is_not_asked_for_and_nothing_is_asked_twice() -
     snapshot, api = a_snapshot(), Api()
     snapshot.managed_fields = {"kept": ["entry"]}
     nodes = [a_node(name) for name in ("kept", "asked", "slow")]
-    found = fields_of(snapshot, nodes, lambda: api)  # type: ignore[arg-type, return-value]
+    found = fields_of(snapshot, nodes, partial(read_fields, api, "nodes"))  # type: ignore[arg-type]
     assert found == {"kept": ["entry"], "asked": []}
-    fields_of(snapshot, nodes[:2], lambda: api)  # type: ignore[arg-type, return-value]
+    fields_of(snapshot, nodes[:2], partial(read_fields, api, "nodes"))  # type: ignore[arg-type]
     assert api.asked == ["nodes/asked", "nodes/slow"]
 
 
 def test_requests_do_not_grow_with_the_cluster() -> None:
     api = Api()
-    fields_of(a_snapshot(), [a_node(f"n{number}") for number in range(500)], lambda: api)  # type: ignore[arg-type, return-value]
+    fields_of(a_snapshot(), [a_node(f"n{number}") for number in range(500)], partial(read_fields, api, "nodes"))  # type: ignore[arg-type]
     assert len(api.asked) == MOST_ASKED
