@@ -86,6 +86,6 @@ def test_a_node_that_came_back_from_a_quarantine_was_validated(judge: Evidence, 
 
 
 @requirement("FENCE-13")
-def test_new_nodes_are_fenced_until_their_devices_are_ready(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+def test_new_nodes_are_fenced_until_their_devices_are_ready(judge: Evidence, scope: Scope, node_fields: ReadFields) -> None:
     """New accelerator nodes are fenced until their devices are ready, where the policy or a rule asks for it."""
-    judge(check_birth_fences(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+    judge(check_birth_fences(scope, node_fields(maybe_held(scope))))
