@@ -45,8 +45,12 @@ def without_slowness(timeline: Timeline, found: list[ChaosFinding]) -> list[Chao
 
 
 def not_begun_for_slowness(samples: list[Sample], seconds: dict[str, float], found: list[ChaosFinding]) -> list[ChaosFinding]:
-    """The findings of an experiment that made no fault: undecided where its own pods took too long to start before one could be made."""
-    why = _slow_start(samples[-1].values, seconds) if samples else ""
+    """The findings of an experiment that made no fault: undecided where its own pods took too long to start before one could be made.
+
+    Pods that never started are gone from the last samples.
+    """
+    slowest = max((one.values for one in samples), key=lambda values: _number(values.get(START)), default={})
+    why = _slow_start(slowest, seconds)
     return [undecided(one.name, SLOW, f"{one.message}; {why}") if why and one.reason_code in _NOT_DONE else one for one in found]
 
 
