@@ -13,7 +13,7 @@ from conformance.requirement import Form
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.verdict.subjects import Inconclusive, NotApplicable
 from reports.evidence import bundle
-from tests.judging import READ, tests_by_id
+from tests import judging
 
 TEXTS = Form(dict[str, str], keep=dict, give=dict)
 
@@ -86,8 +86,8 @@ def test_a_question_of_any_form_is_the_name_of_one_file(run: Path) -> None:
     assert {json.loads(path.read_text())["question"] for path in kept} == {"../../out", "/etc", "a" * 500, "a" * 501}
 
 
-@pytest.mark.parametrize("id_", READ)
+@pytest.mark.parametrize("id_", judging.READ)
 def test_a_requirement_that_reads_asks_a_cluster_only_by_what_keeps_the_answer(id_: str) -> None:
-    test = tests_by_id()[id_]
+    test = judging.tests_by_id()[id_]
     assert not {"cluster", "once", "workspace", "documents"} & inspect.signature(test).parameters.keys()
     assert 'getfixturevalue("cluster")' not in inspect.getsource(test)
