@@ -1,4 +1,4 @@
-"""AI operators, the way of requests to models, etcd, and namespaces that go.
+"""AI operators, etcd, and namespaces that go.
 
 PLAT-01: each webhook is asked by server-side dry-run with an object that the schema lets pass (``operators.yaml``): nothing is stored.
 PLAT-04: whether etcd keeps up, by what the API server says of it since its start: its own checks, and how long its requests to etcd took.
@@ -23,11 +23,9 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS, kubectl_name
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.times import unix
 from fixtures.model.cluster import Scope
 from fixtures.model.platform.definitions import Definition, definitions
 from fixtures.model.platform.deployments import Deployment, deployments
-from fixtures.model.platform.gateways import Station, stations
 from fixtures.model.platform.going_namespaces import homes
 from fixtures.model.platform.webhooks import Webhook, webhooks
 from fixtures.policy.model import Policy
@@ -37,32 +35,6 @@ from fixtures.text.sentences import ask_again, listed
 from fixtures.text.yaml_text import packaged
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, About, Finding
 from fixtures.verdict.subjects import Inconclusive, NotApplicable, Subject
-
-
-def check_gateways(scope: Scope) -> Iterator[Finding]:
-    """One finding per InferencePool and its Gateway, per Gateway, and per class."""
-    found = list(stations(scope))
-    if not found:
-        raise NotApplicable("NoInferencePool", "no Gateway leads to an InferencePool")
-    for one in found:
-        yield _judge_gateway(scope, one)
-
-
-def _judge_gateway(scope: Scope, one: Station) -> Finding:
-    about = About(one.place, "status.conditions", f"{listed(list(one.wanted))} True")
-    if one.missing:
-        return about.bad(f"{one.missing}: no request reaches the models through it", cause="GatewayNotProgrammed", observed=one.missing)
-    for kind in one.wanted if one.current else ():
-        if one.state(kind) != "True":
-            state = f"condition {kind} is {one.state(kind) or 'not set'} {one.words(kind)}".rstrip()
-            limit, since = scope.policy.operators.rollout_minutes * 60, unix(one.turned(kind) or one.created)
-            late = overdue(about, since, scope.snapshot.taken_at, limit, state, cause="GatewayNotProgrammed")
-            if isinstance(late, Finding):
-                return late
-            return about.bad(f"{state}: no request reaches the models through it", cause="GatewayNotProgrammed", observed=state[:80])
-    if not one.current:
-        return about.undecided("its controller has not looked at its last change")
-    return about.ok(", ".join(f"{kind} True" for kind in one.wanted))
 
 
 def check_namespaces(scope: Scope) -> Iterator[Finding]:

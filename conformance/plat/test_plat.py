@@ -1,6 +1,7 @@
 """AI platform, control plane and namespaces."""
 
-from conformance.plat.checks import check_gateways, check_namespaces, check_storage, etcd_checks, probe_operators
+from conformance.plat.checks import check_namespaces, check_storage, etcd_checks, probe_operators
+from conformance.plat.models import check_models
 from conformance.plat.sandboxes import probe_sandboxes
 from conformance.probes.server_metrics import server_metrics
 from conformance.requirement import Asks, requirement
@@ -17,9 +18,9 @@ def test_each_ai_operator_runs_and_refuses_what_is_invalid(judge: Evidence, scop
 
 
 @requirement("PLAT-02")
-def test_gateways_that_lead_to_models_are_accepted_and_programmed(judge: Evidence, scope: Scope) -> None:
-    """Gateways that lead to models are accepted and programmed."""
-    judge(check_gateways(scope))
+def test_services_of_models_are_ready_and_gateways_to_them_are_programmed(judge: Evidence, scope: Scope) -> None:
+    """Services of models that ask for devices are ready, and Gateways that lead to models are programmed."""
+    judge(check_models(scope))
 
 
 @requirement("PLAT-03", devices=0)

@@ -168,6 +168,12 @@ def _leaving(pod: Pod) -> Pod:
     return pod
 
 
+def a_service_that_nobody_made() -> Json:
+    model = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    made = {"name": "llama", "namespace": "team-a", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    return {"metadata": made, "spec": {"predictor": {"model": model}}}
+
+
 BAD_ALONE: dict[str, dict[str, Any]] = {
     "FENCE-01": {"nodes": [a_node(taints=[])]},
     "FENCE-03": {"pods": [a_pod(tolerations=["*"])]},
@@ -212,6 +218,7 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     "OPS-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**LATEST)]},
     "OPS-10": {"nodes": [a_node()], "runtimeclasses": [], "pods": [a_pod(devices=1, runtimeClassName="nvidia")]},
     "OPS-11": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**ESCAPES)]},
+    "PLAT-02": {"pods": [], "inferenceservices": [a_service_that_nobody_made()]},
     "UPG-04": {"nodes": [with_an_old_runtime()]},
     "OPS-06": {"nodes": [a_node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})], "pods": []},
 }

@@ -11,7 +11,6 @@ from conformance.plat.checks import (
     buckets_of,
     check_controllers,
     check_definition,
-    check_gateways,
     check_namespaces,
     check_storage,
     judge_answer,
@@ -20,6 +19,7 @@ from conformance.plat.checks import (
     probe_operators,
     read_checks,
 )
+from conformance.plat.models import check_models
 from conformance.probes.server_metrics import ETCD, ServerMetrics, parse
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
@@ -58,7 +58,7 @@ def world(
 
 @each_row
 def test_what_is_on_the_way(changed: dict[str, Any], name: str, outcome: Outcome) -> None:
-    found = list(check_gateways(a_scope(**world(**changed))))
+    found = list(check_models(a_scope(**world(**changed))))
     assert by_name(found)[name] is outcome
     assert set(causes(found).values()) <= {"GatewayNotProgrammed", "ChangeUnderWay"}
 
@@ -66,7 +66,29 @@ def test_what_is_on_the_way(changed: dict[str, Any], name: str, outcome: Outcome
 @pytest.mark.parametrize("changed", [{"parent": {"kind": "Status", "name": "default"}}], ids=["a pool that no Gateway leads to"])
 def test_without_a_gateway_there_is_nothing_to_judge(changed: dict[str, Any]) -> None:
     with pytest.raises(NotApplicable):
-        list(check_gateways(a_scope(**world(**changed))))
+        list(check_models(a_scope(**world(**changed))))
+
+
+@each_row
+def test_what_a_controller_says_of_a_service(kind: str, spec: Json, status: Json, meta: Json, outcome: str) -> None:
+    item = {"metadata": {"name": "m", "namespace": "a", "creationTimestamp": OLD, **meta}, "spec": spec, "status": status}
+    made: dict[str, Any] = {kind: [item]}
+    (finding,) = check_models(a_scope(**made))
+    assert (finding.cause or finding.outcome.value) == outcome
+
+
+def test_a_service_without_devices_is_its_owners_business() -> None:
+    item = {"metadata": {"name": "m", "namespace": "a"}, "spec": {"predictor": {"model": {"resources": {"limits": {"cpu": "1"}}}}}}
+    with pytest.raises(NotApplicable):
+        list(check_models(a_scope(inferenceservices=[item])))
+
+
+@each_row
+def test_a_server_that_runs_and_is_not_ready(owner: str, since: str, state: Json, outcome: str) -> None:
+    status = {"conditions": conditions(since, Ready="False"), "containerStatuses": [{"name": "triton", "state": state}]}
+    pod = a_pod("t-7d9c-x", devices=1, node="gpu-0", owner=owner, labels={"pod-template-hash": "7d9c"}, status=status)
+    found = [one.cause or one.outcome.value for one in check_models(a_scope(nodes=[a_node()], pods=[pod], **world()))]
+    assert found[3:] == ([outcome] if outcome else [])
 
 
 def a_going(since: str, kind: str = "", message: str = "") -> Namespace:
