@@ -58,8 +58,8 @@ READERS = {
     "fixtures/text/json_text.py": ("json.loads typed.decoder", "bounds what strangers wrote in JSON"),
     "fixtures/text/typed.py": ("msgspec.json.Decoder", "makes the decoders of all others"),
     "fixtures/text/yaml_text.py": (
-        "yaml.CSafeLoader yaml.load yaml.load_all",
-        "bounds what strangers wrote, and reads tables of the package",
+        "yaml.CSafeLoader yaml.load yaml.load_all typed.decode",
+        "bounds what strangers wrote, and reads tables of the package, which it keeps decoded",
     ),
     "conformance/plugin/answers.py": ("msgspec.json.decode", "what the suite itself has just written"),
     "fixtures/verdict/chaos_record.py": ("typed.decode", "chaos.json of a run"),
