@@ -53,10 +53,9 @@ _GIVEN = re.compile(
     rf"(?i)((?:(?<![^\s\"'])--?[a-z0-9_.-]{{0,60}}{WORDS}\s{{1,20}}|(?:{WORDS}|(?<![a-z])pass)=){_NO_SECRET})[^\s,;\"'&\\]{{1,4096}}"
 )
 """``--token X``, ``--password=X`` and ``TOKEN=X``."""
-_NAMED = [re.compile(rf"{word}[=\s]") for word in (*_WORDS, "pass")]
-"""What each text with a credential that is given has in it, in small letters. Each begins with fixed letters, which are found fast."""
 _BEGINNINGS = ("pass", "secret", "token", "credential", "authorization", "api", "access", "private")
-"""What those begin with: most texts have none of it."""
+_NAMED = {start: re.compile(rf"(?:{'|'.join(word for word in (*_WORDS, 'pass') if word.startswith(start))})[=\s]") for start in _BEGINNINGS}
+"""What each text with a credential that is given has in it, in small letters, by how that begins: most texts have none of these letters."""
 
 
 def clip(text: str, limit: int, left_out: int = 0) -> str:
@@ -178,7 +177,7 @@ def redact(text: str) -> str:
 
     JSON text stays JSON.
     """
-    small = text.casefold()
+    given, small = text, text.casefold()
     text = _JWT.sub(lambda found: "[redacted token]" if found[1] else found[0], text)
     text = _PRIVATE_KEY.sub("[redacted private key]", text)
     if "bearer" in small:
@@ -188,19 +187,18 @@ def redact(text: str) -> str:
     text = _ISSUED.sub("[redacted token]", text)
     if "sig=" in small or "signature=" in small:
         text = _SIGNED.sub(r"\1[redacted]", text)
-    if any(word in small for word in _BEGINNINGS):
-        text = _without_given(text)
+    if named := [pattern for start, pattern in _NAMED.items() if start in small]:
+        text = _without_given(text, small if text == given else text.casefold(), named)
     return text
 
 
-def _without_given(text: str) -> str:
+def _without_given(text: str, small: str, named: list[re.Pattern[str]]) -> str:
     """The text without credentials that are given to a name. Only what stands between quotes around a name is searched, as none is
-    given across a quote: the pattern is slow, and a report in JSON is long."""
-    small = text.casefold()
+    given across a quote: the pattern is slow, and a report in JSON is long. ``small`` is the text in small letters."""
     if len(small) != len(text):  # as "ß", which becomes "ss"
         return _GIVEN.sub(r"\1[redacted]", text)
     parts, done = [], 0
-    for at in sorted(found.start() for named in _NAMED for found in named.finditer(small)):
+    for at in sorted(found.start() for pattern in named for found in pattern.finditer(small)):
         if at >= done:
             begin, end = text.rfind('"', 0, at) + 1, text.find('"', at)
             end = len(text) if end < 0 else end
