@@ -11,6 +11,7 @@ from fixtures.kubernetes.labels import INSTANCE_TYPE
 from fixtures.kubernetes.models import DaemonSet, Node
 from fixtures.kubernetes.oci import repository
 from fixtures.model.cluster import Scope
+from fixtures.model.demand.amounts import whole
 from fixtures.model.devices.offers import withheld
 from fixtures.model.nodes.changes import change_under_way
 from fixtures.model.nodes.peers import pools_of_peers
@@ -55,6 +56,7 @@ def check_coverage(scope: Scope) -> Iterator[Finding]:
     yield from _on_all_peers(scope, pools)
     yield from _behind_services(scope)
     yield from _on_machines_with_fabric(scope)
+    yield from _adapters(scope)
 
 
 def _on_machines_with_fabric(scope: Scope) -> Iterator[Finding]:
@@ -80,6 +82,27 @@ def _on_machines_with_fabric(scope: Scope) -> Iterator[Finding]:
                 yield about.advised(
                     message, cause="AgentSelectsTooFew", observed=f"{len(left)} of {len(nodes)} nodes without {row.resource}"
                 )
+
+
+def _adapters(scope: Scope) -> Iterator[Finding]:
+    """One finding per type of machine whose nodes offer a fabric's adapters, and which can have a known number of them."""
+    for row in FABRIC_MACHINES.rows:
+        for machine, most in row.adapters.items():
+            nodes = [node for node in scope.accelerator_nodes if node.metadata.label.get(INSTANCE_TYPE) == machine]
+            offering = {node.name: count for node in nodes if (count := whole(node.capacity.get(row.resource))) > 0}
+            if not offering:
+                continue  # that no plugin serves them is another finding
+            about = About(
+                Subject("Machine", f"{machine} {row.resource}"), "node.status.capacity", f"{most} on each of {len(offering)} nodes"
+            )
+            fewer = [f"{count} on {name}" for name, count in offering.items() if count < most]
+            if not fewer:
+                yield about.ok()
+            elif doing := _changing(scope, nodes):
+                yield about.undecided(f"{listed(fewer)}; {doing}", cause=CHANGE_UNDER_WAY)
+            else:
+                message = f"{listed(fewer)}: the machine has {most}, so jobs between nodes get a part of the bandwidth that is paid for"
+                yield about.advised(message, cause="AdaptersNotAttached", observed=f"{len(fewer)} of {len(offering)} nodes with fewer")
 
 
 def _behind_services(scope: Scope) -> Iterator[Finding]:

@@ -207,4 +207,12 @@ def test_a_fabrics_plugin_is_on_each_machine_with_its_fabric(machine: str, selec
     efa = [a_node(f"gpu-{n}", labels={INSTANCE_TYPE: machine}, capacity=offers) for n in range(2)]
     found = findings(nodes=efa, apps__daemonsets=[an_efa_plugin(*selects)] if selects else [])
     warned = [finding for finding in found if finding.outcome is Outcome.ADVISED]
-    assert [finding.cause for finding in warned] == ["AgentSelectsTooFew"] * warns
+    assert [finding.cause for finding in warned if finding.cause != "AdaptersNotAttached"] == ["AgentSelectsTooFew"] * warns
+
+
+@each_row
+def test_adapters_of_a_machine(machine: str, offers: list[int], outcome: str) -> None:
+    capacity = [{"vpc.amazonaws.com/efa": str(count)} if count else {} for count in offers]
+    nodes = [a_node(f"gpu-{at}", labels={INSTANCE_TYPE: machine}, capacity=one) for at, one in enumerate(capacity)]
+    found = [one for one in findings(nodes=nodes) if one.subject.kind == "Machine"]
+    assert [one.cause or one.outcome.value for one in found] == ([outcome] if outcome else [])
