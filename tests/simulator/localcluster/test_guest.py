@@ -22,6 +22,8 @@ from fixtures.localcluster.guest.machine import GuestError, Image
 from fixtures.localcluster.guest.node import Guest, seed
 from fixtures.localcluster.install.build import find_go
 from fixtures.localcluster.install.release import cache_root, release
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.config.defects import behaviour_of
 from fixtures.simulator.config.scenario import ScenarioError, parse_simulate
 from fixtures.simulator.dra.claims import slice_spec
 from fixtures.simulator.running_cluster import NotStartable
@@ -84,17 +86,25 @@ def test_a_real_node_is_one_more_of_the_pool_with_devices() -> None:
     (planned,) = plan(scenario, 1)
     assert (planned.guest.name, planned.guest.number) == ("l40s-2", 1)
     assert planned.node["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
-    assert [len(resource["devices"]) for resource in device_table(planned.hardware)["resources"]] == [4]
+    assert [len(resource["devices"]) for resource in device_table(planned.hardware, Behaviour())["resources"]] == [4]
     assert plan(scenario, 0) == []
 
 
 def test_devices_of_a_dra_driver_are_published_as_the_simulated_nodes_publish_them() -> None:
     (planned,) = plan(parse_simulate("dra")[0], 1)
-    table = device_table(planned.hardware)
+    table = device_table(planned.hardware, Behaviour())
     assert (planned.guest.name, table["driver"]) == ("h100-3", "gpu.nvidia.com")
     assert [resource["name"] for resource in table["resources"]] == ["gpu.nvidia.com"]
     published = [device["dra"] for device in table["resources"][0]["devices"]]
     assert published == slice_spec(planned.hardware)["devices"]
+
+
+def test_its_plugin_has_the_bugs_of_simulated_plugins() -> None:
+    scenario, defects = parse_simulate("standalone-plugin,bug-plugin-comes-back-short,bug-exporter-hides-xid")
+    (planned,) = plan(scenario, 1)
+    assert device_table(planned.hardware, behaviour_of(scenario, defects))["bugs"] == ["pluginComesBackShort"]
+    other = msgspec.structs.replace(behaviour_of(scenario, defects), kubelets_of="NVIDIA T4")
+    assert device_table(planned.hardware, other)["bugs"] == []
 
 
 def test_more_real_nodes_than_a_machine_can_run_are_refused_in_one_line() -> None:
@@ -145,7 +155,7 @@ def test_a_guest_that_ends_or_cannot_be_laid_out_is_said_at_once(
     monkeypatch.setattr(Guests, "_boot", lambda *_: None)
     plane: Any = Plane(tmp_path)
     with pytest.raises(LocalClusterError, match=words):
-        Guests(plane, None, plan(parse_simulate("standalone-plugin")[0], 1)).start([], {})
+        Guests(plane, None, plan(parse_simulate("standalone-plugin")[0], 1), Behaviour()).start([], {})
 
 
 def test_a_program_that_cannot_be_built_keeps_the_cluster_from_starting() -> None:

@@ -30,7 +30,9 @@ from fixtures.model.dra.slices import SLICES
 from fixtures.ownership import owned
 from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.builder import hardware_of
+from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.scenario import parse_simulate
+from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import Target, TargetKind, Verdict
 from tests.chaos import leak_scan
 from tests.chaos.shipped import EXPERIMENTS
@@ -235,7 +237,7 @@ def test_it_reaches_nothing_but_the_api_server(real: RealNode) -> None:
 def test_a_sick_device_leaves_the_allocatable_ones_and_comes_back(real: RealNode) -> None:
     scenario = parse_simulate("standalone-plugin")[0]
     table = msgspec.json.decode(real.on_host(f"cat /{DEVICES}"))
-    assert table["resources"][0].keys() == device_table(hardware_of(scenario)["l40s-0"])["resources"][0].keys()
+    assert table["resources"][0].keys() == device_table(hardware_of(scenario)["l40s-0"], Behaviour())["resources"][0].keys()
     table["resources"][0]["devices"][0]["healthy"] = False
     real.devices(table)
     real.offers(4, 3)
@@ -264,34 +266,55 @@ def test_a_kubelet_that_restarts_keeps_the_devices_of_a_pod(real: RealNode) -> N
     assert real.kubectl("get", "pod", "two", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}") == "Running 0"
 
 
-def test_the_experiment_of_a_killed_plugin_passes_and_leaves_nothing(real: RealNode, tmp_path: Path) -> None:
-    """With the patience and the gates of a live cluster: what is broken here is no simulation of a kubelet."""
-    real.kubectl("delete", "pod", "two", "--ignore-not-found")  # the experiment needs three free devices
-    before = leak_scan.scan(real.cluster)
+def carried_out(real: RealNode, id_: str, folder: Path) -> tuple[ChaosResult, list[str]]:
+    """An experiment with the patience and the gates of a live cluster, since no kubelet is simulated here, and its residue."""
     kubeconfig = account.suite_kubeconfig(real.local.plane, "chaos")
     cluster, target = Cluster.from_kubeconfig(kubeconfig), Target(kind=TargetKind.SIMULATED_NODES, server=real.local.server)
     access = msgspec.structs.replace(learn_cluster(cluster, target), kubeconfig=str(kubeconfig))
     policy = build_policy(REAL_PACE, real.local.policy, {"chaos": {"namespaceUid": namespaces.uid_of_shared(cluster)}})
+    experiment, own = EXPERIMENTS[id_], target.cluster_uid
     setup = CampaignSetup(
         cluster=cluster,
         access=access,
         target=target,
         policy=policy,
-        settings=settings_of(policy, clusters=(target.cluster_uid,), max_level=1, confirm=target.cluster_uid, nodes=(NODE,)),
+        settings=settings_of(policy, clusters=(own,), max_level=experiment.extension.level, confirm=own, nodes=(NODE,)),
         run_id=owned.new_run_id(),
-        folder=tmp_path,
+        folder=folder,
         ours=True,
         node=NODE,
     )
     with Campaign(setup) as campaign:
         campaign._conforming = NoConformance()  # type: ignore[assignment]
-        result = campaign.carry_out(EXPERIMENTS["A1"])
+        result = campaign.carry_out(experiment)
+    return result, campaign.residue
+
+
+def test_the_experiment_of_a_killed_plugin_passes_and_leaves_nothing(real: RealNode, tmp_path: Path) -> None:
+    real.kubectl("delete", "pod", "two", "--ignore-not-found")  # experiments need free devices
+    before = leak_scan.scan(real.cluster)
+    result, residue = carried_out(real, "A1", tmp_path)
+    assert residue == []
+    assert before.differences(leak_scan.scan(real.cluster)) == []
     fine = (Verdict.PASSED, Verdict.NOT_APPLICABLE)
     wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict not in fine and one.reason_code != SLOW]
     assert wrong == [], result.message
     assert (result.verdict, result.reason_codes) in ((Verdict.PASSED, []), (Verdict.INCONCLUSIVE, [SLOW])), result.message
-    assert campaign.residue == []
-    assert before.differences(leak_scan.scan(real.cluster)) == []
+
+
+@pytest.mark.parametrize(("bug", "id_", "caught"), [("pluginComesBackShort", "A1", "no longer offers GPU-")])
+def test_a_seeded_bug_of_it_is_caught(bug: str, id_: str, caught: str, real: RealNode, tmp_path: Path) -> None:
+    table = msgspec.json.decode(real.on_host(f"cat /{DEVICES}"))
+    real.devices(table | {"bugs": [bug]})
+    result, _ = carried_out(real, id_, tmp_path)
+    real.devices(table)
+    real.kubectl("delete", "pod", real.plugin())
+    real.offers(4, 4)
+    if (result.verdict, result.reason_codes) == (Verdict.INCONCLUSIVE, [SLOW]):
+        pytest.skip(f"this machine is too slow for the experiment: {result.message}")
+    assert result.verdict is Verdict.FAILED, result.message
+    failed = [one.message for one in result.findings if one.verdict is Verdict.FAILED]
+    assert any(caught in message for message in failed), failed
 
 
 def test_a_dra_driver_publishes_the_devices_as_on_simulated_nodes(claimed: RealNode) -> None:
