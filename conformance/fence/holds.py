@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from conformance.common_findings import overdue
 from conformance.fence.checks import HARD
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.kubernetes.times import moment
 from fixtures.model.cluster import Scope, subject
 from fixtures.model.nodes.chosen import is_returning
 from fixtures.model.nodes.health import Health, Word, of, words_by_node
@@ -109,8 +110,7 @@ def check_temporary(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
         for hold in held.get(node.name, ()):
             yield _held(scope, hold, expected)
         for taint in soft_holds(node):
-            message = f"{taint} only asks the scheduler to avoid the node"
-            yield not_judged(_place(node, f"taint {taint.key}"), message=message, source=_OF_HOLD)
+            yield _asked(scope, node, taint, expected)
         if node.name not in held:
             taints = ", ".join(str(taint) for taint in node.taints) or "none"
             yield ok(subject(node), observed=f"not cordoned; taints: {taints}", expected=expected, source=_OF_HOLD)
@@ -129,6 +129,25 @@ def _held(scope: Scope, hold: Hold, expected: str) -> Finding:
     if isinstance(age, Finding):
         return age
     return about.bad(f"{words}: no new pod gets its devices, and the hold was left or forgotten", cause="HeldTooLong")
+
+
+_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
+
+
+def _asked(scope: Scope, node: Node, taint: Taint, expected: str) -> Finding:
+    """A taint that only asks: the autoscaler takes it from each node that it needs, and a node of which every device is in use is one."""
+    about, since = About(_place(node, f"taint {taint.key}"), _OF_HOLD, expected, str(taint)), moment(taint.value)
+    age = scope.snapshot.taken_at - since if since is not None else 0.0
+    if taint.key == _CANDIDATE and age > limit_of(scope) and scope.snapshot.listing("pods").known and _all_in_use(scope, node):
+        message = f"{taint.key} on {node.name} for {duration(age)}, by its value, and all of its devices are in use: it was left"
+        return about.bad(f"{message}, and pods go elsewhere when devices come free", cause="HeldTooLong")
+    return about.not_judged(f"{taint} only asks the scheduler to avoid the node")
+
+
+def _all_in_use(scope: Scope, node: Node) -> bool:
+    held = scope.held.get(node.name, {})
+    there = scope.device_capacity(node)
+    return any(there.values()) and all(held.get(name, 0) >= count for name, count in there.items())
 
 
 def _hint(scope: Scope, hold: Hold) -> str:

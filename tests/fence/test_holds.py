@@ -6,7 +6,7 @@ from conformance.fence.holds import check_quarantined, check_temporary
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.model.nodes.holds import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_cpu_node, a_policy, a_scope
+from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.model.nodes.reported import DAY, HOUR, MINUTE, NOW, a_condition, ago, stated, written
 from tests.tables import each_row
 
@@ -57,6 +57,13 @@ def test_a_taint_that_only_asks_is_not_judged() -> None:
     node = stated(taints=[f"DeletionCandidateOfClusterAutoscaler={int(NOW - 5 * DAY)}:PreferNoSchedule"])
     findings = list(check_temporary(a_scope(nodes=[node]), {}))
     assert [finding.outcome for finding in findings] == [Outcome.NOT_JUDGED, Outcome.OK]
+
+
+@each_row
+def test_no_autoscaler_means_to_remove_a_node_whose_devices_are_all_in_use(devices: int, days: float, outcome: Outcome) -> None:
+    node = stated(taints=[f"DeletionCandidateOfClusterAutoscaler={int(NOW - days * DAY)}:PreferNoSchedule"])
+    findings = list(check_temporary(a_scope(nodes=[node], pods=[a_pod(devices=devices, node=node.name)]), {}))
+    assert [finding.outcome for finding in findings] == [outcome, Outcome.OK]
 
 
 def test_the_notes_of_a_cordon_name_its_owner() -> None:
