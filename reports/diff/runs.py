@@ -16,7 +16,7 @@ import msgspec
 
 from fixtures.text.sentences import listed
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.coverage import is_judged
+from fixtures.verdict.coverage import is_judged, judged_of
 from fixtures.verdict.findings import COMPARISON, tallies_of
 from fixtures.verdict.record import ComparedChange, Comparison, Level, Report, Result, Verdict
 from reports import chaos_phrases, phrases
@@ -346,10 +346,10 @@ def _side(report: Report, chaos: ChaosReport | None) -> Side:
 
 
 def _judged(report: Report) -> str:
-    """``49 of 57 judged``."""
+    """``49 of 57 requirements judged``."""
     if report.scope is None:
         return f"{sum(map(is_judged, report.results))} judged"
-    return f"{report.scope.judged} of {report.scope.requirements} judged"
+    return one_line(judged_of(report.scope), NAME_LIMIT)
 
 
 def _side_line(side: Side) -> str:

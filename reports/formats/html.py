@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.coverage import groups
+from fixtures.verdict.coverage import groups, judged_of
 from fixtures.verdict.record import InventoryRow, Report, Verdict
 from reports import chaos_phrases as chaotic
 from reports import phrases, remedies
@@ -93,6 +93,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         subject_word={**WORD, Verdict.NOT_APPLICABLE: "not judged"},
         overall=chaotic.overall(report, chaos),
         scope=report.scope,
+        extent=judged_of(report.scope) if report.scope else "",
         scope_words=phrases.scope_words(report),
         shortfalls=phrases.shortfalls(report)[:MAX_SHORTFALLS_SHOWN],
         blockers=phrases.blockers(report),
