@@ -15,6 +15,8 @@ from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.safety.gates import settings_of
 from chaos.verdict.calibration import SLOW
 from conformance.plugin.opening import REAL_PACE
+from conformance.version import VERSION
+from deploy import workload
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
@@ -32,6 +34,7 @@ from fixtures.policy.policy_file import build_policy
 from fixtures.simulator.builder import hardware_of
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.scenario import parse_simulate
+from fixtures.text import json_text
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import Target, TargetKind, Verdict
 from tests.chaos import leak_scan
@@ -40,11 +43,16 @@ from tests.kubectl import KUBECTL, needs_kubectl
 from tests.simulator.fidelity.nodes import apart, compare
 from tests.simulator.localcluster.no_conformance import NoConformance
 from tests.simulator.localcluster.test_controlplane import ROOT, identities
+from tests.simulator.localcluster.test_in_cluster import key, objects
 
 pytestmark = [pytest.mark.test_all, pytest.mark.real_node, needs_kubectl]
 
 NODE, SPACE, GPU = "l40s-2", "nvidia-device-plugin", "nvidia.com/gpu"
 SECONDS = 240.0
+IMPORT_SECONDS, JOB_SECONDS = 1200.0, 1200.0
+"""What an emulated machine may take for an image of 60 MB, and for the suite."""
+
+SUITE = workload.NAME
 IMAGE = "docker.io/library/busybox:1.37.0"
 
 
@@ -114,6 +122,14 @@ class RealNode:
             return self.on_host("systemctl show -p MainPID kubelet")
         except subprocess.CalledProcessError:
             return ""
+
+    def put(self, path: Path, command: str) -> None:
+        """Run a script on the machine itself that reads this file."""
+        assert KUBECTL is not None
+        line = ["exec", "-i", "host", "--", "nsenter", "-t", "1", "-m", "-p", "--", "sh", "-c", command]
+        with path.open("rb") as given:
+            kubectl = [KUBECTL, "--kubeconfig", str(self.local.admin_kubeconfig), "-n", self.space]
+            subprocess.run([*kubectl, *line], stdin=given, capture_output=True, timeout=IMPORT_SECONDS, check=True)
 
     def devices(self, table: Mapping[str, object]) -> None:
         """Give the node another table of devices."""
@@ -315,6 +331,35 @@ def test_a_seeded_bug_of_it_is_caught(bug: str, id_: str, caught: str, real: Rea
     assert result.verdict is Verdict.FAILED, result.message
     failed = [one.message for one in result.findings if one.verdict is Verdict.FAILED]
     assert any(caught in message for message in failed), failed
+
+
+@pytest.fixture(scope="module")
+def suites(real: RealNode) -> str:
+    """The suite's own image on the node."""
+    archive = next((ROOT / "out/image").glob(f"{SUITE}-{VERSION}-*.tar"), None)
+    if archive is None:
+        pytest.skip("no image of the suite in out/image (make image)")
+    real.put(archive, "ctr -n k8s.io images import --local -")
+    return f"docker.io/library/{SUITE}:{VERSION}"
+
+
+def test_the_shipped_job_runs_on_it_under_restricted_and_hands_its_report_on(real: RealNode, suites: str) -> None:
+    own = {"nodeSelector": {"kubernetes.io/hostname": real.name}, "tolerations": [{"operator": "Exists"}]}
+    for item in (workload.namespace(), *objects({"mode": "job", "options": ["--only=INV,ADV"], "image": suites, **own})):
+        answer = real.cluster.create(key(item), item, namespace=item["metadata"].get("namespace", ""))
+        assert answer.ok or answer.reason == "AlreadyExists", f"{item['kind']}: {answer.message}"
+        assert not answer.warnings, item["kind"]
+    assert real.cluster.get("namespaces", SUITE).json()["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    with Observation(real.cluster, "batch/jobs", SUITE) as jobs:
+        states = (next(iter(found.values()))["status"] for found in jobs.until(time.monotonic() + JOB_SECONDS) if found)
+        ended: Json = next((one for one in states if one.get("succeeded") or one.get("failed")), {})
+    pod = json_text.decode(real.kubectl("get", "pods", "-n", SUITE, "-o", "json").encode())["items"][0]
+    said = real.kubectl("logs", "-n", SUITE, pod["metadata"]["name"], "--tail=40")
+    assert ended.get("succeeded") == 1, said
+    assert pod["spec"]["nodeName"] == real.name
+    held = real.cluster.get("configmaps", f"{SUITE}-result", SUITE).json()
+    summary = json_text.decode(held["data"]["summary.json"].encode())["gpuConformance"]
+    assert (summary["exitCode"], summary["verdict"]) == (0, "passed"), said
 
 
 def test_a_dra_driver_publishes_the_devices_as_on_simulated_nodes(claimed: RealNode) -> None:
