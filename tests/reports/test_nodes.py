@@ -160,7 +160,7 @@ def test_a_named_node_has_a_section_without_a_finding_and_says_why_it_is_blank()
         (other, ["ADV-01", "INV-01", "OPS-04"]),
     )
     page = html.render(made)
-    assert "4 of 5 requirements about gpu-3 and gpu-4 judged" in page
+    assert "4 of 5 requirements about gpu-3, gpu-4 judged" in page
     assert "No result for it, because they need probe pods: HW-01." in page
     made.results[2].subjects_omitted = 1
     assert nodes_of(made).rows[2].passed is None
