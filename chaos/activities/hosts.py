@@ -3,7 +3,7 @@
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from chaos.ledger.undos import host as host_undos
 from chaos.ledger.undos.nodes import NodeArgs, identity
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.model.objects import boot_of, machine_of, name_of, provider_of
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.demand.pod_devices import requested_devices
+from fixtures.model.objects import boot_of, full_name, is_live, machine_of, name_of, provider_of
 from fixtures.policy.model import MACHINE_MARKS
 
 PROMPT = "--timer-property=AccuracySec=100ms"
@@ -34,6 +36,9 @@ PRIORITIES = tuple("1222120011111111")
 
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9:/._-]{0,200}")
 """What a node shows becomes an argument of a user's program: no option, nothing that a shell would read."""
+
+_MANAGING_PAIR = re.compile(r"link \S+ lqpn \d+ (?:.* )?type (?:SMI|GSI|UD) .*\bcomm \[[^\]]+\]")
+"""A queue pair of the kernel's for datagrams: for management, or IP over InfiniBand. Storage has connected ones."""
 
 _PEER = re.compile(r"(?:\[::ffff:)?(\d+\.\d+\.\d+\.\d+)\]?:(\d+)", re.ASCII)
 
@@ -148,16 +153,20 @@ def flap_link(times: int, down: str, outage: str) -> dict[str, Any]:
     """Take the link of one RDMA device down and up again, several times, each for the duration ``down``.
 
     A timer takes it up after ``outage`` whatever happens. It has landed when the kernel says that the link is down. Raises
-    ActivityFailed unless there is an RDMA device whose network device is up, carries no default route and is part of no bond.
+    ActivityFailed unless there is an RDMA device whose network device is up, carries no default route, is part of no bond, and is
+    used by nobody.
     """
     base.must_be_alone(base.node_target().name)
     routes = run(("ip", "-o", "route", "show", "default")).output
-    found = sorted(set(rdma_devices(run(("rdma", "link", "show")).output)) - set(re.findall(r" dev (\S+)", routes)))
+    links = rdma_devices(run(("rdma", "link", "show")).output)
+    found = sorted(set(links) - set(re.findall(r" dev (\S+)", routes)))
     if not found or not routes.strip():
         raise ActivityFailed(f"expected an RDMA device on {base.node_target().name} that is up and carries no default route, found none")
     device = found[-1]
     if " master " in (shown := run(("ip", "-o", "link", "show", "dev", device)).output):
         raise ActivityFailed(f"{device} is part of another network device: {' '.join(shown.split())[:200]}")
+    if users := _users_of_link(device, links[device]):
+        raise ActivityFailed(f"the link of {device} is in use and is left alone: {'; '.join(users)[:400]}")
     ending, link = unit_name("link-up"), ("ip", "link", "set", "dev", device)
     with base.current().fault(
         "host.link", host_undos.NetworkArgs(**identity(base.read_target(base.node_target())), device=device, ending=ending)
@@ -175,10 +184,49 @@ def flap_link(times: int, down: str, outage: str) -> dict[str, Any]:
     return {**base.target_record(base.node_target()), "device": device, "times": times}
 
 
-def rdma_devices(links: str) -> list[str]:
-    """Network devices of RDMA links that are up, by what ``rdma link show`` prints."""
-    found = (re.search(r" state ACTIVE .*\bnetdev (\S+)", line) for line in links.splitlines())
-    return [match[1] for match in found if match and host_undos.NETWORK_DEVICE.fullmatch(match[1])]
+def rdma_devices(links: str) -> dict[str, str]:
+    """RDMA devices whose link is up, by their network devices, from what ``rdma link show`` prints."""
+    found = (re.match(r"link ([\w.-]+)/\d+ .*\bstate ACTIVE .*\bnetdev (\S+)", line.strip()) for line in links.splitlines())
+    return {match[2]: match[1] for match in found if match and host_undos.NETWORK_DEVICE.fullmatch(match[2])}
+
+
+def _users_of_link(device: str, rdma_device: str) -> list[str]:
+    """Who would notice that a link is down: the node itself, pods that were given the fabric, connections, RDMA queue pairs."""
+    acting, facts, node = base.current(), base.plan_facts(), base.read_target(base.node_target())
+    query = {"fieldSelector": f"spec.nodeName={name_of(node)}"}
+    pods = base.accepted(acting.cluster.request("GET", acting.cluster.path("pods"), query=query), "list pods").json()["items"]
+    holders = [full_name(pod) for pod in pods if is_live(pod) and requested_devices(pod, facts.is_fabric)]
+    addresses = addresses_in(run(("ip", "-o", "address", "show", "dev", device)).output)
+    own = addresses & {str(one.get("address")) for one in mappings(mapping(node, "status").get("addresses"))}
+    sockets = connections_of(addresses, run(("ss", "-Htn", "state", "established")).output)
+    pairs = queue_pairs_in_use(run(("rdma", "resource", "show", "qp", "link", rdma_device)).output)
+    return [
+        *(f"{address} is an address of the node" for address in sorted(own)),
+        *(f"pod {name} has the fabric" for name in holders),
+        *(f"a connection to {peer}" for peer in sockets),
+        *pairs,
+    ]
+
+
+def addresses_in(shown: str) -> set[str]:
+    """IP addresses by what ``ip -o address show`` prints."""
+    return set(re.findall(r"\binet6? ([0-9a-fA-F.:]+)", shown))
+
+
+def connections_of(addresses: Collection[str], sockets: str) -> list[str]:
+    """Peers of the TCP connections from these addresses, the kernel's own among them, by what ``ss -Htn state established`` prints."""
+    found = (line.split()[2:4] for line in sockets.splitlines())
+    return sorted({ends[1] for ends in found if len(ends) == 2 and _host_in(ends[0]) in addresses})
+
+
+def _host_in(end: str) -> str:
+    """The address of one end of a connection, without port, brackets, device, and the prefix of IPv4 in IPv6."""
+    return end.rpartition(":")[0].strip("[]").partition("%")[0].removeprefix("::ffff:")
+
+
+def queue_pairs_in_use(pairs: str) -> list[str]:
+    """Queue pairs of somebody's, by what ``rdma resource show qp`` prints: all but those by which a kernel manages the device."""
+    return [line.strip() for line in pairs.splitlines() if line.strip() and not _MANAGING_PAIR.match(line.strip())]
 
 
 def api_peers(sockets: str) -> list[tuple[str, int]]:

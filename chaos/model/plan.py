@@ -137,6 +137,10 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a resource name is a device by the policy."""
         return _any(resource, self.resources) and not _any(resource, self.no_devices)
 
+    def is_fabric(self, resource: str) -> bool:
+        """Whether a resource name is none of Kubernetes' own and no device: ``rdma/*`` and the like."""
+        return "/" in resource and not self.is_device(resource) and not resource.startswith(("hugepages", "attachable-volumes"))
+
     def is_fence(self, key: str) -> bool:
         """Whether a taint's key fences devices by the policy."""
         return is_fence_key(key, self.fences, self.is_device)

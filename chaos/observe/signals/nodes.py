@@ -69,7 +69,7 @@ def allocatable_fabric(reading: Reading) -> JsonValue:
     facts, total = PlanFacts.of(reading.plan), dict[str, int]()
     for node in _targets(reading).values():
         for resource, value in objects.amounts_of(node, "allocatable").items():
-            if "/" in resource and not facts.is_device(resource) and not resource.startswith(("hugepages", "attachable-volumes")):
+            if facts.is_fabric(resource):
                 total[resource] = total.get(resource, 0) + objects.number_of(value)
     return total
 

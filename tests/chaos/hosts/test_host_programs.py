@@ -262,8 +262,8 @@ def test_a_delay_is_gone_when_the_runs_queue_is(shown: str, left: str) -> None:
 
 def test_nothing_is_changed_once_the_timer_that_would_take_it_back_has_gone_off(root: Root, live: Cluster) -> None:
     root.program("ss", PEER)
-    root.program("rdma", HOSTS["rdma links"])
-    root.program("ip", ROUTE, DEFAULT, "4: ens2np0: <UP> mtu 9000 qdisc mq state UP", "")
+    root.program("rdma", HOSTS["rdma links"], "")
+    root.program("ip", ROUTE, DEFAULT, "4: ens2np0: <UP> mtu 9000 qdisc mq state UP", "", "")
     root.program("tc", "qdisc mq 0: root", "")
     root.program("systemd-run", "Running timer as unit: x.timer")
     root.program("systemctl", ("inactive", 3))
@@ -271,23 +271,57 @@ def test_nothing_is_changed_once_the_timer_that_would_take_it_back_has_gone_off(
         hosts.delay_api(800, "outage")
     with pytest.raises(ActivityFailed, match="exit 3: inactive"):
         hosts.flap_link(1, "down", "outage")
-    assert not [call for call in calls_of(root, "tc", "ip") if "add" in call or "down" in call]
+    assert not [call for call in calls_of(root, "tc", "ip") if " add " in call or call.endswith(" down")]
 
 
 DEFAULT = "default via 10.0.0.254 dev eth0 proto dhcp"
 
 
 def test_a_link_is_taken_down_behind_a_timer_that_takes_it_up(root: Root, live: Cluster) -> None:
-    root.program("rdma", HOSTS["rdma links"])
-    root.program("ip", DEFAULT, "4: ens2np0: <UP> mtu 9000 qdisc mq state UP", "")
+    link_of(root)
+    assert hosts.flap_link(2, "down", "outage")["device"] == "ens2np0"
+    armed, *made = calls_of(root, "systemd-run", "ip")[3:]
+    assert armed.endswith("-a1-link-up ip link set dev ens2np0 up")
+    assert made == [f"ip link set dev ens2np0 {state}" for state in ("down", "up", "down", "up")]
+
+
+def link_of(root: Root, addresses: str = "", sockets: str = "", pairs: str = "") -> None:
+    """A machine with an RDMA link that carries no default route, and what is seen of it."""
+    root.program("rdma", HOSTS["rdma links"], pairs)
+    root.program("ip", DEFAULT, "4: ens2np0: <UP> mtu 9000 qdisc mq state UP", addresses, "")
+    root.program("ss", sockets)
     root.program("systemd-run", "Running timer as unit: x.timer")
     root.program("systemctl", "active")
     root.file("/sys/class/net/ens2np0/operstate", "down\n")
     current().plan.seconds["down"] = 0.05
-    assert hosts.flap_link(2, "down", "outage")["device"] == "ens2np0"
-    armed, *made = calls_of(root, "systemd-run", "ip")[2:]
-    assert armed.endswith("-a1-link-up ip link set dev ens2np0 up")
-    assert made == [f"ip link set dev ens2np0 {state}" for state in ("down", "up", "down", "up")]
+
+
+@pytest.mark.parametrize(("addresses", "sockets", "pairs", "why"), HOSTS["links in use"].values(), ids=HOSTS["links in use"])
+def test_a_link_that_somebody_uses_is_left_alone(
+    addresses: str, sockets: str, pairs: str, why: str, root: Root, live: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link_of(root, addresses, sockets, pairs)
+    node = base.read_target(base.node_target())
+    node.setdefault("status", {})["addresses"] = [{"type": "InternalIP", "address": "10.0.0.7"}]
+    monkeypatch.setattr(base, "read_target", lambda target: node)
+    with pytest.raises(ActivityFailed, match=f"in use and is left alone: .*{re.escape(why)}"):
+        hosts.flap_link(1, "down", "outage")
+    assert not calls_of(root, "systemd-run")
+
+
+@pytest.mark.parametrize(("addresses", "sockets", "pairs"), HOSTS["links in nobodys use"])
+def test_a_link_that_nobody_uses_may_flap(addresses: str, sockets: str, pairs: str, root: Root, live: Cluster) -> None:
+    link_of(root, addresses, sockets, pairs)
+    assert hosts.flap_link(1, "down", "outage")["device"] == "ens2np0"
+
+
+def test_the_link_of_a_node_whose_pods_were_given_the_fabric_is_left_alone(root: Root, live: Cluster) -> None:
+    container = {"name": "rank", "image": "i", "resources": {"limits": {"rdma/hca_shared_devices_a": "1"}}}
+    pod = {"metadata": {"name": "rank-0"}, "spec": {"nodeName": "gpu-1", "containers": [container]}}
+    assert live.create("pods", pod, namespace="default").ok
+    link_of(root)
+    with pytest.raises(ActivityFailed, match="pod default/rank-0 has the fabric"):
+        hosts.flap_link(1, "down", "outage")
 
 
 @pytest.mark.parametrize(("links", "route", "link", "why"), HOSTS["no link"].values(), ids=HOSTS["no link"])
