@@ -107,6 +107,7 @@ rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubern
 chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
 	@$(BIN)/python -m pytest tests/chaos -q -n 8 --dist loadgroup
 	@$(BIN)/python -m tests.chaos.selfcheck --jobs 3 $(ARGS)
+	@$(BIN)/python -m tests.chaos.selfcheck.meddled --jobs 3
 
 faults: $(STAMP) ## run after run through a proxy that refuses, cuts and lies; writes out/faults.json (ARGS="--runs 20 --seed 7")
 	@$(BIN)/python -m tests.hostile.faults $(ARGS)

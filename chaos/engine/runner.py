@@ -340,12 +340,21 @@ class Runner:
         while True:
             after = self._read_standing()
             left = tuple(end for name in self._leaving for end in (f"nodes {name}", f" on {name}"))  # another one may have its name by now
-            found = [one for one in differences(before, after, since, self.plan.nodes) if not one.subject.endswith(left)]
+            changed = differences(before, after, since, self.plan.nodes, self._replaced)
+            found = [one for one in changed if not one.subject.endswith(left)]
             if all(one.by for one in found) or not sampler.wait(_longer_than(len(sampler.samples) + 1), latest):
                 break
         unread = {key: why for key, why in after.unread.items() if key not in before.unread}
         kept = artefacts.StandingRecord(objects=len(before.objects), unread=unread, differences=tuple(found))
         artefacts.write(self.folder / artefacts.STANDING, kept)
+
+    @property
+    def _replaced(self) -> set[str] | None:
+        """DaemonSets whose pods on the targets may be others in the end: those that a fault of pods is about, else all of the node."""
+        if any(target.kind == "nodes" for target in self.plan.targets):
+            return None
+        needed = [found for name, found in PlanFacts.of(self.plan).components.items() if name in self.experiment.extension.needs]
+        return {f"{one.namespace}/{one.name}" for found in needed for one in found.workloads}
 
     def _met(self, document: Mapping[str, Any], samples: list[Sample], inject: float) -> bool:
         condition = parse_condition(document)

@@ -159,9 +159,18 @@ def levels_list() -> str:
 
 
 def bugs_table() -> str:
-    """One row for each seeded bug of the simulated cluster: what is wrong with it, and which experiments must turn red."""
-    rows = [f"| {bug.name} | {_cell(bug.description)} | {', '.join(bug.experiments)} |" for bug in map(load_defect, bug_names())]
-    return "\n".join(["| bug | what is wrong | caught by |", "|---|---|---|", *rows])
+    """One row for each seeded bug of the simulated cluster: what is wrong with it, which experiments must turn red, whose report it is."""
+    rows = [
+        f"| {bug.name} | {_cell(bug.description)} | {', '.join(bug.experiments)} | {report_words(bug.source)} |"
+        for bug in map(load_defect, bug_names())
+    ]
+    return "\n".join(["| bug | what is wrong | caught by | report |", "|---|---|---|---|", *rows])
+
+
+def report_words(source: str) -> str:
+    """A link to a report on GitHub, as GitHub abbreviates it; what was thought up here has none."""
+    owner, name, _, number = source.removeprefix("https://github.com/").split("/") if source else ("", "", "", "")
+    return f"[{owner}/{name}#{number}]({source})" if source else NONE
 
 
 def render_page(text: str, experiments: Sequence[Experiment]) -> str:

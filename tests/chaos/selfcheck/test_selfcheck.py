@@ -11,7 +11,7 @@ import pytest
 
 from chaos.catalogue import known_names, load_all, load_experiment
 from chaos.model.pairs import pairs_of
-from tests.chaos.selfcheck import bugs, controls, kills
+from tests.chaos.selfcheck import bugs, controls, kills, meddling
 from tests.chaos.selfcheck.runs import RESILIENCE, Stage, start
 
 pytestmark = pytest.mark.test_all
@@ -84,3 +84,13 @@ def test_every_experiment_can_turn_red() -> None:
     caught = {id_ for bug in bugs.seeded() for id_ in bug.experiments}
     known = load_all()
     assert caught == {one.id for one in (*known, *pairs_of(known))}
+
+
+def test_every_experiment_has_two_bugs_and_one_of_them_is_somebodys_report() -> None:
+    found = [(id_, bug.source) for bug in bugs.seeded() for id_ in bug.experiments]
+    found += [(row.experiment, row.source.removeprefix("ours")) for row in meddling.rows() if not row.healthy]
+    known = load_all()
+    for id_ in (one.id for one in (*known, *pairs_of(known))):
+        sources = [source for experiment, source in found if experiment == id_]
+        assert len(sources) >= 2, id_
+        assert any(source.startswith("https://") for source in sources), id_

@@ -53,6 +53,16 @@ def test_what_follows_from_a_persons_write_is_theirs() -> None:
     assert [one.by for one in differences(before, after, SINCE)] == ["kubectl-set", "kubectl-set"]
 
 
+def test_a_fault_of_one_agents_pod_replaces_no_other_agent_of_its_node() -> None:
+    def pods(uid: str) -> Any:
+        owner = {"kind": "DaemonSet", "name": "driver"}
+        meta = {"name": f"driver-{uid}", "namespace": "gpu-operator", "uid": uid, "ownerReferences": [owner]}
+        return read_standing(Lists("pods", {"metadata": meta, "spec": {"nodeName": "n"}}), {"gpu-operator"})
+
+    for replaced, found in ((None, []), ({"gpu-operator/driver"}, []), ({"gpu-operator/nfd-worker"}, ["metadata.uid"])):
+        assert [one.field for one in differences(pods("a"), pods("b"), SINCE, ("n",), replaced)] == found
+
+
 def test_the_verdict_names_object_field_before_and_after(tmp_path: Path) -> None:
     left = Difference(subject="nodes n1", field="metadata.labels.a", before=None, after="b")
     found = judged(tmp_path, put("standing", StandingRecord(objects=3, differences=(left,))))
