@@ -23,7 +23,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.ownership import owned
 from fixtures.ownership.proof_record import ALIVE_SECONDS, SURELY, ProofView
-from fixtures.ownership.read_proofs import LeftoversByRun, find_leftovers, living, read_folder, read_proofs, remove
+from fixtures.ownership.read_proofs import LeftoversByRun, find_leftovers, held_back, living, read_folder, read_proofs, remove
 from fixtures.policy.policy_file import PolicyError
 from fixtures.system.file_search import folder_problem
 from fixtures.text.sentences import few
@@ -101,10 +101,13 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
         tell(f"NOT touched: {line}: possibly an attack")
     nodes = left_on_nodes(cluster, wanted.run_id, everything=wanted.published)
     tell(*nodes.spared)
-    plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)] + nodes.plan
-    if wanted.dry_run and plan:
-        for line in plan:
-            tell(f"would {line}")
+    held = held_back(ended, views)
+    plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes) if item not in held] + nodes.plan
+    if wanted.dry_run and (plan or held):
+        tell(*(f"would {line}" for line in plan), *(f"stays: {line}" for line in held.values()))
+    elif held and not plan:
+        tell(*(f"stays: {line}" for line in held.values()))
+        return RESIDUE
     elif plan:
         confirm(cluster, plan, wanted.consent)
         stays = _remove(cluster, ended, views, wanted.run_id)

@@ -34,7 +34,7 @@ def on(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 
 def test_every_gate_opens_by_the_rules_of_a_live_cluster(on: tuple[str, Stage], tmp_path_factory: pytest.TempPathFactory) -> None:
     scenario, found = on
-    closed = {}
+    closed = dict[str, str]()
     for id_, experiment in LIVE.items():
         if ELSEWHERE.get(id_, SCENARIO) == scenario and id_ not in GIVEN_ALONE:
             where = as_live(found, tmp_path_factory)
