@@ -16,9 +16,8 @@ from chaos.ledger.undos import host as host_undos
 from chaos.ledger.undos.nodes import NodeArgs, identity
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.model.demand.pod_devices import requested_devices
-from fixtures.model.objects import boot_of, full_name, is_live, machine_of, name_of, provider_of
+from fixtures.model.objects import addresses_of, boot_of, full_name, is_live, machine_of, name_of, provider_of
 from fixtures.policy.model import MACHINE_MARKS
 
 PROMPT = "--timer-property=AccuracySec=100ms"
@@ -197,11 +196,10 @@ def _users_of_link(device: str, rdma_device: str) -> list[str]:
     pods = base.accepted(acting.cluster.request("GET", acting.cluster.path("pods"), query=query), "list pods").json()["items"]
     holders = [full_name(pod) for pod in pods if is_live(pod) and requested_devices(pod, facts.is_fabric)]
     addresses = addresses_in(run(("ip", "-o", "address", "show", "dev", device)).output)
-    own = addresses & {str(one.get("address")) for one in mappings(mapping(node, "status").get("addresses"))}
     sockets = connections_of(addresses, run(("ss", "-Htn", "state", "established")).output)
     pairs = queue_pairs_in_use(run(("rdma", "resource", "show", "qp", "link", rdma_device)).output)
     return [
-        *(f"{address} is an address of the node" for address in sorted(own)),
+        *(f"{address} is an address of the node" for address in sorted(addresses & addresses_of(node))),
         *(f"pod {name} has the fabric" for name in holders),
         *(f"a connection to {peer}" for peer in sockets),
         *pairs,
