@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from chaos.engine.campaign import CampaignSetup, plan_now
+from chaos.model.experiment import Experiment
 from chaos.model.plan import Plan
 from chaos.plan.selectors import PlanRefused
 from chaos.safety.admission import gate_results
@@ -25,7 +26,7 @@ IDLE = "h100-1"
 UNKNOWN = "adv-incomplete-labels"
 """A defect of the embedded cluster: one node, h100-2, does not say of which family its GPUs are."""
 
-D18, A3 = EXPERIMENTS["D18"], EXPERIMENTS["A3"]
+D18, N10, A3 = (EXPERIMENTS[name] for name in ("D18", "N10", "A3"))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,8 @@ def live(on: Stage, folder: Path, node: str = "") -> CampaignSetup:
     return msgspec.structs.replace(where, target=target, settings=settings, ours=False, node=node)
 
 
-def closed(where: CampaignSetup, plan: Plan) -> dict[str, str]:
-    gates = gate_results(where.cluster, where.policy, where.settings, D18, plan, ours=False, steady="")
+def closed(where: CampaignSetup, plan: Plan, experiment: Experiment = D18) -> dict[str, str]:
+    gates = gate_results(where.cluster, where.policy, where.settings, experiment, plan, ours=False, steady="")
     return {gate.name: gate.message for gate in gates if not gate.ok}
 
 
@@ -86,6 +87,16 @@ def test_a_node_that_is_cordoned_idle_and_opted_in_is_planned_and_every_gate_is_
         assert plan.untouched not in ("", IDLE)
         assert closed(where, plan) == {}
         assert IDLE not in plan_now(where, A3).nodes
+
+
+def test_the_same_node_is_planned_for_a_reboot(on: Stage, tmp_path: Path) -> None:
+    with given(on, IDLE):
+        where = live(on, tmp_path)
+        plan = plan_now(where, N10)
+        assert plan.nodes == (IDLE,)
+        assert closed(where, plan, N10) == {}
+    with pytest.raises(PlanRefused):
+        plan_now(where, N10)
 
 
 def test_a_tenant_who_came_closes_plan_and_gate(on: Stage, tmp_path: Path) -> None:
