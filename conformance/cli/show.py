@@ -8,7 +8,6 @@ import difflib
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from tabulate import tabulate
@@ -162,7 +161,7 @@ def _node(scope: Scope, opened: OpenTarget, name: str) -> Known:
     node = scope.snapshot.node_by_name.get(name)
     if node is None:
         raise NoSuchName(_unknown("node", name, scope.snapshot.node_by_name))
-    return known_node(scope, node, fields_of(scope.snapshot, [node], partial(read_fields, _cluster(opened), "nodes")))
+    return known_node(scope, node, fields_of(scope.snapshot, [node], lambda name: read_fields(_cluster(opened), "nodes", name)))
 
 
 def _cluster(opened: OpenTarget) -> Cluster:
