@@ -35,7 +35,8 @@ def check(bug: Defect, id_: str, folder: Path) -> BugRow:
     """Run the experiment on a cluster with the bug."""
     finished = run(folder, "--simulate", f"{bug.scenario},{bug.name}", ids=[id_])
     result = finished.result(id_)
-    caught = result is not None and result.verdict is Verdict.FAILED and finished.code == 1
+    stopped = result is not None and "Stopped" in result.reason_codes  # others were hurt, so the run ended by itself
+    caught = result is not None and result.verdict is Verdict.FAILED and finished.code == (2 if stopped else 1)
     return BugRow(
         bug=bug.name,
         experiment=id_,
